@@ -1,0 +1,40 @@
+"""The `fedotp` command: parsing and printing; the work is done in the other rooms."""
+
+import sys
+
+import typer
+
+from fedotp import __version__
+from fedotp.errors import FedotpError
+
+app = typer.Typer(
+    name="fedotp",
+    help="Personalised federated prompt learning of CLIP.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """Personalised federated prompt learning of CLIP."""
+
+
+def main() -> None:
+    """Run the command line; bad input becomes one line on stderr and exit status 2."""
+    try:
+        app()
+    except FedotpError as error:
+        typer.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(2)
