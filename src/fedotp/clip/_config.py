@@ -1,0 +1,151 @@
+"""The shape of a CLIP, and the shapes OpenAI published."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from fedotp.errors import FedotpError
+
+Activation = Literal["quick_gelu", "gelu"]
+
+
+def _check_heads(width: int, heads: int) -> None:
+    if heads < 1 or width % heads:
+        raise FedotpError(f"{heads} attention heads do not divide the width {width}; choose a divisor of it")
+
+
+@dataclass(frozen=True)
+class VitConfig:
+    """A vision transformer: `n_tokens = (image_size // patch_size) ** 2` patches of width `width`."""
+
+    image_size: int
+    patch_size: int
+    width: int
+    layers: int
+    heads: int
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that cannot be built."""
+        _check_heads(self.width, self.heads)
+
+    @property
+    def grid(self) -> int:
+        """Patches along one side of the image."""
+        return self.image_size // self.patch_size
+
+
+@dataclass(frozen=True)
+class ResNetConfig:
+    """CLIP's modified ResNet: four stages of bottlenecks, 32 pixels a grid cell, an attention pool on top.
+
+    `width` is the number of channels after the stem; the attention pool works on `32 * width` channels.
+    """
+
+    image_size: int
+    layers: tuple[int, int, int, int]
+    width: int
+    heads: int
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that cannot be built."""
+        _check_heads(self.width * 32, self.heads)
+
+    @property
+    def grid(self) -> int:
+        """Cells along one side of the last feature map."""
+        return self.image_size // 32
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """The causal text transformer. `eot` is the id of the end-of-text token, where the feature is read."""
+
+    vocab_size: int
+    context_length: int
+    width: int
+    layers: int
+    heads: int
+    eot: int
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that cannot be built."""
+        _check_heads(self.width, self.heads)
+        if not 0 <= self.eot < self.vocab_size:
+            raise FedotpError(f"end-of-text id {self.eot} lies outside the vocabulary of {self.vocab_size}")
+
+
+@dataclass(frozen=True)
+class ClipConfig:
+    """Everything that fixes a CLIP's tensor shapes and its computation, apart from the weights.
+
+    `activation` is "quick_gelu" for OpenAI's weights and "gelu" for most of open_clip's own.
+    """
+
+    embed_dim: int
+    vision: VitConfig | ResNetConfig
+    text: TextConfig
+    activation: Activation = "quick_gelu"
+
+    def __post_init__(self) -> None:
+        """Refuse an activation that is not implemented."""
+        if self.activation not in get_args(Activation):
+            raise FedotpError(
+                f"unknown activation {self.activation!r}; choose one of {', '.join(get_args(Activation))}"
+            )
+
+    @property
+    def image_size(self) -> int:
+        """Side of the square input image in pixels."""
+        return self.vision.image_size
+
+    @property
+    def n_patches(self) -> int:
+        """Patch tokens per image, V; the class token is not counted."""
+        return self.vision.grid**2
+
+    def to_json(self) -> str:
+        """One line of JSON that `from_json` reads back to an equal config."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "ClipConfig":
+        """Inverse of `to_json`."""
+        try:
+            fields = json.loads(text)
+            vision = fields.pop("vision")
+            tower = (
+                VitConfig(**vision)
+                if "patch_size" in vision
+                else ResNetConfig(**{**vision, "layers": tuple(vision["layers"])})
+            )
+            return cls(vision=tower, text=TextConfig(**fields.pop("text")), **fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FedotpError(f"not a CLIP configuration: {error!r}") from error
+
+
+def _openai(embed_dim: int, vision: VitConfig | ResNetConfig, text_width: int) -> ClipConfig:
+    text = TextConfig(
+        vocab_size=49408, context_length=77, width=text_width, layers=12, heads=text_width // 64, eot=49407
+    )
+    return ClipConfig(embed_dim, vision, text)
+
+
+CONFIGS: Mapping[str, ClipConfig] = MappingProxyType(
+    {
+        "ViT-B/32": _openai(512, VitConfig(224, patch_size=32, width=768, layers=12, heads=12), 512),
+        "ViT-B/16": _openai(512, VitConfig(224, patch_size=16, width=768, layers=12, heads=12), 512),
+        "ViT-L/14": _openai(768, VitConfig(224, patch_size=14, width=1024, layers=24, heads=16), 768),
+        "RN50": _openai(1024, ResNetConfig(224, layers=(3, 4, 6, 3), width=64, heads=32), 512),
+        "RN101": _openai(512, ResNetConfig(224, layers=(3, 4, 23, 3), width=64, heads=32), 512),
+    }
+)
+"""OpenAI's published backbones, by OpenAI's names."""
+
+TINY = ClipConfig(
+    embed_dim=32,
+    vision=VitConfig(image_size=32, patch_size=8, width=64, layers=2, heads=4),
+    text=TextConfig(vocab_size=49408, context_length=77, width=64, layers=2, heads=4, eot=49407),
+)
+"""A toy with CLIP's own vocabulary (3 million parameters, 16 patches): for tests and demonstrations."""

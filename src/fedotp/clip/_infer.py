@@ -1,0 +1,135 @@
+"""The architecture of a checkpoint, read off its tensor shapes and the files that lie beside it."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from fedotp.clip._config import ClipConfig, ResNetConfig, TextConfig, VitConfig
+from fedotp.clip._files import WANTED
+from fedotp.clip._tokenizer import Tokenizer
+from fedotp.errors import FedotpError
+
+_HEAD_WIDTH = 64  # of every head in every CLIP by OpenAI
+
+
+class Hints(NamedTuple):
+    """What tensor shapes cannot tell."""
+
+    activation: str | None = None
+    vision_heads: int | None = None
+    text_heads: int | None = None
+
+
+def hugging_face_hints(folder: Path) -> Hints:
+    """From the `config.json` that transformers keeps beside the weights."""
+    config = _read_json(folder / "config.json")
+    vision, text = config.get("vision_config") or {}, config.get("text_config") or {}
+    activations = {tower.get("hidden_act", "quick_gelu") for tower in (vision, text)}
+    if len(activations) > 1:
+        raise FedotpError(f"the towers' activations differ ({', '.join(sorted(activations))}): not supported")
+    return Hints(activations.pop(), vision.get("num_attention_heads"), text.get("num_attention_heads"))
+
+
+def open_clip_hints(folder: Path) -> Hints:
+    """From the `open_clip_config.json` that open_clip keeps beside the weights."""
+    config = _read_json(folder / "open_clip_config.json").get("model_cfg")
+    if not config:
+        return Hints()
+    vision, text = config.get("vision_cfg") or {}, config.get("text_cfg") or {}
+    head_width, width = vision.get("head_width"), vision.get("width")
+    return Hints(
+        activation="quick_gelu" if config.get("quick_gelu") else "gelu",
+        vision_heads=width // head_width if head_width and width else None,
+        text_heads=text.get("heads"),
+    )
+
+
+def infer_config(tensors: Mapping[str, Tensor], hints: Hints, tokenizer: Tokenizer | None) -> ClipConfig:
+    """The config of tensors under OpenAI's names; heads are 64 wide unless the hints say otherwise."""
+    shape = _Shapes(tensors)
+    text_width, embed_dim = shape("text_projection", 2)
+    vocab_size, _ = shape("token_embedding.weight", 2)
+    text = TextConfig(
+        vocab_size=vocab_size,
+        context_length=shape("positional_embedding", 2)[0],
+        width=text_width,
+        layers=shape.count("transformer.resblocks."),
+        heads=hints.text_heads or _heads(text_width),
+        eot=tokenizer.eot if tokenizer else vocab_size - 1,  # CLIP's is the last id, other BPEs may differ
+    )
+    vision = _resnet(shape) if "visual.attnpool.c_proj.weight" in tensors else _vit(shape, hints)
+    return ClipConfig(embed_dim, vision, text, hints.activation or "quick_gelu")  # type: ignore[arg-type]
+
+
+class _Shapes:
+    """Shapes by name; the first that is missing, empty or of another rank tells that this is no CLIP."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+
+    def __call__(self, name: str, rank: int) -> tuple[int, ...]:
+        if name not in self._tensors:
+            raise FedotpError(f"not a CLIP, for it has no tensor {name}; {WANTED}")
+        shape = tuple(self._tensors[name].shape)
+        if len(shape) != rank or 0 in shape:
+            raise FedotpError(f"not a CLIP, for its tensor {name} has the shape {shape}; {WANTED}")
+        return shape
+
+    def count(self, prefix: str) -> int:
+        """How many different numbers follow the prefix."""
+        return len({n[len(prefix) :].split(".")[0] for n in self._tensors if n.startswith(prefix)})
+
+
+def _vit(shape: _Shapes, hints: Hints) -> VitConfig:
+    width, _, patch_size, _ = shape("visual.conv1.weight", 4)
+    return VitConfig(
+        image_size=patch_size * _grid(shape("visual.positional_embedding", 2)),
+        patch_size=patch_size,
+        width=width,
+        layers=shape.count("visual.transformer.resblocks."),
+        heads=hints.vision_heads or _heads(width),
+    )
+
+
+def _resnet(shape: _Shapes) -> ResNetConfig:
+    width = shape("visual.layer1.0.conv1.weight", 4)[0]
+    a, b, c, d = (shape.count(f"visual.layer{stage}.") for stage in (1, 2, 3, 4))
+    return ResNetConfig(
+        image_size=32 * _grid(shape("visual.attnpool.positional_embedding", 2)),
+        layers=(a, b, c, d),
+        width=width,
+        heads=_heads(32 * width),
+    )
+
+
+def _heads(width: int) -> int:
+    if width > _HEAD_WIDTH and width % _HEAD_WIDTH:
+        raise FedotpError(
+            f"the number of heads of a tower {width} wide is unknown; keep the config file that came with "
+            "the weights in their folder"
+        )
+    return max(1, width // _HEAD_WIDTH)
+
+
+def _grid(shape: tuple[int, ...]) -> int:
+    n_patches = shape[0] - 1
+    grid = math.isqrt(n_patches)
+    if grid**2 != n_patches:
+        raise FedotpError(f"its {n_patches} image positions do not form a square, and no other is supported")
+    return grid
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise FedotpError(f"{path.name} beside it cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise FedotpError(f"{path.name} beside it is not a JSON object")
+    return content

@@ -1,0 +1,140 @@
+"""`load` any checkpoint into a frozen CLIP, and `save` one as safetensors."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from fedotp.clip._config import CONFIGS, Activation, ClipConfig
+from fedotp.clip._files import find_file, read_file
+from fedotp.clip._hub import fetch
+from fedotp.clip._infer import hugging_face_hints, infer_config, open_clip_hints
+from fedotp.clip._model import CLIP, tensors_digest
+from fedotp.clip._names import from_hugging_face, is_hugging_face
+from fedotp.clip._tokenizer import Tokenizer
+from fedotp.errors import FedotpError
+
+# Our own files carry these in the safetensors header.
+_CONFIG_KEY, _TOKENIZER_KEY = "fedotp.config", "fedotp.tokenizer"
+# Constants that OpenAI and open_clip store among the weights.
+_CONSTANTS = {"input_resolution", "context_length", "vocab_size", "attn_mask"}
+
+
+def load(
+    source: str | Path,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    activation: Activation | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> CLIP:
+    """A frozen CLIP from a name of `CONFIGS` or from a file.
+
+    A name is looked up in the local Hugging Face cache and downloaded if it is not there; a file never needs
+    the network. It may be OpenAI's `.pt`, a `CLIPModel` of Hugging Face,
+    an open_clip checkpoint, or one of ours; a folder that holds one of the latter three under its usual name
+    will do too. The architecture follows from the tensor shapes.
+
+    `activation` overrides what the files beside the weights say, and QuickGELU where they say nothing.
+    `tokenizer` is needed only by text towers with a vocabulary of their own in a file that is not ours.
+    """
+    if isinstance(source, str) and source in CONFIGS:
+        path = fetch(source)
+        model = _load_file(path, device, dtype, activation, tokenizer)
+        if model.config != CONFIGS[source]:
+            raise FedotpError(f"{path}: these are not the weights of {source}, but of a {model.config}")
+        return model
+    path = Path(source)
+    if not path.exists():
+        nearest = difflib.get_close_matches(str(source), CONFIGS, n=1)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(CONFIGS)}"
+        raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
+    return _load_file(path, device, dtype, activation, tokenizer)
+
+
+def _load_file(
+    path: Path,
+    device: str | torch.device,
+    dtype: torch.dtype,
+    activation: Activation | None,
+    tokenizer: Tokenizer | None,
+) -> CLIP:
+    try:
+        path = find_file(path)
+        tensors, metadata = read_file(path)
+        if _CONFIG_KEY in metadata:
+            config = ClipConfig.from_json(metadata[_CONFIG_KEY])
+            if tokenizer is None and _TOKENIZER_KEY in metadata:
+                tokenizer = Tokenizer.from_json(metadata[_TOKENIZER_KEY], origin="its tokenizer")
+        elif is_hugging_face(tensors):
+            tensors = from_hugging_face(tensors)
+            config = infer_config(tensors, hugging_face_hints(path.parent), tokenizer)
+        else:
+            config = infer_config(tensors, open_clip_hints(path.parent), tokenizer)
+        if activation is not None:
+            config = replace(config, activation=activation)
+        return _build(config, tokenizer, tensors, device, dtype)
+    except FedotpError as error:
+        raise FedotpError(f"{path}: {error}") from error
+
+
+def _build(
+    config: ClipConfig,
+    tokenizer: Tokenizer | None,
+    tensors: Mapping[str, Tensor],
+    device: str | torch.device,
+    dtype: torch.dtype,
+) -> CLIP:
+    """The model with exactly these weights, or an error that names the first tensors that do not fit."""
+    with torch.device("meta"):  # shapes only: the weights are about to be replaced
+        model = CLIP(config, tokenizer=tokenizer)
+    state = model.state_dict()
+    weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
+    _refuse("lacks", [name for name in weights if name not in tensors])
+    _refuse("has unknown", [name for name in tensors if name not in state and name not in _CONSTANTS])
+    _refuse("has ill-shaped", [name for name in weights if tensors[name].shape != weights[name].shape])
+    _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
+
+    stored = {name: tensors[name] for name in weights}
+    counters = {name: torch.tensor(0) for name in state.keys() - weights.keys()}  # of batch norm; not used
+    model.to_empty(device=device).to(dtype)
+    model.load_state_dict(stored | counters)
+    model._file_digest = tensors_digest(stored)
+    return model.freeze()
+
+
+def _refuse(what: str, names: list[str]) -> None:
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise FedotpError(f"not a CLIP we know: it {what} tensors {', '.join(names[:3])}{more}")
+
+
+def save(model: CLIP, path: str | Path, *, dtype: torch.dtype | None = None, overwrite: bool = False) -> None:
+    """Write a safetensors file with OpenAI's names that holds all `load` needs: config and tokenizer too.
+
+    `dtype` rounds the weights on the way. The file appears whole or not at all.
+    """
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise FedotpError(f"{path}: exists already and is not overwritten unless asked to")
+    metadata = {"format": "pt", _CONFIG_KEY: model.config.to_json()}
+    if model.custom_tokenizer is not None:
+        metadata[_TOKENIZER_KEY] = model.custom_tokenizer.to_json()
+    tensors = {
+        name: tensor.to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+        for name, tensor in model.state_dict().items()
+    }
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        safetensors.torch.save_file(tensors, unfinished, metadata)
+        os.replace(unfinished, path)
+    except (OSError, SafetensorError) as error:
+        raise FedotpError(f"{path}: cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,145 @@
+"""CLIP: an image tower and a text tower that meet in one embedding space, under OpenAI's tensor names."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedotp.clip._config import ClipConfig, ResNetConfig
+from fedotp.clip._resnet import ModifiedResNet
+from fedotp.clip._tokenizer import Tokenizer
+from fedotp.clip._transformer import Transformer
+from fedotp.clip._vit import VisionTransformer
+from fedotp.errors import FedotpError
+
+
+class ImageFeatures(NamedTuple):
+    """What the image tower says of B images, in the shared space and *not* normalised."""
+
+    pooled: Tensor
+    """(B, e): the class token (ViT) or the attention-pooled feature (ResNet)."""
+    tokens: Tensor
+    """(B, V, e): one feature per patch, row by row from the top left; the class token is not among them."""
+
+
+class CLIP(nn.Module):
+    """The two towers. `state_dict()` has exactly the names of OpenAI's checkpoints.
+
+    >>> from fedotp.clip import CLIP, TINY
+    >>> model = CLIP.random(TINY)
+    >>> model.encode_image(torch.zeros(2, 3, 32, 32)).tokens.shape
+    torch.Size([2, 16, 32])
+    >>> model.encode_text(model.tokenizer(["a photo of a dog."], 77)).shape
+    torch.Size([1, 32])
+    """
+
+    def __init__(self, config: ClipConfig, *, tokenizer: Tokenizer | None = None) -> None:
+        """Random weights by CLIP's own scheme, ready to be trained.
+
+        Without a `tokenizer`, a model whose vocabulary has CLIP's size uses CLIP's.
+        """
+        super().__init__()
+        self.config = config
+        text = config.text
+        self.visual = (
+            ModifiedResNet(config.vision, config.embed_dim)
+            if isinstance(config.vision, ResNetConfig)
+            else VisionTransformer(config.vision, config.embed_dim, config.activation)
+        )
+        self.transformer = Transformer(text.width, text.layers, text.heads, config.activation)
+        self.token_embedding = nn.Embedding(text.vocab_size, text.width)
+        self.positional_embedding = nn.Parameter(0.01 * torch.randn(text.context_length, text.width))
+        self.ln_final = nn.LayerNorm(text.width)
+        self.text_projection = nn.Parameter(text.width**-0.5 * torch.randn(text.width, config.embed_dim))
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+        nn.init.normal_(self.token_embedding.weight, std=0.02)
+        if tokenizer is not None and (tokenizer.eot, tokenizer.vocab_size) != (text.eot, text.vocab_size):
+            raise FedotpError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens and end-of-text {tokenizer.eot}, "
+                f"the model has {text.vocab_size} and {text.eot}; give the one it was trained with"
+            )
+        self.custom_tokenizer = tokenizer
+        self._file_digest: str | None = None
+
+    @classmethod
+    def random(cls, config: ClipConfig, *, seed: int = 0, tokenizer: Tokenizer | None = None) -> "CLIP":
+        """A frozen, randomly initialised model, the same for the same seed; global random state is kept."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            return cls(config, tokenizer=tokenizer).freeze()
+
+    def freeze(self) -> "CLIP":
+        """Switch to evaluation and stop all gradients into the weights."""
+        return self.eval().requires_grad_(False)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer the text tower was trained with: its own, or CLIP's where the vocabulary fits."""
+        tokenizer = self.custom_tokenizer or Tokenizer.clip()
+        if tokenizer.vocab_size != self.config.text.vocab_size:
+            raise FedotpError(
+                f"no tokenizer is known for a vocabulary of {self.config.text.vocab_size} tokens; "
+                "pass tokenizer=Tokenizer.from_file(...) when the model is loaded"
+            )
+        return tokenizer
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names, shapes and float32 values: equal for every file format of the same weights.
+
+        For a loaded model these are the values in its file, whatever precision it now runs in.
+        """
+        return self._file_digest or tensors_digest(self.state_dict())
+
+    def encode_image(self, pixels: Tensor) -> ImageFeatures:
+        """Pixels (B, 3, H, W), normalised as in training, to pooled (B, e) and token (B, V, e) features."""
+        size = self.config.image_size
+        if pixels.shape[1:] != (3, size, size):
+            raise ValueError(f"expected pixels of shape (B, 3, {size}, {size}), got {tuple(pixels.shape)}")
+        x = self.visual(pixels.to(self.text_projection.dtype))  # (B, 1 + V, e)
+        return ImageFeatures(pooled=x[:, 0], tokens=x[:, 1:])
+
+    def encode_text(self, ids: Tensor) -> Tensor:
+        """Token ids (B, L), L <= context_length, to features (B, e), not normalised.
+
+        The feature is read at the first end-of-text token. The tower is causal, so columns after the last
+        of these change nothing and are not computed.
+        """
+        is_eot = ids == self.config.text.eot
+        if not is_eot.any(dim=1).all():
+            raise ValueError(f"a row of ids has no end-of-text token ({self.config.text.eot})")
+        eot = is_eot.int().argmax(dim=1)  # (B,) argmax gives the first of equals
+        length = int(eot.max()) + 1
+        return self.encode_embeddings(self.token_embedding(ids[:, :length]), eot)
+
+    def encode_embeddings(self, x: Tensor, eot: Tensor) -> Tensor:
+        """Token embeddings (B, L, d), positions not yet added, to features (B, e) read at eot (B,).
+
+        This is the text tower proper, and the plain reference path of prompt learning: put learned vectors
+        in place of some rows of x.
+        """
+        length = x.shape[1]
+        if length > self.config.text.context_length:
+            raise ValueError(f"{length} tokens exceed the {self.config.text.context_length} of the model")
+        x = self.transformer(x + self.positional_embedding[:length], causal=True)  # (B, L, d)
+        return self.text_features_at(x, eot)
+
+    def text_features_at(self, x: Tensor, eot: Tensor) -> Tensor:
+        """Final norm and projection of the transformer's output: x (B, L, d), eot (B,) -> (B, e)."""
+        at_eot = x[torch.arange(len(x), device=x.device), eot]  # (B, d)
+        features: Tensor = self.ln_final(at_eot) @ self.text_projection
+        return features
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the floating-point tensors: in order of name, each as name, shape, little-endian float32."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        if tensor.is_floating_point():
+            values = tensor.detach().cpu().float().contiguous().numpy().astype("<f4", copy=False)
+            sha.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            sha.update(values.data)
+    return sha.hexdigest()

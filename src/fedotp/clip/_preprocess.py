@@ -1,0 +1,126 @@
+"""From pictures to the pixels CLIP was trained on. Pillow resamples, as in OpenAI's code; torch normalises.
+
+The order is: upright RGB first, then crop and resize. OpenAI resizes before it converts to RGB, which differs
+for palette images (resized there without smoothing) and for transparent ones.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from fedotp.errors import FedotpError
+
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True)
+class EvalTransform:
+    """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation."""
+
+    size: int = 224
+
+    def __call__(self, image: Image.Image, rng: random.Random | None = None) -> Tensor:
+        """A picture of any mode to float32 (3, size, size).
+
+        `rng` is not used; it is there so that both transforms can be called alike.
+        """
+        image = to_rgb(image)
+        width, height = image.size
+        short = min(width, height)
+        width, height = int(self.size * width / short), int(self.size * height / short)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        return _normalise(image.crop((left, top, left + self.size, top + self.size)))
+
+    @property
+    def spec(self) -> str:
+        """One line that says exactly what is done, for manifests and cache keys."""
+        return f"rgb-upright, short side {self.size} bicubic, centre crop {self.size}, {_NORMALISE_SPEC}"
+
+
+@dataclass(frozen=True)
+class TrainTransform:
+    """A random part of the picture, resized to `size` (bicubic), mirrored half the time; normalised.
+
+    The part covers a share of the area uniform in `scale`, and its ratio of width to height is log-uniform in
+    `ratio`; after ten draws that do not fit, the largest central part with an allowed ratio is taken.
+    """
+
+    size: int = 224
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+
+    def __call__(self, image: Image.Image, rng: random.Random) -> Tensor:
+        """A picture of any mode to float32 (3, size, size).
+
+        All chance comes from `rng.random()`, whose stream Python promises to keep: a view of
+        `random.Random(seed)` is the same on every platform and in every version.
+        """
+        image = to_rgb(image)
+        left, top, width, height = self.sample_box(*image.size, rng)
+        mirrored = rng.random() < self.flip
+        image = image.crop((left, top, left + width, top + height))
+        image = image.resize((self.size, self.size), Image.Resampling.BICUBIC)
+        return _normalise(ImageOps.mirror(image) if mirrored else image)
+
+    def sample_box(self, width: int, height: int, rng: random.Random) -> tuple[int, int, int, int]:
+        """A random part (left, top, width, height) of a picture of this size."""
+        low, high = self.ratio
+        for _ in range(10):
+            area = width * height * _uniform(rng, *self.scale)
+            ratio = math.exp(_uniform(rng, math.log(low), math.log(high)))
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                top = int(rng.random() * (height - h + 1))
+                left = int(rng.random() * (width - w + 1))
+                return left, top, w, h
+        w = min(width, round(height * high))
+        h = min(height, round(width / low))
+        return (width - w) // 2, (height - h) // 2, w, h
+
+    @property
+    def spec(self) -> str:
+        """One line that says exactly what is done, for manifests and cache keys."""
+        return (
+            f"rgb-upright, random resized crop {self.size} bicubic scale {self.scale} ratio {self.ratio}, "
+            f"flip {self.flip}, {_NORMALISE_SPEC}"
+        )
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Upright 8-bit RGB from a picture of any mode.
+
+    EXIF orientation is applied. Transparency is dropped as by `convert("RGB")`, which leaves the colour
+    stored under it. 16-bit greys (and Pillow's "I", as which older versions open 16-bit PNGs) are scaled to
+    8 bits, where Pillow by itself would clip or truncate them.
+    """
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        grey = np.asarray(image).astype(np.float64).clip(0, 65535) / 257
+        image = Image.fromarray(grey.round().astype(np.uint8))
+    if image.mode in ("P", "PA", "RGBa"):  # Pillow wants these unfolded before it drops the alpha channel
+        image = image.convert("RGBA")
+    try:
+        return image.convert("RGB")
+    except ValueError as error:
+        raise FedotpError(f"a picture of mode {image.mode} cannot be turned into RGB: {error}") from error
+
+
+def _uniform(rng: random.Random, low: float, high: float) -> float:
+    return low + (high - low) * rng.random()
+
+
+_NORMALISE_SPEC = f"mean {MEAN} std {STD}"
+
+
+def _normalise(image: Image.Image) -> Tensor:
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255  # (3, size, size) in [0, 1]
+    mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
+    return ((pixels - mean) / std).contiguous()

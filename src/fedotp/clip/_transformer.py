@@ -1,0 +1,113 @@
+"""The residual attention blocks both towers are made of.
+
+A block is cut in two at its attention (`Attention.qkv`, then `Block.finish`), so that a caller with another
+attention pattern, such as a prefix shared by many sequences, runs the very same weights.
+"""
+
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedotp.clip._config import Activation
+
+
+class QuickGELU(nn.Module):
+    """x * sigmoid(1.702 x), the approximation of GELU that OpenAI trained with."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Elementwise."""
+        return x * torch.sigmoid(1.702 * x)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with the parameter names of `nn.MultiheadAttention`."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        """`heads` must divide `width`."""
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        self.out_proj = nn.Linear(width, width)
+
+    def qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values: (..., L, d) -> three of (..., heads, L, head_dim)."""
+        projected = F.linear(x, self.in_proj_weight, self.in_proj_bias)  # (..., L, 3d)
+        split = projected.reshape(*x.shape[:-1], 3, self.heads, -1)  # (..., L, 3, heads, head_dim)
+        q, k, v = split.transpose(-4, -2).unbind(-3)
+        return q, k, v
+
+    def project(self, attended: Tensor) -> Tensor:
+        """Merge the heads: (..., heads, L, head_dim) -> (..., L, d)."""
+        projected: Tensor = self.out_proj(attended.transpose(-3, -2).flatten(-2))
+        return projected
+
+
+class Mlp(nn.Module):
+    """Two linear maps, four times as wide in the middle."""
+
+    def __init__(self, width: int, activation: Activation) -> None:
+        """Names follow OpenAI's: `c_fc`, `gelu`, `c_proj`."""
+        super().__init__()
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.gelu = QuickGELU() if activation == "quick_gelu" else nn.GELU()
+        self.c_proj = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        out: Tensor = self.c_proj(self.gelu(self.c_fc(x)))
+        return out
+
+
+class Block(nn.Module):
+    """x + attention(ln_1(x)), then x + mlp(ln_2(x)).
+
+    `nn.LayerNorm` accumulates in float32 for half-precision inputs, on CPU and on CUDA alike.
+    """
+
+    def __init__(self, width: int, heads: int, activation: Activation) -> None:
+        """One block of a transformer of the given width."""
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = Mlp(width, activation)
+
+    def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
+        """(..., L, d) -> (..., L, d); `causal` lets a position see only itself and those before it."""
+        q, k, v = self.attn.qkv(self.ln_1(x))  # (..., heads, L, head_dim)
+        return self.finish(x, F.scaled_dot_product_attention(q, k, v, is_causal=causal))
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """All that follows attention: x (..., L, d), attended (..., heads, L, head_dim) -> (..., L, d)."""
+        x = x + self.attn.project(attended)
+        out: Tensor = x + self.mlp(self.ln_2(x))
+        return out
+
+
+class Transformer(nn.Module):
+    """A stack of blocks."""
+
+    def __init__(self, width: int, layers: int, heads: int, activation: Activation) -> None:
+        """Weights start as in CLIP's paper (and GPT-2): residual branches shrink with depth."""
+        super().__init__()
+        self.resblocks = nn.ModuleList(Block(width, heads, activation) for _ in range(layers))
+        residual_std = width**-0.5 * (2 * layers) ** -0.5
+        for block in self.blocks():
+            nn.init.normal_(block.attn.in_proj_weight, std=width**-0.5)
+            nn.init.normal_(block.attn.out_proj.weight, std=residual_std)
+            nn.init.zeros_(block.attn.out_proj.bias)
+            nn.init.normal_(block.mlp.c_fc.weight, std=(2 * width) ** -0.5)
+            nn.init.normal_(block.mlp.c_proj.weight, std=residual_std)
+
+    def blocks(self) -> list[Block]:
+        """The blocks in order."""
+        return cast(list[Block], list(self.resblocks))
+
+    def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
+        """(..., L, d) -> (..., L, d)."""
+        for block in self.blocks():
+            x = block(x, causal=causal)
+        return x

@@ -1,0 +1,218 @@
+"""One model in every checkpoint format loads to the same bits; saving; names."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import tokenizers
+import torch
+from clip_oracles import (
+    RESNET,
+    TEXT,
+    VIT,
+    hugging_face_clip,
+    openai_tensors,
+    random_clip,
+    with_heads,
+    write_open_clip,
+    write_openai,
+)
+from safetensors.torch import load_file
+
+from fedotp.clip import CLIP, TINY, ClipConfig, Tokenizer, fetch, load, save
+from fedotp.clip import _hub as hub
+from fedotp.clip import _load as loading
+from fedotp.errors import FedotpError
+
+
+def write_every_format(folder: Path, config: ClipConfig) -> list[Path]:
+    """The same random weights in all formats that can hold them."""
+    paths = [folder / name for name in ("openai.pt", "openai16.pt", "open_clip.safetensors", "state.pt")]
+    if config is VIT:
+        oracle = hugging_face_clip(VIT)
+        tensors = openai_tensors(oracle)
+        oracle.save_pretrained(folder / "hugging_face")
+        paths.append(folder / "hugging_face")
+    else:
+        tensors = random_clip(config).state_dict()
+    write_openai(tensors, paths[0])
+    write_openai(tensors, paths[1], half=True)
+    write_open_clip(tensors, paths[2])
+    torch.save({"epoch": 3, "state_dict": {f"module.{n}": t for n, t in tensors.items()}}, paths[3])
+    return paths
+
+
+@pytest.mark.parametrize("config", [VIT, RESNET])
+def test_every_format_loads_to_the_same_bits(config: ClipConfig, tmp_path: Path) -> None:
+    paths = write_every_format(tmp_path, config)
+    models = [load(path) for path in paths]
+    save(models[0], tmp_path / "ours.safetensors")
+    save(models[0], tmp_path / "ours16.safetensors", dtype=torch.float16)  # these weights are exact in half
+    models += [load(tmp_path / "ours.safetensors"), load(tmp_path / "ours16.safetensors")]
+
+    reference = (random_clip(config) if config is RESNET else models[0]).state_dict()
+    for model in models:
+        assert model.config == config
+        assert model.digest == models[0].digest
+        state = model.state_dict()
+        assert state.keys() == reference.keys()
+        assert all(torch.equal(state[name], reference[name]) for name in state)
+        assert not model.training
+        assert not any(p.requires_grad for p in model.parameters())
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_loaded_values_are_those_of_the_file(tmp_path: Path) -> None:
+    """Against the oracle's own tensors, so that all formats cannot be wrong together."""
+    oracle = hugging_face_clip(VIT)
+    oracle.save_pretrained(tmp_path)
+    state = load(tmp_path).state_dict()
+    expected = openai_tensors(oracle)
+    assert all(torch.equal(state[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_precision_is_chosen_and_the_digest_is_the_files(dtype: torch.dtype, tmp_path: Path) -> None:
+    exact = random_clip(RESNET)
+    save(exact, tmp_path / "model.safetensors")
+    model = load(tmp_path, dtype=dtype)
+    assert {p.dtype for p in model.parameters()} == {dtype}
+    assert model.digest == exact.digest
+
+
+def test_digest_follows_the_weights() -> None:
+    model = random_clip(VIT)
+    digest = model.digest
+    assert model.half().digest == digest  # the random weights are exact in half precision
+    model.ln_final.bias[3] += 1
+    assert model.digest != digest
+
+
+def test_heads_and_activation_from_files_beside_the_weights(tmp_path: Path) -> None:
+    """Shapes cannot tell these; config.json and open_clip_config.json do, and our own header."""
+    config = dataclasses.replace(with_heads(VIT, vision=6, text=4), activation="gelu")
+    oracle = hugging_face_clip(config)
+    oracle.save_pretrained(tmp_path / "hf")
+    assert load(tmp_path / "hf").config == config
+    assert load(tmp_path / "hf", activation="quick_gelu").config.activation == "quick_gelu"
+
+    folder = tmp_path / "open_clip"
+    folder.mkdir()
+    write_open_clip(openai_tensors(oracle), folder / "open_clip_model.safetensors")
+    assert load(folder).config == VIT
+    described = {"model_cfg": {"vision_cfg": {"width": 192, "head_width": 32}, "text_cfg": {"heads": 4}}}
+    (folder / "open_clip_config.json").write_text(json.dumps(described))
+    assert load(folder).config == config
+    described["model_cfg"]["quick_gelu"] = True
+    (folder / "open_clip_config.json").write_text(json.dumps(described))
+    assert load(folder).config == dataclasses.replace(config, activation="quick_gelu")
+
+    save(load(tmp_path / "hf"), tmp_path / "ours.safetensors")
+    assert load(tmp_path / "ours.safetensors").config == config
+
+
+def small_tokenizer() -> Tokenizer:
+    """A vocabulary of its own, whose end of text is not its last token."""
+    vocab = {"<|startoftext|>": 0, "<|endoftext|>": 1, "cat": 2, "dog": 3}
+    bpe = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="cat"))
+    bpe.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return Tokenizer(bpe, sot=0, eot=1)
+
+
+def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
+    text = dataclasses.replace(TEXT, vocab_size=4, eot=1)
+    model = CLIP.random(dataclasses.replace(VIT, text=text), tokenizer=small_tokenizer())
+    save(model, tmp_path / "model.safetensors")
+    loaded = load(tmp_path)
+    ids = loaded.tokenizer(["dog cat"], 6)
+    assert ids.tolist() == [[0, 3, 2, 1, 0, 0]]
+    assert torch.equal(loaded.encode_text(ids), model.encode_text(ids))
+
+    write_openai(model.state_dict(), tmp_path / "openai.pt")
+    assert load(tmp_path / "openai.pt", tokenizer=small_tokenizer()).config == model.config
+    with pytest.raises(FedotpError, match="the model has 4 and 1; give the one"):
+        load(tmp_path, tokenizer=Tokenizer.clip())
+
+
+def test_clips_own_tokenizer_is_implied(tmp_path: Path) -> None:
+    save(CLIP.random(TINY), tmp_path / "model.safetensors")
+    assert load(tmp_path).tokenizer is Tokenizer.clip()
+    assert (tmp_path / "model.safetensors").stat().st_size < 4 * 3_400_000 + 10_000  # no copy of it inside
+
+
+def test_bad_places(tmp_path: Path) -> None:
+    with pytest.raises(FedotpError, match=r"nowhere\.pt: neither a file nor the name of a backbone; names"):
+        load(tmp_path / "nowhere.pt")
+    with pytest.raises(FedotpError, match="did you mean 'ViT-B/16'"):
+        load("ViT-B-16")
+    with pytest.raises(FedotpError, match=r"holds neither model\.safetensors nor open_clip_model"):
+        load(tmp_path)
+    with pytest.raises(FedotpError, match="cannot be written"):
+        save(random_clip(VIT), tmp_path / "no-such-folder" / "model.safetensors")
+
+
+def test_save_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.safetensors"
+    save(random_clip(VIT, seed=1), path)
+    before = path.read_bytes()
+    with pytest.raises(FedotpError, match="exists already"):
+        save(random_clip(VIT, seed=2), path)
+
+    def full_disk(tensors: object, file: Path, metadata: object) -> None:
+        file.write_bytes(b"half a fi")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading.safetensors.torch, "save_file", full_disk)
+        with pytest.raises(FedotpError, match="No space left"):
+            save(random_clip(VIT, seed=2), path, overwrite=True)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    save(random_clip(VIT, seed=2), path, overwrite=True)
+    assert load(path).digest == random_clip(VIT, seed=2).digest
+
+
+def test_saved_file_has_openai_names(tmp_path: Path) -> None:
+    save(random_clip(VIT), tmp_path / "model.safetensors")
+    assert load_file(tmp_path / "model.safetensors").keys() == openai_tensors(hugging_face_clip(VIT)).keys()
+
+
+def put_in_cache(cache: Path, name: str) -> Path:
+    """What a download leaves behind: models--<owner>--<repository>/{refs/main, snapshots/<commit>/<file>}."""
+    repository = cache / f"models--{hub.REPOSITORIES[name].replace('/', '--')}"
+    snapshot = repository / "snapshots" / "c0ffee"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("c0ffee")
+    write_open_clip(random_clip(VIT).state_dict(), snapshot / "open_clip_model.safetensors")
+    return snapshot / "open_clip_model.safetensors"
+
+
+def no_network(*_: object, **__: object) -> str:
+    raise ConnectionError("no route to host")
+
+
+def test_by_name_cache_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", no_network)
+    path = put_in_cache(tmp_path, "RN50")
+    assert fetch("RN50", cache_dir=tmp_path) == path
+    with pytest.raises(FedotpError, match=r"fetch https://huggingface\.co/timm/resnet101_clip\.openai/resolve"):
+        fetch("RN101", cache_dir=tmp_path)
+    with pytest.raises(FedotpError, match="no backbone is called 'RN51'; choose one of ViT-B/32"):
+        fetch("RN51", cache_dir=tmp_path)
+
+
+def test_load_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put_in_cache(tmp_path, "RN50")
+    monkeypatch.setattr(loading, "fetch", lambda name: fetch(name, cache_dir=tmp_path))
+    monkeypatch.setattr(loading, "CONFIGS", {"RN50": VIT})
+    assert load("RN50").config == VIT
+    monkeypatch.setattr(loading, "CONFIGS", {"RN50": RESNET})
+    with pytest.raises(FedotpError, match=f"{path}: these are not the weights of RN50"):
+        load("RN50")
+
+
+def test_every_config_has_a_home() -> None:
+    assert hub.REPOSITORIES.keys() == loading.CONFIGS.keys()

@@ -1,0 +1,237 @@
+"""Torchvision's geometry from worked-out numbers, Pillow's modes, and the law of random crops."""
+
+import io
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from scipy import stats
+from transformers import CLIPImageProcessorPil
+
+from fedotp.clip import EvalTransform, TrainTransform, to_rgb
+from fedotp.errors import FedotpError
+
+BICUBIC = Image.Resampling.BICUBIC
+
+
+def noise_image(width: int, height: int, seed: int = 0) -> Image.Image:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize((width, height))
+
+
+def normalised(image: Image.Image) -> np.ndarray:
+    """In double precision, (3, H, W)."""
+    mean, std = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+    return ((np.asarray(image, dtype=np.float64) / 255 - mean) / std).transpose(2, 0, 1)
+
+
+def assert_pixels(ours: torch.Tensor, image: Image.Image) -> None:
+    assert ours.dtype == torch.float32
+    assert ours.is_contiguous()
+    np.testing.assert_allclose(ours.numpy(), normalised(image), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("original", "resized", "corner"),
+    [  # what torchvision's Resize(224) and CenterCrop(224) do: the long side is cut off, halves go to even
+        ((500, 375), (298, 224), (37, 0)),
+        ((333, 500), (224, 336), (0, 56)),
+        ((640, 427), (335, 224), (56, 0)),
+        ((225, 224), (225, 224), (0, 0)),
+        ((224, 227), (224, 227), (0, 2)),
+        ((229, 224), (229, 224), (2, 0)),
+        ((50, 30), (373, 224), (74, 0)),
+        ((224, 224), (224, 224), (0, 0)),
+    ],
+)
+def test_evaluation_geometry(original: tuple[int, int], resized: tuple[int, int], corner: tuple[int, int]) -> None:
+    image = noise_image(*original)
+    left, top = corner
+    expected = image.resize(resized, BICUBIC).crop((left, top, left + 224, top + 224))
+    assert_pixels(EvalTransform()(image), expected)
+
+
+@pytest.mark.parametrize("original", [(500, 400), (82, 64), (64, 64), (300, 900), (90, 41)])
+def test_evaluation_equals_transformers(original: tuple[int, int]) -> None:
+    """Where the excess is even; elsewhere transformers' centre lies up to a pixel beside torchvision's."""
+    size = 64
+    width, height = original
+    excess = int(size * max(original) / min(original)) - size
+    assert excess % 2 == 0
+    image = noise_image(width, height)
+    oracle = CLIPImageProcessorPil(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
+    expected = np.asarray(oracle(image)["pixel_values"][0])
+    np.testing.assert_allclose(EvalTransform(size)(image).numpy(), expected, atol=1e-5)
+
+
+def test_training_view_is_the_crop_it_sampled() -> None:
+    image, transform = noise_image(90, 70), TrainTransform(32)
+    for seed in range(8):
+        view = transform(image, random.Random(seed))
+        left, top, width, height = transform.sample_box(90, 70, rng := random.Random(seed))
+        expected = image.crop((left, top, left + width, top + height)).resize((32, 32), BICUBIC)
+        if rng.random() < 0.5:
+            expected = expected.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        assert_pixels(view, expected)
+        assert torch.equal(view, transform(image, random.Random(seed)))
+
+
+def test_training_views_of_a_seed_never_change() -> None:
+    """Golden values: a stored view must mean the same picture tomorrow and elsewhere."""
+    boxes = [TrainTransform().sample_box(500, 375, random.Random(seed)) for seed in range(4)]
+    assert boxes == [(17, 1, 432, 372), (72, 151, 216, 177), (1, 0, 482, 373), (157, 52, 240, 234)]
+
+
+def test_flip_probability() -> None:
+    image = noise_image(40, 40)
+    plain, mirrored = (TrainTransform(16, flip=p)(image, random.Random(3)) for p in (0.0, 1.0))
+    assert torch.equal(plain, mirrored.flip(2))
+    transform = TrainTransform(16)
+    views = (transform(image, random.Random(seed)) for seed in range(400))
+    unflipped = (replace(transform, flip=0.0)(image, random.Random(seed)) for seed in range(400))
+    n_flipped = sum(not torch.equal(a, b) for a, b in zip(views, unflipped, strict=True))
+    assert 160 <= n_flipped <= 240
+
+
+def test_law_of_the_random_crop() -> None:
+    """In a square every draw fits if at most half the area is asked for: nothing distorts the law."""
+    side, rng = 4000, random.Random(0)
+    transform = TrainTransform(scale=(0.1, 0.5), ratio=(0.5, 2.0))
+    left, top, width, height = np.array([transform.sample_box(side, side, rng) for _ in range(3000)]).T
+    uniforms = {
+        "area": (width * height / side**2 - 0.1) / 0.4,
+        "ratio": (np.log(width / height) / np.log(2) + 1) / 2,
+        "left": (left + 0.5) / (side - width + 1),
+        "top": (top + 0.5) / (side - height + 1),
+    }
+    for name, values in uniforms.items():
+        assert stats.kstest(values, "uniform").pvalue > 0.01, name
+    correlations = np.corrcoef(list(uniforms.values())) - np.eye(4)
+    assert np.abs(correlations).max() < 0.06
+
+
+@settings(deadline=None)
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 10**6))
+def test_crops_lie_inside(width: int, height: int, seed: int) -> None:
+    left, top, w, h = TrainTransform().sample_box(width, height, random.Random(seed))
+    assert w > 0
+    assert h > 0
+    assert 0 <= left <= width - w
+    assert 0 <= top <= height - h
+
+
+@pytest.mark.parametrize(
+    ("size", "box"),
+    [  # no draw fits a strip, so its middle is taken with the nearest allowed ratio
+        ((10, 1000), (0, 493, 10, 13)),
+        ((1000, 10), (493, 0, 13, 10)),
+        ((1, 999), (0, 499, 1, 1)),
+    ],
+)
+def test_strips_fall_back_to_the_centre(size: tuple[int, int], box: tuple[int, int, int, int]) -> None:
+    transform = TrainTransform(scale=(0.9, 1.0))
+    assert transform.sample_box(*size, random.Random(0)) == box
+
+
+def test_a_square_may_fall_back_to_the_whole() -> None:
+    transform = TrainTransform(scale=(2.0, 3.0))
+    assert transform.sample_box(50, 60, random.Random(0)) == (0, 0, 50, 60)
+
+
+def pixel(image: Image.Image) -> tuple[int, ...]:
+    assert image.mode == "RGB"
+    value = image.getpixel((0, 0))
+    assert isinstance(value, tuple)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("mode", "stored", "expected"),
+    [
+        ("RGB", (10, 20, 30), (10, 20, 30)),
+        ("RGBA", (10, 20, 30, 0), (10, 20, 30)),  # alpha is dropped, the colour under it stays
+        ("RGBa", (10, 20, 30, 255), (10, 20, 30)),
+        ("RGBX", (10, 20, 30, 0), (10, 20, 30)),
+        ("L", 77, (77, 77, 77)),
+        ("LA", (77, 0), (77, 77, 77)),
+        ("1", 1, (255, 255, 255)),
+        ("CMYK", (0, 255, 255, 0), (255, 0, 0)),
+        ("YCbCr", (100, 128, 128), (100, 100, 100)),
+        ("HSV", (0, 0, 90), (90, 90, 90)),
+        ("F", 77.0, (77, 77, 77)),
+        ("I", 65535, (255, 255, 255)),
+        ("I", 257 * 100, (100, 100, 100)),
+        ("I;16", 257 * 100 + 128, (100, 100, 100)),
+        ("I;16", 257 * 100 + 129, (101, 101, 101)),
+        ("I;16B", 257 * 100, (100, 100, 100)),
+    ],
+)
+def test_every_mode_becomes_rgb(mode: str, stored: object, expected: tuple[int, int, int]) -> None:
+    assert pixel(to_rgb(Image.new(mode, (3, 2), stored))) == expected
+
+
+def test_palettes() -> None:
+    image = Image.new("P", (2, 2), 1)
+    image.putpalette([0, 0, 0, 200, 100, 50])
+    assert pixel(to_rgb(image)) == (200, 100, 50)
+    image.info["transparency"] = b"\x00\x00"  # Pillow warns when this goes straight to RGB
+    assert pixel(to_rgb(image)) == (200, 100, 50)
+
+
+def test_what_cannot_be_rgb_is_refused() -> None:
+    with pytest.raises(FedotpError, match="mode La cannot be turned into RGB"):
+        to_rgb(Image.new("La", (2, 2)))
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
+def test_orientation_is_applied(file_format: str) -> None:
+    """Orientation 6: the camera was turned, the top left of the scene is stored at the bottom left."""
+    stored = Image.new("RGB", (40, 20), "black")
+    stored.paste("white", (0, 10, 20, 20))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    stored.save(buffer, file_format, exif=exif)
+    upright = to_rgb(Image.open(buffer))
+    assert upright.size == (20, 40)
+    corners = [np.mean(upright.getpixel(at)) > 128 for at in ((3, 3), (16, 3), (3, 36), (16, 36))]
+    assert corners == [True, False, False, False]
+
+
+def test_sixteen_bit_png_keeps_its_greys() -> None:
+    ramp = np.linspace(0, 65535, 256).round().astype(np.uint16)[None].repeat(4, axis=0)
+    buffer = io.BytesIO()
+    Image.fromarray(ramp).save(buffer, "PNG")
+    grey = np.asarray(to_rgb(Image.open(buffer)))[0, :, 0]
+    np.testing.assert_array_equal(grey, np.arange(256))
+
+
+def test_specs_are_stable_and_tell_transforms_apart() -> None:
+    numbers = "mean (0.48145466, 0.4578275, 0.40821073) std (0.26862954, 0.26130258, 0.27577711)"
+    assert EvalTransform(64).spec == f"rgb-upright, short side 64 bicubic, centre crop 64, {numbers}"
+    assert TrainTransform(64).spec == (
+        "rgb-upright, random resized crop 64 bicubic scale (0.08, 1.0) ratio (0.75, 1.3333333333333333), "
+        f"flip 0.5, {numbers}"
+    )
+    train = TrainTransform()
+    variants = [
+        train,
+        replace(train, size=225),
+        replace(train, scale=(0.5, 1.0)),
+        replace(train, ratio=(1.0, 1.0)),
+        replace(train, flip=0.0),
+        EvalTransform(),
+        EvalTransform(225),
+    ]
+    assert len({transform.spec for transform in variants}) == len(variants)
+
+
+def test_both_transforms_are_called_alike() -> None:
+    image = noise_image(30, 20)
+    for transform in (EvalTransform(8), TrainTransform(8)):
+        assert transform(image, random.Random(0)).shape == (3, 8, 8)

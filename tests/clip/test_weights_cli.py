@@ -1,0 +1,66 @@
+"""`fedotp weights` through the parser, and once as a real process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from clip_oracles import RESNET, VIT, random_clip, write_openai
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from fedotp.cli import app
+from fedotp.clip import load, save
+from fedotp.errors import FedotpError
+
+
+def run(*words: str | Path) -> str:
+    return CliRunner().invoke(app, ["weights", *map(str, words)], catch_exceptions=False).stdout
+
+
+def test_convert_and_info_round_trip(tmp_path: Path) -> None:
+    model = random_clip(VIT)
+    write_openai(model.state_dict(), tmp_path / "in.pt")
+    printed = run("convert", tmp_path / "in.pt", tmp_path / "out.safetensors")
+    assert run("info", tmp_path / "out.safetensors") == printed
+    assert f"digest      {model.digest}\n" in printed
+    assert f"parameters  {sum(p.numel() for p in model.parameters()):,}\n" in printed
+    assert "ViT, 2 layers of width 192, patches of 8 px, 3 heads, 24 px, 9 patches" in printed
+    assert load(tmp_path / "out.safetensors").digest == model.digest
+
+
+def test_convert_rounds_and_says_so(tmp_path: Path) -> None:
+    model = random_clip(RESNET)
+    model.logit_scale += 1e-6
+    save(model, tmp_path / "in.safetensors")
+    out = tmp_path / "out.safetensors"
+    printed = run("convert", tmp_path / "in.safetensors", out, "--dtype", "float16")
+    assert {t.dtype for t in load_file(out).values() if t.is_floating_point()} == {torch.float16}
+    assert f"rounded to float16 from weights with digest {model.digest}" in printed
+    assert "ResNet, stages of 1-2-1-1 blocks, width 8, 4 heads, 64 px, 4 patches" in printed
+
+
+def test_convert_overwrites_only_when_forced(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    save(random_clip(VIT, seed=1), source)
+    save(random_clip(VIT, seed=2), out)
+    with pytest.raises(FedotpError, match="not overwritten"):
+        run("convert", source, out)
+    assert load(out).digest == random_clip(VIT, seed=2).digest
+    run("convert", source, out, "--force")
+    assert load(out).digest == random_clip(VIT, seed=1).digest
+
+
+def test_fetch_refuses_unknown_names() -> None:
+    with pytest.raises(FedotpError, match="choose one of"):
+        run("fetch", "ViT-Z/1")
+
+
+def test_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    command = [sys.executable, "-c", "from fedotp.cli import main; main()", "weights", "info"]
+    done = subprocess.run([*command, str(tmp_path / "notes.txt")], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path}/notes.txt: not a file of weights")
+    assert done.stderr.count("\n") == 1
