@@ -1,0 +1,77 @@
+"""Timing side by side, and writing down what was measured where."""
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def medians(candidates: dict[str, Callable[[], object]], repeats: int = 7) -> dict[str, float]:
+    """Median seconds of each candidate. They take turns, so that a busy moment hits all of them."""
+    for run in candidates.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(repeats):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine() -> dict[str, str | int]:
+    """What a reader needs to know to compare figures."""
+    facts: dict[str, str | int] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu": _cpu_name(),
+        "threads": torch.get_num_threads(),
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def save(name: str, figures: dict[str, float]) -> Path:
+    """Write bench/results/<name>-<cpu or gpu>.json and return its path."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}-{'gpu' if torch.cuda.is_available() else 'cpu'}.json"
+    record = {
+        "command": " ".join(["python -m bench", *sys.argv[1:]]),
+        "commit": _commit(),
+        "machine": machine(),
+        "figures": figures,
+    }
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    """The commit measured, with "+changes" if the tree differs from it."""
+    root = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"],
+            cwd=root, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip()

@@ -1,0 +1,130 @@
+"""Scores of images against classes, from image tokens and class features.
+
+Shapes: C clients, B images, V patches, N prompts, K classes, e the shared embedding width.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedotp import ot
+from fedotp.clip import ImageFeatures
+from fedotp.errors import FedotpError
+
+Rule = Literal["pooled", "average", "classical", "unbalanced"]
+
+
+def pooled_score(pooled: Tensor, classes: Tensor) -> Tensor:
+    """Cosine of the pooled image feature and the class features (Eq. 1): CoOp and PromptFL.
+
+    Args:
+        pooled:  (C, B, e) pooled image features.
+        classes: (C, N, K, e) class features; with several prompts the cosines are averaged.
+
+    Returns:
+        (C, B, K)
+    """
+    classes = F.normalize(classes, dim=-1).mean(1)  # (C, K, e)
+    return F.normalize(pooled, dim=-1) @ classes.mT
+
+
+def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
+    """Cosine of every patch with every prompt of every class, G_m' H_k (Section 4.2; the cost is 1 minus it).
+
+    One matrix product per client. The result is a view of memory ordered (C, K, N, B, V), which `fedotp.ot.score`
+    reads without a copy.
+
+    Args:
+        tokens:  (C, B, V, e) patch tokens.
+        classes: (C, N, K, e) class features.
+
+    Returns:
+        (C, B, K, V, N)
+    """
+    n_clients, n_images, n_patches, width = tokens.shape
+    n_prompts, n_classes = classes.shape[1:3]
+    patches = F.normalize(tokens, dim=-1).reshape(n_clients, n_images * n_patches, width)
+    prompts = F.normalize(classes, dim=-1).transpose(1, 2).reshape(n_clients, n_classes * n_prompts, width)
+    products = prompts @ patches.mT  # (C, KN, BV)
+    return products.view(n_clients, n_classes, n_prompts, n_images, n_patches).permute(0, 3, 1, 4, 2)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """How images are matched with classes.
+
+    Rules: "pooled" (Eq. 1), "average" (mean similarity of patches and prompts: the paper's ablation without
+    transport), "classical" (Eq. 3, entropic) and "unbalanced" (Eq. 6 to 9, the paper's method).
+
+    Attributes:
+        reg: entropic regularisation of the transport problem, the paper's lambda.
+        mass: share of the patches' mass that is transported, the paper's gamma ("unbalanced" only).
+        method, tol, max_iter: how the transport problem is solved, as for `fedotp.ot.solve`.
+
+    Example:
+        >>> from fedotp.clip import ImageFeatures
+        >>> image = ImageFeatures(pooled=torch.randn(3, 8, 32), tokens=torch.randn(3, 8, 16, 32))  # C = 3, B = 8
+        >>> Matching()(image, torch.randn(3, 2, 10, 32)).shape  # N = 2 prompts, K = 10 classes
+        torch.Size([3, 8, 10])
+    """
+
+    rule: Rule = "unbalanced"
+    reg: float = 0.1
+    mass: float = 0.8
+    method: ot.Method = "newton"
+    tol: float | None = None
+    max_iter: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data could make right."""
+        if self.rule not in ("pooled", "average", "classical", "unbalanced"):
+            raise FedotpError(f"rule = {self.rule!r}: must be pooled, average, classical or unbalanced")
+        if not self.reg > 0:
+            raise FedotpError(f"reg = {self.reg}: must be positive (the paper uses 0.1)")
+        if not 0 < self.mass <= 1:
+            raise FedotpError(f"mass = {self.mass}: must be in (0, 1] (the paper uses 0.8)")
+
+    def __call__(self, image: ImageFeatures, classes: Tensor) -> Tensor:
+        """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e), for classes (C, N, K, e).
+
+        The transport plan is held fixed in the gradient (Section 4.2).
+        """
+        if self.rule == "pooled":
+            return pooled_score(image.pooled, classes)
+        if self.rule == "average":
+            # The mean over patches and prompts of cosines is the cosine's mean: no similarity tensor is needed.
+            patches = F.normalize(image.tokens, dim=-1).mean(-2)  # (C, B, e)
+            return patches @ F.normalize(classes, dim=-1).mean(1).mT
+        return ot.score(
+            similarity(image.tokens, classes),
+            kind=self.rule,
+            reg=self.reg,
+            mass=self.mass if self.rule == "unbalanced" else None,
+            method=self.method,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+
+def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:
+    """Softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""
+    return (scores * logit_scale.exp()).softmax(-1)
+
+
+def cross_entropy(scores: Tensor, labels: Tensor, logit_scale: Tensor) -> Tensor:
+    """Mean negative log-probability of the labels, per client (Eq. 2, whose printed form omits the logarithm).
+
+    Args:
+        scores: (C, B, K).
+        labels: (C, B) class indices; -1 marks padding, which does not count.
+
+    Returns:
+        (C,); 0 for a client whose images are all padding.
+    """
+    n_clients = len(scores)
+    logits = scores * logit_scale.exp()
+    each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="none")
+    counted = (labels >= 0).sum(1).clamp_min(1)
+    return each.view(n_clients, -1).sum(1) / counted

@@ -1,0 +1,242 @@
+"""Similarities to scores in one GPU kernel (Triton): the plan lives in registers and is never written.
+
+The algorithm is `_newton`, one problem per program. Three things suit it to the hardware. Where reg is large
+enough that exp(sim / reg) fits float32 (LINEAR), the exponentials are taken once, before the loop. The system
+for the step is solved in closed form for two prompts and by N steps of conjugate gradients, exact in N
+dimensions, for more. And registers are left free for more problems at a time: the similarities are read again
+at the end (from cache) rather than kept, and uniform row marginals are one number (UNIFORM).
+"""
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from fedotp.ot._newton import OVERSHOOT, RIDGE, SHORTEN
+
+# exp(±2 / reg) fits float32 with room to spare above this, and cosine similarities differ by at most 2.
+_LINEAR_FROM_REG = 0.04
+_OVERSHOOT = tl.constexpr(OVERSHOOT)
+_RIDGE = tl.constexpr(RIDGE)
+_SHORTEN_MIN, _SHORTEN_MAX = tl.constexpr(SHORTEN[0]), tl.constexpr(SHORTEN[1])
+_EPS4 = tl.constexpr(4 * torch.finfo(torch.float32).eps)
+_TINY = tl.constexpr(1e-37)
+_LOG2_E = tl.constexpr(math.log2(math.e))
+
+
+@triton.jit
+def _reciprocal(x):
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def _exp2(x):
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def _tile(problem, n_inner, n_prompts, n_patches, N: tl.constexpr, V: tl.constexpr):
+    """Where the (N, V) tile of problem (outer, inner) lies in (outer, N, inner, V), and which of it is there."""
+    n = tl.arange(0, N)[:, None]
+    v = tl.arange(0, V)[None, :]
+    first = (problem // n_inner).to(tl.int64) * n_prompts * n_inner + problem % n_inner
+    return (first + n * n_inner) * n_patches + v, (n < n_prompts) & (v < n_patches)
+
+
+@triton.jit
+def _load(
+    sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg,
+    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, UNIFORM: tl.constexpr,
+):  # fmt: skip
+    """The kernel (N, V), exp(sim / reg) if LINEAR and log2 of it if not, with maximum 1 or 0; a (V,); b (N,)."""
+    offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
+    sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)
+    kernel = tl.where(inside, sim * (inv_reg * _LOG2_E), -float("inf"))
+    n = tl.arange(0, N)
+    kernel -= tl.where(n < n_prompts, tl.max(kernel, axis=1), 0.0)[:, None]
+    if LINEAR:
+        kernel = _exp2(kernel)
+    if UNIFORM:
+        a = tl.load(a_ptr)
+    else:
+        v = tl.arange(0, V)
+        a = tl.load(a_ptr + v, mask=v < n_patches, other=0.0)
+    return kernel, a, tl.load(b_ptr + n, mask=n < n_prompts, other=0.0)
+
+
+@triton.jit
+def _plan(kernel, f, a, LINEAR: tl.constexpr, EQUAL: tl.constexpr):
+    """`_problem.plan_at` on one tile: plan (N, V) and 1.0 where a row is full (V,)."""
+    if LINEAR:
+        plan = kernel * tl.exp(f)[:, None]
+        scale = a * _reciprocal(tl.maximum(tl.sum(plan, axis=0), _TINY))
+        full = tl.where(scale <= 1.0, 1.0, 0.0)
+        if EQUAL:
+            full = tl.full(full.shape, 1.0, tl.float32)
+        else:
+            scale = tl.minimum(scale, 1.0)
+    else:
+        logits = kernel + (f * _LOG2_E)[:, None]
+        highest = tl.maximum(tl.max(logits, axis=0), -1e30)
+        if not EQUAL:
+            highest = tl.maximum(highest, tl.log2(a))
+        plan = _exp2(logits - highest[None, :])
+        row = tl.sum(plan, axis=0)
+        full = tl.where(row >= 1.0, 1.0, 0.0)
+        scale = a * _reciprocal(tl.maximum(row, 1.0))
+    return plan * scale[None, :], full
+
+
+@triton.jit
+def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr):
+    """Solve (diag(column + ridge) - sum over full rows of T_i T_i' / a_i) d = gradient."""
+    if N == 2:
+        # Full rows share out all their mass, so the matrix is [[p + m, -m], [-m, q + m]].
+        is_first = tl.arange(0, 2) == 0
+        first = tl.sum(tl.where(is_first[:, None], plan, 0.0), axis=0)
+        second = tl.sum(tl.where(is_first[:, None], 0.0, plan), axis=0)
+        m = tl.sum(first * second * (full * inv_a), axis=0)
+        own = tl.sum(plan * (1.0 - full)[None, :], axis=1) + ridge  # (p, q)
+        p = tl.sum(tl.where(is_first, own, 0.0), axis=0)
+        q = tl.sum(tl.where(is_first, 0.0, own), axis=0)
+        adjugate = tl.where(is_first, q, p) * gradient + m * tl.sum(gradient, axis=0)
+        direction = adjugate / tl.maximum(p * q + m * (p + q), _TINY)
+    else:
+        direction = tl.zeros((N,), dtype=tl.float32)
+        rest = gradient
+        search = gradient
+        square = tl.sum(rest * rest, axis=0)
+        for _ in tl.static_range(CG):
+            along = tl.sum(plan * search[:, None], axis=0) * (full * inv_a)
+            image = (column + ridge) * search - tl.sum(plan * along[None, :], axis=1)
+            step = square / tl.maximum(tl.sum(search * image, axis=0), _TINY)
+            direction += step * search
+            rest -= step * image
+            smaller = tl.sum(rest * rest, axis=0)
+            search = rest + smaller / tl.maximum(square, _TINY) * search
+            square = smaller
+    return direction
+
+
+@triton.jit
+def _forward(
+    sim_ptr, a_ptr, b_ptr, score_ptr, f_ptr, steps_ptr,
+    n_inner, n_prompts, n_patches, inv_reg, reach, tol, max_iter,
+    N: tl.constexpr, V: tl.constexpr, CG: tl.constexpr,
+    LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
+):  # fmt: skip
+    problem = tl.program_id(0)
+    kernel, a, b = _load(sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg, N, V, LINEAR, UNIFORM)
+    inv_a = tl.where(a > 0, 1.0 / a, 0.0)
+    n = tl.arange(0, N)
+    real = n < n_prompts
+    goal = tol * tl.sum(b, axis=0)
+    mass = tl.sum(kernel if LINEAR else _exp2(kernel), axis=1)
+    f = tl.where(real, tl.log(b) - tl.log(mass), 0.0)
+    direction = tl.zeros((N,), dtype=tl.float32)
+    slope = 0.0
+    length = 0.0
+    steps = 0
+    left = max_iter
+    while left > 0:
+        trial = f + length * direction
+        plan, full = _plan(kernel, trial, a, LINEAR, EQUAL)
+        column = tl.sum(plan, axis=1)
+        gradient = b - column
+        turned = tl.sum(gradient * direction, axis=0)
+        residual = tl.sum(tl.abs(gradient), axis=0)
+        steps += 1
+        left = tl.where(residual <= goal, 0, left - 1)
+        if (turned >= -_OVERSHOOT * slope) | (residual <= goal):
+            f = trial
+            ridge = _RIDGE * residual + _EPS4 * b
+            direction = _direction(plan, column, full, inv_a, gradient, ridge, N, CG)
+            longest = tl.max(tl.abs(direction), axis=0)
+            direction *= tl.minimum(1.0, reach / tl.maximum(longest, _TINY))
+            slope = tl.sum(gradient * direction, axis=0)
+            length = 1.0
+        else:
+            length *= tl.minimum(tl.maximum(slope / (slope - turned), _SHORTEN_MIN), _SHORTEN_MAX)
+    plan, _ = _plan(kernel, f, a, LINEAR, EQUAL)
+    exact = tl.where(real, b / tl.sum(plan, axis=1), 0.0)  # end, like Algorithm 1, on exact columns
+    offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
+    sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)  # again: cheaper than keeping it
+    tl.store(score_ptr + problem, tl.sum(tl.sum(plan * sim, axis=1) * exact, axis=0))
+    tl.store(steps_ptr + problem, steps)
+    tl.store(f_ptr + problem.to(tl.int64) * n_prompts + n, f, mask=real)
+
+
+@triton.jit
+def _backward(
+    sim_ptr, a_ptr, b_ptr, f_ptr, grad_score_ptr, grad_sim_ptr, n_inner, n_prompts, n_patches, inv_reg,
+    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
+):  # fmt: skip
+    problem = tl.program_id(0)
+    kernel, a, b = _load(sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg, N, V, LINEAR, UNIFORM)
+    n = tl.arange(0, N)
+    real = n < n_prompts
+    f = tl.load(f_ptr + problem.to(tl.int64) * n_prompts + n, mask=real, other=0.0)
+    plan, _ = _plan(kernel, f, a, LINEAR, EQUAL)
+    exact = tl.where(real, b / tl.sum(plan, axis=1), 0.0)
+    grad = plan * (exact * tl.load(grad_score_ptr + problem).to(tl.float32))[:, None]
+    offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
+    tl.store(grad_sim_ptr + offset, grad.to(grad_sim_ptr.dtype.element_ty), mask=inside)
+
+
+def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
+    """Compile-time choices for similarities (outer, N, inner, V).
+
+    A warp holds up to 1,024 entries of the tile; few registers per thread make room for many warps (measured).
+    """
+    N, V = triton.next_power_of_2(sim.shape[1]), triton.next_power_of_2(sim.shape[3])
+    return {
+        "N": N,
+        "V": V,
+        "LINEAR": reg >= _LINEAR_FROM_REG,
+        "EQUAL": equal,
+        "UNIFORM": a.dim() == 0,
+        "num_warps": min(max(N * V // 1024, 1), 8),
+        "maxnreg": 64 if N * V <= 512 else 80,
+    }
+
+
+class FusedScore(torch.autograd.Function):
+    """sum(T * similarity) (outer * inner,) from cosine similarities (outer, N, inner, V) on CUDA.
+
+    There is one problem for each outer and inner index. a (V,), or () if it is the same for all patches, and
+    b (N,) are float32 and shared by all problems; with `equal`, rows must equal a. The gradient is T, recomputed.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, sim: Tensor, a: Tensor, b: Tensor, equal: bool, reg: float, tol: float, max_iter: int
+    ) -> tuple[Tensor, Tensor]:
+        """Scores float32 and iterations int32, both (outer * inner,)."""
+        outer, n_prompts, inner, n_patches = sim.shape
+        score = torch.empty(outer * inner, device=sim.device)
+        steps = torch.empty(outer * inner, device=sim.device, dtype=torch.int32)
+        f = torch.empty((outer * inner, n_prompts), device=sim.device)
+        ctx.save_for_backward(sim, a, b, f)
+        ctx.reg, ctx.options = reg, _options(sim, a, reg, equal)
+        ctx.mark_non_differentiable(steps)
+        reach = 5 + 2 / reg  # how far the dual solution can lie from the start, for cosines
+        _forward[(outer * inner,)](
+            sim, a, b, score, f, steps, inner, n_prompts, n_patches, 1 / reg, reach, tol, max_iter,
+            CG=n_prompts, **ctx.options,
+        )  # fmt: skip
+        return score, steps
+
+    @staticmethod
+    def backward(ctx: Any, grad_score: Tensor, _steps: Tensor) -> tuple[Tensor | None, ...]:
+        """The plan, with exact columns, times the incoming gradient."""
+        sim, a, b, f = ctx.saved_tensors
+        outer, n_prompts, inner, n_patches = sim.shape
+        grad = torch.empty_like(sim)
+        _backward[(outer * inner,)](
+            sim, a, b, f, grad_score.contiguous(), grad, inner, n_prompts, n_patches, 1 / ctx.reg,
+            **ctx.options,
+        )  # fmt: skip
+        return grad, None, None, None, None, None, None

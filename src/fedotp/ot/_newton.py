@@ -1,0 +1,68 @@
+"""Newton's method on the dual, a concave problem in only N unknowns.
+
+With T(f) the plan of `plan_at`, the dual's gradient is g = b - T'1 and minus its Hessian is
+H = diag(T'1) - sum over full rows of T_i T_i' / a_i. One iteration evaluates one trial point:
+
+- the step solves (H + 0.01 |g|_1 I) d = g. The ridge bounds the step where all rows a prompt likes are full
+  and the dual is nearly flat; it vanishes with the residual, so convergence stays quadratic;
+- a trial is accepted unless the slope along d has turned by more than half its size; else the step is
+  shortened to where a straight line through both slopes crosses zero. The test needs gradients only:
+  differences of dual values drown in float32 rounding.
+"""
+
+import torch
+from torch import Tensor
+
+from fedotp.ot._iterate import State, iterate
+from fedotp.ot._problem import Problem, plan_at, start
+
+RIDGE = 0.01  # these three are shared with the GPU kernel
+OVERSHOOT = 0.5
+SHORTEN = (0.1, 0.5)
+
+
+def newton(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
+    """Solve to |T'1 - b|_1 <= tol |b|_1. Returns f (P, N) and the iterations (P,)."""
+    f = start(problem)
+    reach = 5 - problem.exponent.flatten(1).amin(-1)  # (P,) no solution lies further from `start` than this
+
+    def step(problem: Problem, state: State) -> tuple[State, Tensor]:
+        f, direction, slope, length, reach = state
+        trial = f + length.unsqueeze(-1) * direction
+        gradient, hessian = _derivatives(problem, trial)
+        turned = (gradient * direction).sum(-1)
+        residual = gradient.abs().sum(-1)
+        done = residual <= tol * problem.b.sum(-1)
+        accept = (turned >= -OVERSHOOT * slope) | done
+        length = torch.where(accept, 1.0, length * (slope / (slope - turned)).clamp(*SHORTEN))
+        fresh = _direction(problem, gradient, hessian, residual, reach)
+        keep = accept.unsqueeze(-1)
+        f, direction = torch.where(keep, trial, f), torch.where(keep, fresh, direction)
+        slope = torch.where(accept, (gradient * fresh).sum(-1), slope)
+        return (f, direction, slope, length, reach), done
+
+    zero = torch.zeros_like(reach)
+    return iterate(step, problem, (f, torch.zeros_like(f), zero, zero, reach), max_iter)
+
+
+def _derivatives(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient b - T'1 (P, N) and minus the Hessian (P, N, N) of the dual at f."""
+    plan, full = plan_at(problem, f)
+    column = plan.sum(-1)  # (P, N)
+    weight = full * problem.a.reciprocal().nan_to_num(posinf=0)  # (P, V)
+    hessian = torch.diag_embed(column) - (plan * weight.unsqueeze(1)) @ plan.mT
+    return problem.b - column, hessian
+
+
+def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Tensor, reach: Tensor) -> Tensor:
+    """The regularised Newton step (P, N), no longer than `reach` in any coordinate."""
+    n_prompts = gradient.shape[-1]
+    # A classical problem's dual is constant along f + c, where its gradient has no component: fill that direction.
+    classical = problem.floor.isneginf().all(-1)  # (P or 1,)
+    constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
+    ridge = RIDGE * residual.unsqueeze(-1) + 4 * torch.finfo(gradient.dtype).eps * problem.b  # (P, N)
+    gradient = gradient - torch.where(classical, gradient.mean(-1), 0).unsqueeze(-1)
+    matrix = hessian + torch.diag_embed(ridge) + constant[:, None, None]
+    step = gradient / matrix[..., 0] if n_prompts == 1 else torch.linalg.solve_ex(matrix, gradient)[0]
+    longest = step.abs().amax(-1).clamp_min(torch.finfo(step.dtype).tiny)
+    return step * (reach / longest).clamp_max(1).unsqueeze(-1)

@@ -1,0 +1,94 @@
+"""From similarities to matching scores, by the fused kernel on CUDA and by `solve` elsewhere."""
+
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from fedotp.ot._solve import MAX_ITER, Kind, Method, default_tol, marginals, solve
+
+_FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+_FUSED_MAX_PROMPTS = 8
+_FUSED_MAX_PATCHES = 2048
+
+
+def score(
+    similarity: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    kind: Kind = "unbalanced",
+    reg: float = 0.1,
+    mass: float | None = None,
+    method: Method = "newton",
+    tol: float | None = None,
+    max_iter: int | None = None,
+    fused: bool | None = None,
+) -> Tensor:
+    """The matching score <T, S> of every problem, where T solves the transport problem with cost 1 - S.
+
+    It is |b|_1 - d of Eq. 10's 1 - d, so the softmax over classes is the paper's. Its gradient with respect to S
+    is T: the plan is held fixed. For two-dimensional grids of problems (images x classes) any memory order is
+    accepted; `fedotp.matching.similarity` gives the one that needs no copy.
+
+    Args:
+        similarity: (..., V, N) cosine similarities of V patches and N prompts.
+        a, b, kind, reg, mass, method, tol, max_iter: as for `solve`.
+        fused: True insists on the one-kernel CUDA path, False forbids it; by default it is used where it can be:
+            on CUDA, in up to float32, with the Newton method and marginals shared by all problems.
+
+    Returns:
+        (...) scores, in float32 or, for float64 similarities, float64.
+    """
+    possible = (
+        similarity.is_cuda
+        and similarity.dtype in _FUSED_DTYPES
+        and kind != "uniform"
+        and method == "newton"
+        and all(x is None or x.dim() == 1 for x in (a, b))
+        and similarity.shape[-1] <= _FUSED_MAX_PROMPTS
+        and similarity.shape[-2] <= _FUSED_MAX_PATCHES
+        and similarity.numel() > 0
+        and importlib.util.find_spec("triton") is not None
+    )
+    if fused and not possible:
+        raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
+    if possible and fused is not False:
+        return _fused_score(similarity, a, b, kind, reg, mass, tol, max_iter)
+    options = {"kind": kind, "reg": reg, "mass": mass, "method": method, "tol": tol, "max_iter": max_iter}
+    plan = solve(1 - similarity.detach(), a, b, **options).plan  # type: ignore[arg-type]
+    return (plan * similarity).sum((-2, -1))
+
+
+def _fused_score(
+    similarity: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    kind: Kind,
+    reg: float,
+    mass: float | None,
+    tol: float | None,
+    max_iter: int | None,
+) -> Tensor:
+    from fedotp.ot._fused import FusedScore  # Triton is only there, and only needed, on CUDA machines
+
+    given = a is not None or b is not None
+    uniform_rows = a is None
+    a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, kind, mass)
+    equal = kind == "classical" or mass == 1 or (given and bool(b.sum() >= a.sum() * (1 - 1e-6)))
+    x = similarity.mT  # (..., N, V)
+    *batch, n_prompts, n_patches = x.shape
+    # (..., images, classes, N, V) may be stored as (..., classes, N, images, V), as `matching.similarity` does
+    by_class = len(batch) >= 2 and not x.is_contiguous() and x.movedim(-4, -2).is_contiguous()
+    inner = batch[-2] if by_class else 1
+    flat, _ = FusedScore.apply(
+        (x.movedim(-4, -2) if by_class else x).reshape(-1, n_prompts, inner, n_patches),
+        a[0] if uniform_rows else a,
+        b,
+        equal,
+        reg,
+        tol or default_tol("newton", torch.float32),
+        max_iter or MAX_ITER["newton"],
+    )
+    scores: Tensor = flat.reshape(*batch[:-2], batch[-1], inner).mT if by_class else flat.reshape(batch)
+    return scores

@@ -1,0 +1,209 @@
+"""The front door: `solve` checks the input, picks a solver, and returns plan, value, iterations, residual."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedotp.errors import FedotpError
+from fedotp.ot import _problem
+from fedotp.ot._newton import newton
+from fedotp.ot._problem import Problem, plan_at
+from fedotp.ot._scaling import log_scaling, scaling
+
+Kind = Literal["unbalanced", "classical", "uniform"]
+Method = Literal["newton", "scaling", "log"]
+
+_SOLVERS: dict[str, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] = {
+    "newton": newton,
+    "scaling": scaling,
+    "log": log_scaling,
+}
+MAX_ITER = {"newton": 200, "scaling": 100, "log": 10_000}
+_CPU_CHUNK = 2**19  # plan entries solved at a time: the working set stays in cache
+_CUDA_CHUNK = 2**27
+_SCALING_FLOAT64_BELOW = 0.05  # exp(±2/reg) still fits float32 above this
+
+
+@dataclass(frozen=True)
+class Transport:
+    """What `solve` found; the leading shape (...) is that of the costs.
+
+    Attributes:
+        plan:       (..., V, N) transport plan T, without gradient.
+        value:      (...) <C, T>. Its gradient with respect to C is T: the plan is held fixed (paper, Section 4.2).
+        objective:  (...) <C, T> + reg <T, log T>, the minimum of Eq. 7. Its gradient with respect to C is T too,
+                    and is the true one: by the envelope theorem the plan's own change has no first-order effect.
+                    Equal to `value` for the uniform plan, which minimises nothing.
+        iterations: (...) steps the solver took.
+        residual:   (...) how much the plan violates its constraints: (|T'1 - b|_1 + |(T1 - a)_+|_1) / |b|_1;
+                    for classical problems |T1 - a|_1.
+    """
+
+    plan: Tensor
+    value: Tensor
+    objective: Tensor
+    iterations: Tensor
+    residual: Tensor
+
+
+def solve(
+    cost: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    kind: Kind = "unbalanced",
+    reg: float = 0.1,
+    mass: float | None = None,
+    method: Method = "newton",
+    tol: float | None = None,
+    max_iter: int | None = None,
+) -> Transport:
+    """Solve entropic transport problems between V patches and N prompts, any number at a time.
+
+    ``kind="unbalanced"`` (the paper's problem, Eq. 6 and 7)::
+
+        minimise <C, T> + reg <T, log T>   over T >= 0,  T 1 <= a,  T' 1 = b
+
+    ``kind="classical"`` has T 1 = a instead (Eq. 3, entropic); ``kind="uniform"`` solves nothing and returns
+    a b' / |a|_1, the plan that ignores the costs, for ablations.
+
+    Each problem stops by itself: its result does not depend on the problems beside it.
+
+    Args:
+        cost: (..., V, N) costs, for example 1 - cosine similarity. float16 and bfloat16 are computed in float32.
+            Prompt-major memory (the transpose of a contiguous (..., N, V) tensor) is read without a copy.
+        a: (V,) or (..., V) most mass a patch can give; default 1 / V each.
+        b: (N,) or (..., N) mass a prompt takes; default `mass` / N each.
+        reg: entropic regularisation, the paper's lambda.
+        mass: total mass when `b` is not given, the paper's gamma in (0, 1]; default 0.8, and 1 for classical.
+        method: "newton" on the N-dimensional dual (default: fewest steps, stable at any reg); "scaling", the
+            paper's Algorithm 1; "log", the same iteration in the log domain.
+        tol: "newton" and "log" stop when |T'1 - b|_1 <= tol |b|_1 (default 1e-5, in float64 1e-10);
+            "scaling" when mean |v - v_prev| < tol (default 1e-3, the paper's).
+        max_iter: default 200 for "newton", 100 for "scaling" (the paper's), 10,000 for "log".
+
+    Example:
+        >>> cost = 1 - torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])  # 3 patches, 2 prompts
+        >>> solve(cost, mass=0.5, reg=0.05).plan.round(decimals=2)
+        tensor([[0.2500, 0.0000],
+                [0.0000, 0.2500],
+                [0.0000, 0.0000]])
+
+    References:
+        Li et al., "Global and Local Prompts Cooperation via Optimal Transport for Federated Learning", CVPR 2024.
+        Benamou et al., "Iterative Bregman projections for regularized transportation problems", SISC 2015.
+        Chang et al., "CSOT: Curriculum and structure-aware optimal transport", NeurIPS 2023.
+    """
+    work = cost.detach().to(torch.promote_types(cost.dtype, torch.float32))
+    a, b = marginals(work.shape, work.dtype, work.device, a, b, kind, mass)
+    if not reg > 0:
+        raise FedotpError(f"reg = {reg}: the entropic regularisation must be positive (the paper uses 0.1)")
+    if kind == "uniform":
+        plan = (a.unsqueeze(-1) * b.unsqueeze(-2) / a.sum(-1)[..., None, None]).expand(cost.shape)
+        iterations = torch.zeros(cost.shape[:-2], dtype=torch.long, device=cost.device)
+    else:
+        plan, iterations = _solve_batch(work, a, b, kind, reg, method, tol, max_iter)
+    value = (plan * cost).sum((-2, -1))
+    entropy = reg * torch.special.entr(plan).sum((-2, -1)) if kind != "uniform" else 0
+    return Transport(plan, value, value - entropy, iterations, _residual(plan, a, b, kind))
+
+
+def default_tol(method: Method, dtype: torch.dtype) -> float:
+    """The tolerance `solve` uses when none is given."""
+    return 1e-3 if method == "scaling" else 1e-10 if dtype == torch.float64 else 1e-5
+
+
+def _solve_batch(
+    cost: Tensor,
+    a: Tensor,
+    b: Tensor,
+    kind: Kind,
+    reg: float,
+    method: Method,
+    tol: float | None,
+    max_iter: int | None,
+) -> tuple[Tensor, Tensor]:
+    """Plan (..., V, N) and iterations (...): flatten the batch, solve it in chunks, put it back."""
+    if method not in _SOLVERS:
+        raise FedotpError(f"method = {method!r}: must be one of {', '.join(_SOLVERS)}")
+    if tol is None:
+        tol = default_tol(method, cost.dtype)
+    if max_iter is None:
+        max_iter = MAX_ITER[method]
+    *batch, n_patches, n_prompts = cost.shape
+    flat = cost.reshape(-1, n_patches, n_prompts)
+    a, b = (x.reshape(1, -1) if x.dim() == 1 else x.expand(*batch, -1).reshape(len(flat), -1) for x in (a, b))
+    plan = torch.empty((len(flat), n_prompts, n_patches), dtype=cost.dtype, device=cost.device)
+    iterations = torch.empty(len(flat), dtype=torch.long, device=cost.device)
+    chunk = max(1, (_CUDA_CHUNK if cost.is_cuda else _CPU_CHUNK) // (n_patches * n_prompts))
+    for first in range(0, len(flat), chunk):
+        part = slice(first, first + chunk)
+        problem = _problem.state(
+            flat[part],
+            a if len(a) == 1 else a[part],
+            b if len(b) == 1 else b[part],
+            reg,
+            equal_rows=kind == "classical",
+        )
+        if method == "scaling" and reg < _SCALING_FLOAT64_BELOW:
+            problem = problem.double()
+        f, iterations[part] = _SOLVERS[method](problem, tol, max_iter)
+        solved, _ = plan_at(problem, f)
+        solved *= (problem.b / solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
+        plan[part] = solved
+    return plan.mT.reshape(cost.shape), iterations.reshape(batch)
+
+
+def marginals(
+    shape: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device,
+    a: Tensor | None,
+    b: Tensor | None,
+    kind: Kind,
+    mass: float | None,
+) -> tuple[Tensor, Tensor]:
+    """Row and column marginals for costs of the given shape (..., V, N), defaults filled in, input checked."""
+    if kind not in ("unbalanced", "classical", "uniform"):
+        raise FedotpError(f"kind = {kind!r}: must be unbalanced, classical or uniform")
+    if len(shape) < 2 or 0 in shape[-2:]:
+        raise FedotpError(f"cost has shape {tuple(shape)}: must be (..., V patches, N prompts), none zero")
+    if mass is not None and (b is not None or kind == "classical"):
+        raise FedotpError("mass is fixed by b, and is |a| in the classical problem: do not give it as well")
+    if mass is not None and not 0 < mass <= 1:
+        raise FedotpError(f"mass = {mass}: must be in (0, 1] (the paper uses 0.8)")
+    *batch, n_patches, n_prompts = shape
+    given = a is not None or b is not None
+    if a is None:
+        a = torch.full((n_patches,), 1 / n_patches, dtype=dtype, device=device)
+    a = a.to(device, dtype)
+    if b is None:
+        share = 1.0 if kind == "classical" else 0.8 if mass is None else mass
+        b = (a.sum(-1, keepdim=True) * share / n_prompts).expand(*a.shape[:-1], n_prompts)
+    b = b.to(device, dtype)
+    for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
+        if x.shape[-1:] != (size,) or (x.dim() > 1 and x.shape[:-1] != tuple(batch)):
+            raise FedotpError(f"{name} has shape {tuple(x.shape)}: must be ({size},) or {(*batch, size)}")
+    if given:
+        _check_given(a, b, kind)
+    return a, b
+
+
+def _check_given(a: Tensor, b: Tensor, kind: Kind) -> None:
+    if (a < 0).any() or (b <= 0).any():
+        raise FedotpError("a must not be negative and b must be positive")
+    excess = b.sum(-1) / a.sum(-1) - 1
+    slack = 64 * torch.finfo(a.dtype).eps
+    if (excess > slack).any() or (kind == "classical" and (excess < -slack).any()):
+        relation = "equal" if kind == "classical" else "not exceed"
+        raise FedotpError(f"the total of b must {relation} the total of a (off by {excess.abs().max():.3g})")
+
+
+def _residual(plan: Tensor, a: Tensor, b: Tensor, kind: Kind) -> Tensor:
+    rows = plan.sum(-1) - a
+    rows = rows.abs() if kind == "classical" else rows.clamp_min(0)
+    columns = (plan.sum(-2) - b).abs()
+    return (rows.sum(-1) + columns.sum(-1)) / b.sum(-1)

@@ -1,0 +1,69 @@
+"""Where a class's name and the learned context vectors stand in its prompt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedotp.clip import CLIP
+from fedotp.errors import FedotpError
+
+Position = Literal["end", "middle", "front"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """K prompts as positions: [SOS], context vectors and the class's name in some order, ".", [EOT].
+
+    Attributes:
+        ids:     (K, L) token ids, padded with 0 behind the end-of-text token; 0 also where a context vector stands.
+        context: (K, L) index of the context vector at a position, -1 where a token stands.
+        eot:     (K,) position of the end-of-text token.
+        prefix:  how many leading positions are the same for all classes.
+    """
+
+    ids: Tensor
+    context: Tensor
+    eot: Tensor
+    prefix: int
+
+
+def build_layout(clip: CLIP, class_names: Sequence[str], n_ctx: int, position: Position, per_class: bool) -> Layout:
+    """Lay out one prompt per class.
+
+    "end" is [SOS] ctx name . [EOT] (the paper's), "middle" puts the name after the first half of the context,
+    "front" before it. A prefix is shared by all classes up to the first position where they differ; contexts
+    of their own (`per_class`) differ from the first vector on.
+    """
+    if not class_names:
+        raise FedotpError("no class names: at least one is needed")
+    if n_ctx < 1:
+        raise FedotpError(f"n_ctx = {n_ctx}: at least one context vector is needed (the paper uses 16)")
+    if position not in ("end", "middle", "front"):
+        raise FedotpError(f"position = {position!r}: must be end, middle or front")
+    before = {"end": n_ctx, "middle": n_ctx // 2, "front": 0}[position]
+    context = [-2 - i for i in range(n_ctx)]  # -2 - i marks context vector i, until it is split off below
+    rows = []
+    for name in class_names:
+        tokens = clip.tokenizer.encode(name.replace("_", " "))
+        if not tokens:
+            raise FedotpError(f"class name {name!r} has no tokens: give it a name that can be read")
+        stop = clip.tokenizer.encode(".")
+        row = [clip.tokenizer.sot, *context[:before], *tokens, *context[before:], *stop, clip.tokenizer.eot]
+        limit = clip.config.text.context_length
+        if len(row) > limit:
+            raise FedotpError(
+                f"class name {name!r} is too long: {len(tokens)} tokens and {n_ctx} context vectors need "
+                f"{len(row)} positions and the text tower has {limit}; shorten the name or lower n_ctx"
+            )
+        rows.append(row)
+    length = max(map(len, rows))
+    table = torch.tensor([row + [0] * (length - len(row)) for row in rows])  # (K, L)
+    eot = torch.tensor([len(row) - 1 for row in rows])
+    differs = (table != table[0]).any(0)  # (L,)
+    if per_class:
+        differs |= (table < 0).any(0)
+    prefix = min(int(differs.int().argmax()) if differs.any() else length, int(eot.min()))
+    return Layout(table.clamp_min(0), (-2 - table).clamp_min(-1), eot, prefix)

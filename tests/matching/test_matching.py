@@ -1,0 +1,129 @@
+"""Scores against the paper's equations written out one image, class and patch at a time."""
+
+import pytest
+import torch
+
+import ot as pot
+from fedotp.clip import ImageFeatures
+from fedotp.errors import FedotpError
+from fedotp.matching import Matching, cross_entropy, pooled_score, probabilities, similarity
+
+C, B, V, N, K, E = 2, 3, 9, 2, 4, 16
+
+
+@pytest.fixture
+def image() -> ImageFeatures:
+    return ImageFeatures(pooled=torch.randn(C, B, E).double(), tokens=torch.randn(C, B, V, E).double())
+
+
+@pytest.fixture
+def classes() -> torch.Tensor:
+    return torch.randn(C, N, K, E).double()
+
+
+def cosine(x: torch.Tensor, y: torch.Tensor) -> float:
+    return float((x @ y) / (x.norm() * y.norm()))
+
+
+def each() -> list[tuple[int, int, int]]:
+    return [(c, b, k) for c in range(C) for b in range(B) for k in range(K)]
+
+
+def patch_cosines(image: ImageFeatures, classes: torch.Tensor, c: int, b: int, k: int) -> torch.Tensor:
+    return torch.tensor(
+        [[cosine(image.tokens[c, b, v], classes[c, n, k]) for n in range(N)] for v in range(V)],
+        dtype=torch.float64,
+    )
+
+
+def test_similarity_is_the_cosine_of_patch_and_prompt(image: ImageFeatures, classes: torch.Tensor) -> None:
+    sim = similarity(image.tokens, classes)
+    assert sim.shape == (C, B, K, V, N)
+    for c, b, k in each():
+        torch.testing.assert_close(sim[c, b, k], patch_cosines(image, classes, c, b, k))
+
+
+def test_pooled_is_equation_1(image: ImageFeatures, classes: torch.Tensor) -> None:
+    scores = Matching(rule="pooled")(image, classes[:, :1])
+    for c, b, k in each():
+        assert scores[c, b, k].item() == pytest.approx(cosine(image.pooled[c, b], classes[c, 0, k]))
+    both = pooled_score(image.pooled, classes)
+    parts = [pooled_score(image.pooled, classes[:, n : n + 1]) for n in range(N)]
+    torch.testing.assert_close(both, (parts[0] + parts[1]) / 2)
+
+
+def test_average_is_the_mean_of_all_cosines(image: ImageFeatures, classes: torch.Tensor) -> None:
+    scores = Matching(rule="average")(image, classes)
+    for c, b, k in each():
+        assert scores[c, b, k].item() == pytest.approx(patch_cosines(image, classes, c, b, k).mean().item())
+
+
+@pytest.mark.parametrize("mass", [0.5, 0.8])
+def test_unbalanced_is_one_minus_the_distance(image: ImageFeatures, classes: torch.Tensor, mass: float) -> None:
+    """Eq. 10's 1 - d is our score + 1 - mass, with d from POT's plan on C = 1 - cosine."""
+    scores = Matching(rule="unbalanced", mass=mass)(image, classes)
+    for c, b, k in each():
+        cost = 1 - patch_cosines(image, classes, c, b, k).numpy()
+        plan = pot.partial.entropic_partial_wasserstein(
+            [1 / V] * V, [mass / N] * N, cost, 0.1, m=mass, numItermax=20_000, stopThr=1e-15
+        )
+        assert scores[c, b, k].item() + 1 - mass == pytest.approx(1 - (plan * cost).sum(), abs=1e-8)
+
+
+def test_classical_is_sinkhorn(image: ImageFeatures, classes: torch.Tensor) -> None:
+    scores = Matching(rule="classical")(image, classes)
+    for c, b, k in each():
+        cost = 1 - patch_cosines(image, classes, c, b, k).numpy()
+        plan = pot.sinkhorn([1 / V] * V, [1 / N] * N, cost, 0.1, numItermax=20_000, stopThr=1e-14)
+        assert scores[c, b, k].item() == pytest.approx(1 - (plan * cost).sum(), abs=1e-8)
+
+
+@pytest.mark.parametrize("rule", ["pooled", "average", "classical", "unbalanced"])
+def test_clients_do_not_mix(image: ImageFeatures, classes: torch.Tensor, rule: str) -> None:
+    together = Matching(rule=rule)(image, classes)
+    assert together.shape == (C, B, K)
+    for c in range(C):
+        part = ImageFeatures(image.pooled[c : c + 1], image.tokens[c : c + 1])
+        torch.testing.assert_close(Matching(rule=rule)(part, classes[c : c + 1]), together[c : c + 1])
+
+
+@pytest.mark.parametrize("rule", ["pooled", "average", "classical", "unbalanced"])
+def test_gradients_reach_the_class_features(image: ImageFeatures, classes: torch.Tensor, rule: str) -> None:
+    """Through normalisation and similarity exactly; the plan is held fixed (restated with its value inserted)."""
+    classes.requires_grad_()
+    weight = torch.randn(C, B, K).double()
+    (gradient,) = torch.autograd.grad((Matching(rule=rule)(image, classes) * weight).sum(), classes)
+    if rule in ("classical", "unbalanced"):
+        from fedotp.ot import solve
+
+        sim = similarity(image.tokens, classes)
+        plan = solve(1 - sim.detach(), kind=rule).plan
+        (expected,) = torch.autograd.grad(((plan * sim).sum((-2, -1)) * weight).sum(), classes)
+        torch.testing.assert_close(gradient, expected)
+    else:
+        moved = classes.detach() + 1e-6 * gradient
+        change = ((Matching(rule=rule)(image, moved) - Matching(rule=rule)(image, classes)) * weight).sum()
+        assert change.item() == pytest.approx(1e-6 * gradient.square().sum().item(), rel=1e-4)
+
+
+def test_probabilities_are_a_softmax_at_the_temperature() -> None:
+    scores, scale = torch.randn(C, B, K), torch.tensor(2.0)
+    expected = torch.exp(scores * torch.e**2) / torch.exp(scores * torch.e**2).sum(-1, keepdim=True)
+    torch.testing.assert_close(probabilities(scores, scale), expected)
+
+
+def test_cross_entropy_is_per_client_and_skips_padding() -> None:
+    scores, scale = torch.randn(3, 4, K), torch.tensor(1.0)
+    labels = torch.tensor([[0, 1, 2, 3], [3, 2, -1, -1], [-1, -1, -1, -1]])
+    chosen = probabilities(scores, scale).log()
+    expected = [-(chosen[0, range(4), range(4)].mean()), -(chosen[1, 0, 3] + chosen[1, 1, 2]) / 2, 0.0]
+    torch.testing.assert_close(cross_entropy(scores, labels, scale), torch.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"rule": "best"}, "rule = 'best'"), ({"reg": -1.0}, "reg = -1.0"), ({"mass": 1.5}, "mass = 1.5")],
+)
+def test_wrong_settings_are_refused_at_once(options: dict[str, object], message: str) -> None:
+    with pytest.raises(FedotpError, match=message):
+        Matching(**options)

@@ -1,0 +1,166 @@
+"""Shared-prefix encoding against the plain path, and the layout of a prompt."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedotp.clip import CLIP, TINY
+from fedotp.errors import FedotpError
+from fedotp.prompts import PromptEncoder, Prompts, random_context, word_context
+from fedotp.prompts._layout import build_layout
+
+NAMES = ["cat", "egyptian mau", "a rather long name for a class", "x", "cat"]
+POSITIONS = ["end", "middle", "front"]
+
+
+@pytest.fixture(scope="module")
+def clip() -> CLIP:
+    """A tiny tower with every tensor random, biases and norms included, so that nothing hides behind a zero."""
+    model = CLIP.random(TINY)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name != "logit_scale":
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def context_for(clip: CLIP, n_ctx: int, per_class: bool, n_clients: int = 3, n_prompts: int = 2) -> torch.Tensor:
+    n_classes = len(NAMES) if per_class else None
+    context = random_context(clip, n_prompts, n_ctx, n_clients=n_clients, n_classes=n_classes, std=0.2)
+    return (context + 0.1 * torch.randn(context.shape)).requires_grad_()  # clients differ
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("n_ctx", [1, 4, 16])
+def test_shared_prefix_equals_all_positions(clip: CLIP, position: str, per_class: bool, n_ctx: int) -> None:
+    encode = PromptEncoder(clip, NAMES, n_ctx=n_ctx, position=position, per_class=per_class)
+    context = context_for(clip, n_ctx, per_class)
+    fast, plain = encode(context), encode.encode_plain(context)
+    assert fast.shape == (3, 2, len(NAMES), TINY.embed_dim)
+    torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-5)
+    weight = torch.randn_like(plain)
+    gradients = [torch.autograd.grad((x * weight).sum(), context)[0] for x in (fast, plain)]
+    scale = gradients[1].abs().max()
+    assert scale > 0.01
+    torch.testing.assert_close(gradients[0] / scale, gradients[1] / scale, rtol=0, atol=1e-5)
+
+
+@given(
+    names=st.lists(st.text("abc xyz", min_size=1, max_size=12).filter(str.strip), min_size=1, max_size=4),
+    position=st.sampled_from(POSITIONS),
+    n_ctx=st.integers(1, 6),
+)
+def test_any_class_names(names: list[str], position: str, n_ctx: int) -> None:
+    """Also one class, equal classes, and classes that begin alike, where the shared prefix grows into the name."""
+    clip = CLIP.random(TINY)
+    encode = PromptEncoder(clip, names, n_ctx=n_ctx, position=position)
+    context = random_context(clip, 1, n_ctx)
+    torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
+
+
+def test_the_prefix_is_shared_as_far_as_classes_agree(clip: CLIP) -> None:
+    prefix = {p: PromptEncoder(clip, ["cat", "dog"], n_ctx=16, position=p).prefix for p in POSITIONS}
+    assert prefix == {"end": 17, "middle": 9, "front": 1}
+    assert PromptEncoder(clip, ["cat", "dog"], n_ctx=16, per_class=True).prefix == 1
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [("end", "S 0 1 2 name . E"), ("middle", "S 0 name 1 2 . E"), ("front", "S name 0 1 2 . E")],
+)
+def test_where_the_name_stands(clip: CLIP, position: str, expected: str) -> None:
+    layout = build_layout(clip, ["cat", "two words"], n_ctx=3, position=position, per_class=False)
+    tokens = clip.tokenizer
+    words = {tokens.sot: "S", tokens.encode("cat")[0]: "name", tokens.encode(".")[0]: ".", tokens.eot: "E"}
+    shown = [
+        str(int(slot)) if slot >= 0 else words.get(int(token), "pad")
+        for token, slot in zip(layout.ids[0], layout.context[0], strict=True)
+    ]
+    assert " ".join(shown) == expected + " pad"
+    assert layout.eot.tolist() == [6, 7]
+
+
+def test_word_context_gives_the_feature_of_the_sentence(clip: CLIP) -> None:
+    """Initialised by "a photo of a", a prompt is the sentence "a photo of a cat." of zero-shot CLIP."""
+    context = word_context(clip, "a photo of a", n_prompts=1)
+    features = PromptEncoder(clip, ["cat", "egyptian_mau"], n_ctx=4)(context)[0, 0]
+    ids = clip.tokenizer(["a photo of a cat.", "a photo of a egyptian mau."], 77)
+    torch.testing.assert_close(features, clip.encode_text(ids), rtol=1e-5, atol=1e-5)
+
+
+def test_word_context_noise_tells_prompts_apart(clip: CLIP) -> None:
+    quiet, noisy = (word_context(clip, "a photo of a", 2, n_clients=3, noise=n) for n in (0.0, 0.01))
+    assert torch.equal(quiet[:, 0], quiet[:, 1])
+    assert not torch.equal(noisy[:, 0], noisy[:, 1])
+    assert torch.equal(noisy[0], noisy[2])
+
+
+def test_random_context_is_seeded_and_scaled(clip: CLIP) -> None:
+    first, again, other = (random_context(clip, 64, seed=s) for s in (0, 0, 1))
+    assert first.shape == (1, 64, 16, 64)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first.std().item() == pytest.approx(0.02, rel=0.02)
+    assert random_context(clip, 2, 4, n_clients=3, n_classes=5).shape == (3, 2, 5, 4, 64)
+
+
+def test_prompts_put_the_shared_ones_first() -> None:
+    prompts = Prompts(shared=torch.zeros(4, 1, 3, 8), private=torch.ones(4, 2, 3, 8))
+    assert prompts.context().shape == (4, 3, 3, 8)
+    assert prompts.context()[0, :, 0, 0].tolist() == [0, 1, 1]
+
+
+def test_a_name_that_does_not_fit_is_named(clip: CLIP) -> None:
+    long = "very " * 70 + "long"
+    with pytest.raises(FedotpError, match=r"class name 'very very .*71 tokens and 16 context .* 90 .* 77"):
+        PromptEncoder(clip, ["cat", long])
+
+
+def test_a_name_that_just_fits(clip: CLIP) -> None:
+    name = "very " * (77 - 16 - 3)
+    encode = PromptEncoder(clip, ["cat", name])
+    context = random_context(clip, 1)
+    torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        ([], {}, "no class names"),
+        (["cat", " "], {}, "class name ' ' has no tokens"),
+        (["cat"], {"n_ctx": 0}, "n_ctx = 0"),
+        (["cat"], {"position": "top"}, "must be end, middle or front"),
+    ],
+)
+def test_wrong_input_is_named(clip: CLIP, names: list[str], options: dict[str, object], message: str) -> None:
+    with pytest.raises(FedotpError, match=message):
+        PromptEncoder(clip, names, **options)
+
+
+def test_a_context_of_another_shape_is_refused(clip: CLIP) -> None:
+    with pytest.raises(ValueError, match=r"context has shape \(1, 1, 4, 64\)"):
+        PromptEncoder(clip, ["cat"], n_ctx=5)(random_context(clip, 1, 4))
+
+
+def test_a_tower_with_other_positions() -> None:
+    """Nothing assumes 77."""
+    short = dataclasses.replace(TINY, text=dataclasses.replace(TINY.text, context_length=20))
+    clip = CLIP.random(short)
+    encode, context = PromptEncoder(clip, ["cat", "dog"], n_ctx=16), random_context(clip, 2)
+    torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("per_class", [False, True])
+def test_cuda_equals_cpu(clip: CLIP, per_class: bool) -> None:
+    context = context_for(clip, 4, per_class).detach()
+    expected = PromptEncoder(clip, NAMES, n_ctx=4, per_class=per_class)(context)
+    on_gpu = CLIP(clip.config).freeze()
+    on_gpu.load_state_dict(clip.state_dict())
+    encode = PromptEncoder(on_gpu.cuda(), NAMES, n_ctx=4, per_class=per_class)
+    torch.testing.assert_close(encode(context.cuda()).cpu(), expected, rtol=1e-4, atol=1e-4)
