@@ -5,6 +5,7 @@ import sys
 import typer
 
 from fedotp import __version__
+from fedotp.cli import data, weights
 from fedotp.errors import FedotpError
 
 app = typer.Typer(
@@ -14,6 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(data.app, name="data")
+app.add_typer(weights.app, name="weights")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,202 @@
+"""`fedotp data`: look at data sets, check and fetch them, divide them among clients."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from fedotp import data
+from fedotp.errors import FedotpError
+
+app = typer.Typer(help="Data sets: list, info, check, download, partition.", no_args_is_help=True)
+
+DatasetArgument = Annotated[
+    str, typer.Argument(help="A name from `fedotp data list`, a folder of images, or hf:<path>.")
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder that holds the data sets; $FEDOTP_CACHE/data or the user's cache if not given."),
+]
+
+
+@app.command("list")
+def list_datasets(root: RootOption = None) -> None:
+    """List the data sets fedotp knows, with the paper's sizes, and which of them are on this machine.
+
+    Example: fedotp data list --root ~/data
+    """
+    table = Table()
+    table.add_column("name", no_wrap=True)
+    for column in ("classes", "domains", "train", "test"):
+        table.add_column(column, justify="right")
+    table.add_column("found at", overflow="fold")
+    for info in data.DATASETS.values():
+        place = data.find_dataset(info.name, root)
+        sizes = (f"{n:,}" for n in (info.n_classes, info.n_domains, info.n_train, info.n_test))
+        table.add_row(info.name, *sizes, str(place or "-"))
+    Console().print(table)
+
+
+@app.command()
+def info(dataset: DatasetArgument, root: RootOption = None) -> None:
+    """Show what is known of a data set and, where its files are found, what is in them.
+
+    Examples: fedotp data info oxford_pets --root ~/data, fedotp data info ~/my-photos
+    """
+    known = data.DATASETS.get(dataset)
+    if known is not None:
+        domains = f" in {known.n_domains} domains" if known.n_domains > 1 else ""
+        print(f"{known.title}: {known.n_classes} classes{domains}")
+        print(f"paper's sizes: {known.n_train:,} train, {known.n_test:,} test")
+        print(f"zero-shot caption: {known.template}")
+        if known.advice:
+            print(f"note: {known.advice}")
+        if data.find_dataset(dataset, root) is None:
+            print(f"not found at {(root or data.default_root()) / known.folder}")
+            return
+    loaded = data.load_dataset(dataset, root=root)
+    print(f"{loaded.name}: {len(loaded.train):,} train, {len(loaded.test):,} test images")
+    print(f"split: {loaded.split_note}")
+    print(f"digest: {loaded.digest}")
+    _print_counts(loaded)
+
+
+@app.command()
+def check(
+    dataset: DatasetArgument,
+    root: RootOption = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one per core if not given.")] = None,
+) -> None:
+    """Decode every image; report broken files, test images that are also in train, and class counts.
+
+    Exit status 1 if an image is broken. Example: fedotp data check office_caltech10 --root ~/data
+    """
+    loaded = data.load_dataset(dataset, root=root)
+    columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(loaded.train) + len(loaded.test))
+        report = data.check_dataset(loaded, workers=workers, on_image=lambda: progress.advance(task))
+    _print_counts(loaded)
+    print(f"{report.n_images:,} images, {len(report.broken)} broken, {len(report.duplicates)} also in train")
+    for broken in report.broken:
+        print(f"broken: {broken.where}: {broken.reason}")
+    for train, test in report.duplicates:
+        print(f"also in train: {loaded.where(test)} = {loaded.where(train)}")
+    if report.broken:
+        raise typer.Exit(1)
+
+
+@app.command()
+def download(
+    dataset: Annotated[str, typer.Argument(help="A name from `fedotp data list`.")], root: RootOption = None
+) -> None:
+    """Fetch a data set from its official source; an interrupted download goes on where it stopped.
+
+    Example: fedotp data download oxford_pets --root ~/data
+    """
+    known = data.dataset_info(dataset)
+    base = root or data.default_root()
+    if not known.resources:
+        raise FedotpError(f"{known.title}: {known.advice}; put it at {base / known.folder}")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def show(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name)
+            progress.update(tasks[name], completed=done, total=total)
+
+        data.download(known.resources, base, on_bytes=show)
+    print(f"{known.title} is at {base / known.folder}")
+    if known.advice:
+        print(f"note: {known.advice}")
+
+
+@app.command()
+def partition(
+    dataset: DatasetArgument,
+    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(data.SCHEMES)}.")],
+    clients: Annotated[
+        int | None,
+        typer.Option(help="Clients in all; if not given 10, 1 or 3 per domain, 5 per coarse label."),
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration; 0.3 if not given.")] = None,
+    shots: Annotated[int | None, typer.Option(help="Training images per class (pathological).")] = None,
+    min_size: Annotated[int, typer.Option(help="Training images every client has at least.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws, the class shuffle included.")] = 0,
+    root: RootOption = None,
+    out: Annotated[Path | None, typer.Option(help="Save the partition as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
+    skip_broken: Annotated[bool, typer.Option(help="Decode every image first, leave broken ones out.")] = False,
+) -> None:
+    """Divide a data set among clients.
+
+    Examples: fedotp data partition oxford_pets --scheme pathological --shots 16,
+    fedotp data partition office_caltech10 --scheme domain-dirichlet --alpha 0.1 --plot office.png
+    """
+    settings = data.PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
+    loaded = data.load_dataset(dataset, root=root)
+    if skip_broken:
+        loaded = data.require_sound(loaded, skip_broken=True)
+        print(f"{len(loaded.skipped)} broken images left out")
+    divided = data.make_partition(loaded, settings)
+    if out is not None:
+        divided.save(out)
+    if plot is not None:
+        data.plot_partition(divided, loaded, plot)
+    _print_clients(loaded, divided)
+
+
+def _print_counts(dataset: data.Dataset) -> None:
+    table = Table()
+    table.add_column("class")
+    for domain in dataset.domains:
+        table.add_column("train / test" if len(dataset.domains) == 1 else domain, justify="right")
+    for label, name in enumerate(dataset.classes):
+        cells = (
+            " / ".join(
+                str(int(((split.labels == label) & (split.domains == d)).sum()))
+                for split in (dataset.train, dataset.test)
+            )
+            for d in range(len(dataset.domains))
+        )
+        table.add_row(name, *cells)
+    Console().print(table)
+
+
+def _print_clients(dataset: data.Dataset, partition: data.Partition) -> None:
+    table = Table()
+    for column in ("client", "domain", "classes", "train", "test"):
+        table.add_column(column, justify="right" if column in ("classes", "train", "test") else "left")
+    counts = partition.counts(dataset)
+    for client, row in zip(partition.clients, counts, strict=True):
+        n_classes = int(np.count_nonzero(row))
+        table.add_row(
+            client.name,
+            client.domain or "mixed",
+            str(n_classes),
+            str(len(client.train)),
+            str(len(client.test)),
+        )
+    Console().print(table)
+    print(f"{len(partition)} clients, digest {partition.digest}")

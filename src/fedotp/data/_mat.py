@@ -1,0 +1,53 @@
+"""The part of MATLAB's level 5 file format that Oxford's flower labels use: numeric matrices."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from fedotp.data._dataset import Ints
+from fedotp.errors import FedotpError
+
+# https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf, tables 1-1 and 1-3
+_NUMERIC = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+_MATRIX, _COMPRESSED = 14, 15
+_HEADER_BYTES = 128
+
+
+def read_mat(path: Path) -> dict[str, Ints]:
+    """Read the numeric variables of a MAT file, flattened to whole numbers: name -> (n,)."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FedotpError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        if content[126:128] != b"IM":
+            raise ValueError("no little-endian MAT 5 header")
+        return dict(_variable(body) for kind, body in _elements(content[_HEADER_BYTES:]) if kind == _MATRIX)
+    except (ValueError, KeyError, IndexError, struct.error, zlib.error, UnicodeDecodeError) as error:
+        raise FedotpError(f"{path} is not a MAT 5 file of numbers: {error}") from error
+
+
+def _elements(data: bytes) -> list[tuple[int, bytes]]:
+    """Split into (type, body) elements; compressed ones are opened."""
+    found, at = [], 0
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind >> 16:  # small element: size and type share one word, the body is the next
+            size, kind = kind >> 16, kind & 0xFFFF
+            found.append((kind, data[at + 4 : at + 4 + size]))
+            at += 8
+            continue
+        body = data[at + 8 : at + 8 + size]
+        if len(body) < size:
+            raise ValueError("it is cut short")
+        found += _elements(zlib.decompress(body)) if kind == _COMPRESSED else [(kind, body)]
+        at += 8 + (size if kind == _COMPRESSED else (size + 7) // 8 * 8)
+    return found
+
+
+def _variable(body: bytes) -> tuple[str, Ints]:
+    """Read one matrix: array flags, dimensions, name, real part."""
+    _, _, (_, name), (kind, values) = _elements(body)[:4]
+    return name.decode("ascii"), np.frombuffer(values, "<" + _NUMERIC[kind]).astype(np.int64)

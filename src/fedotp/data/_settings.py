@@ -1,0 +1,78 @@
+"""How a data set is divided among clients: the names of the schemes and their settings."""
+
+import difflib
+from dataclasses import dataclass
+
+from fedotp.errors import FedotpError
+
+SCHEMES = {
+    "iid": "every client has the same share of every class",
+    "pathological": "classes shuffled and dealt out, about K / n_clients each, none shared; optional shots",
+    "dirichlet": "each class divided by its own Dirichlet(alpha) draw",
+    "domain": "one client per domain",
+    "domain-dirichlet": "the clients of a domain divide its classes by Dirichlet(alpha) draws",
+    "coarse": "each coarse label belongs to a group of clients, which share its classes evenly",
+    "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
+}
+_DRAWN = ("dirichlet", "domain-dirichlet", "quantity")
+_ALPHA_RANGE = (1e-6, 1e6)  # one client takes all of a class; all take the same
+DEFAULT_ALPHA = 0.3  # the paper's value for CIFAR; it takes 0.1 for domain-dirichlet
+
+
+@dataclass(frozen=True)
+class PartitionSettings:
+    """What determines a partition of a given data set.
+
+    `n_clients` is the total (None: 10, or 1 per domain, 3 per domain, 5 per coarse label). `alpha` and
+    `min_size` (training images every client gets at least) are for the schemes that draw sizes; `shots`
+    (training images per class) is for `pathological`.
+    """
+
+    scheme: str
+    n_clients: int | None = None
+    alpha: float | None = None
+    shots: int | None = None
+    min_size: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that mean nothing."""
+        if self.scheme not in SCHEMES:
+            near = difflib.get_close_matches(self.scheme, SCHEMES, n=1, cutoff=0.0)[0]
+            raise FedotpError(f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(SCHEMES)})")
+        if self.n_clients is not None and self.n_clients < 1:
+            raise FedotpError(f"n_clients is {self.n_clients}; it must be at least 1")
+        if self.alpha is not None and not _ALPHA_RANGE[0] <= self.alpha <= _ALPHA_RANGE[1]:
+            raise FedotpError(f"alpha is {self.alpha}; it must be from 1e-6 to 1e6, for example {DEFAULT_ALPHA}")
+        if self.shots is not None and self.shots < 1:
+            raise FedotpError(f"shots is {self.shots}; it must be at least 1")
+        if self.min_size < 1:
+            raise FedotpError(f"min_size is {self.min_size}; it must be at least 1")
+        if self.seed < 0:
+            raise FedotpError(f"seed is {self.seed}; it must not be negative")
+        if self.shots is not None and self.scheme != "pathological":
+            raise FedotpError(f"shots is for the scheme pathological, not {self.scheme}")
+        if not self.draws_sizes and (self.alpha is not None or self.min_size != 1):
+            raise FedotpError(f"alpha and min_size are for {', '.join(_DRAWN)}, not {self.scheme}")
+
+    @property
+    def draws_sizes(self) -> bool:
+        """Whether the scheme draws shares from a Dirichlet distribution."""
+        return self.scheme in _DRAWN
+
+    def clients_for(self, *, n_groups: int, per_group: int) -> int:
+        """Return the number of clients of a scheme with `n_groups` groups of usually `per_group` clients."""
+        n_clients = n_groups * per_group if self.n_clients is None else self.n_clients
+        if n_clients % n_groups:
+            below = n_clients // n_groups * n_groups
+            fitting = " or ".join(str(n) for n in (below, below + n_groups) if n)
+            raise FedotpError(
+                f"{self.scheme}: {n_clients} clients do not divide evenly among {n_groups} groups; "
+                f"use n_clients = {fitting}"
+            )
+        if self.scheme == "domain" and n_clients != n_groups:
+            raise FedotpError(
+                f"domain: {n_clients} clients for {n_groups} domains; "
+                f"for several clients per domain take domain-dirichlet, or use n_clients = {n_groups}"
+            )
+        return n_clients

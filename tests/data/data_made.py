@@ -1,0 +1,70 @@
+"""Data sets without files, and what every partition of them must fulfil."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedotp.data import Dataset, ImageFiles, Partition, Split
+
+
+def _split(labels: np.ndarray, domains: np.ndarray, prefix: str) -> Split:
+    names = tuple(f"{prefix}/{i}.png" for i in range(len(labels)))
+    return Split(ImageFiles(Path("nowhere"), names), np.arange(len(labels)), labels, domains)
+
+
+def make_dataset(train_counts: np.ndarray, test_counts: np.ndarray, *, coarse_of: tuple[int, ...] = ()) -> Dataset:
+    """Make a data set without files from (domains, classes) tables of counts."""
+    splits = []
+    for prefix, counts in (("train", train_counts), ("test", test_counts)):
+        cells = np.repeat(np.arange(counts.size), counts.ravel())
+        splits.append(_split(cells % counts.shape[1], cells // counts.shape[1], prefix))
+    n_domains, n_classes = train_counts.shape
+    return Dataset(
+        name="made",
+        classes=tuple(f"class {k}" for k in range(n_classes)),
+        domains=tuple(f"domain {d}" for d in range(n_domains)),
+        train=splits[0],
+        test=splits[1],
+        split_note="made by a test",
+        coarse_classes=tuple(f"coarse {c}" for c in range(max(coarse_of, default=-1) + 1)),
+        coarse_of=coarse_of,
+    )
+
+
+def uniform_dataset(n_classes: int, n_train: int, n_test: int, n_domains: int = 1) -> Dataset:
+    shape = (n_domains, n_classes)
+    return make_dataset(np.full(shape, n_train), np.full(shape, n_test))
+
+
+def assert_sound(partition: Partition, dataset: Dataset) -> None:
+    """Check what every partition promises."""
+    settings = partition.settings
+    assert len(partition) == settings.n_clients
+    names = [client.name for client in partition.clients]
+    assert len(set(names)) == len(names)
+    train = np.concatenate([client.train for client in partition.clients])
+    test = np.concatenate([client.test for client in partition.clients])
+    assert len(np.unique(train)) == len(train)
+    assert len(np.unique(test)) == len(test)
+    for client in partition.clients:
+        assert len(client.train) >= settings.min_size
+        assert len(client.test) >= 1
+        domains = np.union1d(dataset.train.domains[client.train], dataset.test.domains[client.test])
+        if client.domain is not None:
+            assert [dataset.domains[d] for d in domains] == [client.domain]
+        # nobody is tested on a class it never saw
+        assert np.isin(dataset.test.labels[client.test], dataset.train.labels[client.train]).all()
+    if settings.shots is None:
+        assert len(train) == len(dataset.train)
+    else:
+        counts = partition.counts(dataset)
+        assert set(np.unique(counts)) <= {0, settings.shots}
+        assert (counts.sum(axis=0) == settings.shots).all()
+    trained = set(zip(dataset.train.labels.tolist(), dataset.train.domains.tolist(), strict=True))
+    if settings.scheme.startswith("domain"):
+        possible = sum(
+            pair in trained for pair in zip(dataset.test.labels.tolist(), dataset.test.domains.tolist(), strict=True)
+        )
+        assert len(test) == possible
+    else:
+        assert len(test) == len(dataset.test)

@@ -1,0 +1,142 @@
+"""`fedotp data` as a user types it."""
+
+import hashlib
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from data_layouts import LAYOUTS, write_tree
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from fedotp.cli import app, main
+from fedotp.data import DATASETS, Partition, Resource, load_dataset
+from fedotp.errors import FedotpError
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["data", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def ok(*arguments: object) -> str:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Path:
+    LAYOUTS["office_caltech10"][0](tmp_path)
+    return tmp_path
+
+
+def test_list_shows_all_nine_and_what_is_found(office: Path) -> None:
+    lines = {
+        name: line for line in ok("list", "--root", office).splitlines() for name in DATASETS if f" {name} " in line
+    }
+    assert list(lines) == list(DATASETS)
+    assert str(office / "office_caltech_10") in lines["office_caltech10"]
+    assert str(office) not in lines["domainnet"]
+
+
+def test_info_shows_counts_and_the_origin_of_the_split(office: Path) -> None:
+    text = ok("info", "office_caltech10", "--root", office)
+    assert "160 train, 40 test images" in text
+    assert "drawn once" in text
+    assert "laptop computer" in text
+    assert "not found" not in text
+    assert f"not found at {office / 'dtd'}" in ok("info", "dtd", "--root", office)
+
+
+def test_cache_variable_is_the_default_root(office: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.move(office / "office_caltech_10", office / "data" / "office_caltech_10")
+    monkeypatch.setenv("FEDOTP_CACHE", str(office))
+    assert "160 train" in ok("info", "office_caltech10")
+    monkeypatch.delenv("FEDOTP_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(office / "xdg"))
+    assert f"not found at {office / 'xdg' / 'fedotp' / 'data'}" in ok("info", "office_caltech10")
+
+
+def test_check_reports_broken_files_and_duplicates(tmp_path: Path) -> None:
+    write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in "ab" for i in range(3)])
+    assert "12 images, 0 broken, 0 also in train" in ok("check", tmp_path)
+    shutil.copy(tmp_path / "train/a/0.png", tmp_path / "test/a/0.png")
+    (tmp_path / "train/b/1.png").write_bytes(b"")
+    result = run("check", tmp_path, "--workers", 1)
+    assert result.exit_code == 1
+    assert "12 images, 1 broken, 1 also in train" in result.output
+    assert f"broken: {tmp_path / 'train/b/1.png'}: zero bytes" in result.output
+    assert f"{tmp_path / 'test/a/0.png'} = {tmp_path / 'train/a/0.png'}" in result.output
+
+
+def test_partition_saves_prints_and_draws(office: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out, plot = tmp_path / "p.json", tmp_path / "p.png"
+    text = ok(
+        *("partition", "office_caltech10", "--root", office, "--scheme", "domain-dirichlet"),
+        *("--alpha", "0.1", "--seed", "3", "--out", out, "--plot", plot),
+    )
+    partition = Partition.load(out)
+    assert f"12 clients, digest {partition.digest}" in text
+    assert "webcam-2" in text
+    partition.require(load_dataset("office_caltech10", root=office))
+    image = Image.open(plot).convert("RGB")
+    colours = {colour for count, colour in image.getcolors(1 << 24) if count > 200}
+    assert {(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167)} <= colours  # one per domain
+
+
+def test_partition_skips_broken_images_when_told(tmp_path: Path) -> None:
+    write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in "ab" for i in range(3)])
+    (tmp_path / "train/b/1.png").write_bytes(b"")
+    text = ok("partition", tmp_path, "--scheme", "iid", "--clients", 2, "--skip-broken")
+    assert "1 broken images left out" in text
+
+
+def test_many_clients_are_drawn_without_names(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    LAYOUTS["cifar100"][0](tmp_path)
+    ok("partition", "cifar100", "--root", tmp_path, "--scheme", "coarse", "--plot", tmp_path / "p.svg")
+    assert "client-0" not in (tmp_path / "p.svg").read_text()
+
+
+def test_plot_with_an_unknown_suffix_is_refused(office: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = run("partition", "office_caltech10", "--root", office, "--scheme", "domain", "--plot", office / "p.xyz")
+    assert isinstance(result.exception, FedotpError)
+    assert ".png" in str(result.exception)
+
+
+def test_plot_without_matplotlib_says_what_to_install(office: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("partition", "office_caltech10", "--root", office, "--scheme", "domain", "--plot", office / "p.png")
+    assert "pip install 'fedotp[report]'" in str(result.exception)
+
+
+def test_download_puts_the_data_where_load_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command fetches the catalogue's resources; the server is a file here."""
+    LAYOUTS["dtd"][0](tmp_path / "source")
+    archive = Path(shutil.make_archive(str(tmp_path / "dtd"), "gztar", tmp_path / "source"))
+    md5 = hashlib.md5(archive.read_bytes(), usedforsecurity=False).hexdigest()
+    resource = Resource(archive.as_uri(), f"md5:{md5}", "dtd")
+    monkeypatch.setitem(DATASETS, "dtd", replace(DATASETS["dtd"], resources=(resource,)))
+    text = ok("download", "dtd", "--root", tmp_path / "data")
+    assert f"Describable Textures is at {tmp_path / 'data' / 'dtd'}" in text
+    assert len(load_dataset("dtd", root=tmp_path / "data").train) == 8
+
+
+def test_download_without_a_link_says_how(tmp_path: Path) -> None:
+    error = str(run("download", "office_caltech10", "--root", tmp_path).exception)
+    assert str(tmp_path / "office_caltech_10") in error
+    assert "FedBN" in error
+
+
+def test_errors_are_one_line_and_status_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fedotp", "data", "info", "oxford_pats"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "did you mean 'oxford_pets'" in message
