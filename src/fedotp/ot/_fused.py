@@ -8,6 +8,7 @@ at the end (from cache) rather than kept, and uniform row marginals are one numb
 """
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fedotp.ot._newton import OVERSHOOT, RIDGE, SHORTEN
+from fedotp.ot._problem import FILLED_FROM_DEVIATION
 
 # exp(±2 / reg) fits float32 with room to spare above this, and cosine similarities differ by at most 2.
 _LINEAR_FROM_REG = 0.04
@@ -23,6 +25,7 @@ _OVERSHOOT = tl.constexpr(OVERSHOOT)
 _RIDGE = tl.constexpr(RIDGE)
 _SHORTEN_MIN, _SHORTEN_MAX = tl.constexpr(SHORTEN[0]), tl.constexpr(SHORTEN[1])
 _EPS4 = tl.constexpr(4 * torch.finfo(torch.float32).eps)
+_FILLED_FROM = tl.constexpr(FILLED_FROM_DEVIATION)
 _TINY = tl.constexpr(1e-37)
 _LOG2_E = tl.constexpr(math.log2(math.e))
 
@@ -65,6 +68,27 @@ def _load(
         v = tl.arange(0, V)
         a = tl.load(a_ptr + v, mask=v < n_patches, other=0.0)
     return kernel, a, tl.load(b_ptr + n, mask=n < n_prompts, other=0.0)
+
+
+@triton.jit
+def _start(
+    kernel, a, b, quantile, n_prompts, n_patches,
+    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
+):  # fmt: skip
+    """`_problem.start` on one tile. LINEAR kernels differ too little for its second case."""
+    real = tl.arange(0, N) < n_prompts
+    f = tl.log(b) - tl.log(tl.sum(kernel if LINEAR else _exp2(kernel), axis=1))
+    if (not LINEAR) and (not EQUAL):
+        inside = real[:, None] & (tl.arange(0, V) < n_patches)[None, :]
+        exponent = tl.where(inside, kernel, 0.0) / _LOG2_E
+        mean = tl.sum(exponent, axis=1) / n_patches
+        deviation = tl.sqrt(tl.maximum(tl.sum(exponent * exponent, axis=1) / n_patches - mean * mean, 0.0))
+        level = a
+        if not UNIFORM:
+            level = tl.sum(a, axis=0) / n_patches
+        filled = tl.log(level * b / tl.sum(b, axis=0)) - mean - quantile * deviation
+        f = tl.where(deviation > _FILLED_FROM, tl.maximum(f, filled), f)
+    return tl.where(real, f, 0.0)
 
 
 @triton.jit
@@ -124,7 +148,7 @@ def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: 
 @triton.jit
 def _forward(
     sim_ptr, a_ptr, b_ptr, score_ptr, f_ptr, steps_ptr,
-    n_inner, n_prompts, n_patches, inv_reg, reach, tol, max_iter,
+    n_inner, n_prompts, n_patches, inv_reg, quantile, reach, tol, max_iter,
     N: tl.constexpr, V: tl.constexpr, CG: tl.constexpr,
     LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
 ):  # fmt: skip
@@ -134,8 +158,7 @@ def _forward(
     n = tl.arange(0, N)
     real = n < n_prompts
     goal = tol * tl.sum(b, axis=0)
-    mass = tl.sum(kernel if LINEAR else _exp2(kernel), axis=1)
-    f = tl.where(real, tl.log(b) - tl.log(mass), 0.0)
+    f = _start(kernel, a, b, quantile, n_prompts, n_patches, N, V, LINEAR, EQUAL, UNIFORM)
     direction = tl.zeros((N,), dtype=tl.float32)
     slope = 0.0
     length = 0.0
@@ -207,12 +230,13 @@ class FusedScore(torch.autograd.Function):
     """sum(T * similarity) (outer * inner,) from cosine similarities (outer, N, inner, V) on CUDA.
 
     There is one problem for each outer and inner index. a (V,), or () if it is the same for all patches, and
-    b (N,) are float32 and shared by all problems; with `equal`, rows must equal a. The gradient is T, recomputed.
+    b (N,) are float32 and shared by all problems; `share` is |b|_1 / |a|_1, and at 1 rows must equal a. The gradient
+    is T, recomputed.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, sim: Tensor, a: Tensor, b: Tensor, equal: bool, reg: float, tol: float, max_iter: int
+        ctx: Any, sim: Tensor, a: Tensor, b: Tensor, share: float, reg: float, tol: float, max_iter: int
     ) -> tuple[Tensor, Tensor]:
         """Scores float32 and iterations int32, both (outer * inner,)."""
         outer, n_prompts, inner, n_patches = sim.shape
@@ -220,11 +244,12 @@ class FusedScore(torch.autograd.Function):
         steps = torch.empty(outer * inner, device=sim.device, dtype=torch.int32)
         f = torch.empty((outer * inner, n_prompts), device=sim.device)
         ctx.save_for_backward(sim, a, b, f)
-        ctx.reg, ctx.options = reg, _options(sim, a, reg, equal)
+        ctx.reg, ctx.options = reg, _options(sim, a, reg, equal=share >= 1)
         ctx.mark_non_differentiable(steps)
+        quantile = NormalDist().inv_cdf(min(max(1 - share, 1e-3), 1 - 1e-9))
         reach = 5 + 2 / reg  # how far the dual solution can lie from the start, for cosines
         _forward[(outer * inner,)](
-            sim, a, b, score, f, steps, inner, n_prompts, n_patches, 1 / reg, reach, tol, max_iter,
+            sim, a, b, score, f, steps, inner, n_prompts, n_patches, 1 / reg, quantile, reach, tol, max_iter,
             CG=n_prompts, **ctx.options,
         )  # fmt: skip
         return score, steps

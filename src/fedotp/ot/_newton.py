@@ -24,7 +24,7 @@ SHORTEN = (0.1, 0.5)
 def newton(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
     """Solve to |T'1 - b|_1 <= tol |b|_1. Returns f (P, N) and the iterations (P,)."""
     f = start(problem)
-    reach = 5 - problem.exponent.flatten(1).amin(-1)  # (P,) no solution lies further from `start` than this
+    reach = 5 + problem.spread  # (P,) no solution lies much further from `start` than this
 
     def step(problem: Problem, state: State) -> tuple[State, Tensor]:
         f, direction, slope, length, reach = state
@@ -49,20 +49,27 @@ def _derivatives(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
     """Gradient b - T'1 (P, N) and minus the Hessian (P, N, N) of the dual at f."""
     plan, full = plan_at(problem, f)
     column = plan.sum(-1)  # (P, N)
-    weight = full * problem.a.reciprocal().nan_to_num(posinf=0)  # (P, V)
+    weight = full.mul_(problem.a.reciprocal().nan_to_num(posinf=0))  # (P, V)
     hessian = torch.diag_embed(column) - (plan * weight.unsqueeze(1)) @ plan.mT
     return problem.b - column, hessian
 
 
 def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Tensor, reach: Tensor) -> Tensor:
     """The regularised Newton step (P, N), no longer than `reach` in any coordinate."""
-    n_prompts = gradient.shape[-1]
-    # A classical problem's dual is constant along f + c, where its gradient has no component: fill that direction.
-    classical = problem.floor.isneginf().all(-1)  # (P or 1,)
+    # A classical problem's dual does not change along f + constant, and its gradient has no part there: fill it.
+    classical = problem.cap.squeeze(-1).isinf()  # (P or 1,)
     constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
-    ridge = RIDGE * residual.unsqueeze(-1) + 4 * torch.finfo(gradient.dtype).eps * problem.b  # (P, N)
     gradient = gradient - torch.where(classical, gradient.mean(-1), 0).unsqueeze(-1)
-    matrix = hessian + torch.diag_embed(ridge) + constant[:, None, None]
-    step = gradient / matrix[..., 0] if n_prompts == 1 else torch.linalg.solve_ex(matrix, gradient)[0]
+    ridge = RIDGE * residual.unsqueeze(-1) + 4 * torch.finfo(gradient.dtype).eps * problem.b  # (P, N)
+    step = _solve(hessian + torch.diag_embed(ridge) + constant[:, None, None], gradient)
     longest = step.abs().amax(-1).clamp_min(torch.finfo(step.dtype).tiny)
     return step * (reach / longest).clamp_max(1).unsqueeze(-1)
+
+
+def _solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """Solve (P, N, N) systems; for the paper's two prompts by Cramer's rule, which needs no factorisation."""
+    if right.shape[-1] != 2:
+        return torch.linalg.solve_ex(matrix, right)[0]
+    (p, m), (_, q) = (row.unbind(-1) for row in matrix.unbind(-2))  # [[p, m], [m, q]]
+    x, y = right.unbind(-1)
+    return torch.stack([q * x - m * y, p * y - m * x], dim=-1) / (p * q - m * m).unsqueeze(-1)

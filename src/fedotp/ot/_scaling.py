@@ -8,29 +8,27 @@ from fedotp.ot._problem import Problem, plan_at, start
 
 
 def scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
-    """Efficient scaling Dykstra (paper, Algorithm 1), with its own stopping rule: mean |v - v_prev| < tol.
+    """Efficient scaling Dykstra (paper, Algorithm 1) on a linear problem, with its rule: mean |v - v_prev| < tol.
 
         u = min(a / Q v, 1),   v = b / Q' u,   Q = exp(-C / reg)
 
-    Only the columns of Q are rescaled to maximum 1, which v absorbs; the stopping rule sees the paper's v.
-    Products of Q and v need the range of float64 when reg is small: the caller chooses the precision.
+    The columns of Q are rescaled to maximum 1, which v absorbs; the stopping rule sees the paper's v. Products of Q
+    and v need the range of float64 when reg is small: the caller chooses the precision.
 
     Returns f = log v (P, N) for the rescaled Q, and the iterations (P,).
     """
-    Q = problem.exponent.exp()  # (P, N, V)
     unscale = problem.shift.neg().exp()  # (P, N): v of the paper = v * unscale
 
     def step(problem: Problem, state: State) -> tuple[State, Tensor]:
-        _, v, Q, unscale = state
-        row = (Q * v.unsqueeze(-1)).sum(1)  # (P, V) Q v
-        u = problem.a / row
-        u = torch.where(problem.floor.isneginf(), u, u.clamp_max(1))  # rows that must equal a are never slack
-        new = problem.b / (Q * u.unsqueeze(1)).sum(-1)
+        _, v, unscale = state
+        u = problem.a / (problem.kernel * v.unsqueeze(-1)).sum(1)  # (P, V)
+        u = torch.minimum(u, problem.cap)
+        new = problem.b / (problem.kernel * u.unsqueeze(1)).sum(-1)
         done = ((new - v).abs() * unscale).mean(-1) < tol
-        return (new.log(), new, Q, unscale), done
+        return (new.log(), new, unscale), done
 
     v = problem.shift.exp()  # the paper starts at v = 1
-    return iterate(step, problem, (v.log(), v, Q, unscale), max_iter)
+    return iterate(step, problem, (v.log(), v, unscale), max_iter)
 
 
 def log_scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:

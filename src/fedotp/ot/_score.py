@@ -5,7 +5,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-from fedotp.ot._solve import MAX_ITER, Kind, Method, default_tol, marginals, solve
+from fedotp.ot._solve import DEFAULT_MASS, MAX_ITER, Kind, Method, default_tol, marginals, solve
 
 _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED_MAX_PROMPTS = 8
@@ -72,10 +72,12 @@ def _fused_score(
 ) -> Tensor:
     from fedotp.ot._fused import FusedScore  # Triton is only there, and only needed, on CUDA machines
 
-    given = a is not None or b is not None
     uniform_rows = a is None
+    share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
+    given_b = b is not None
     a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, kind, mass)
-    equal = kind == "classical" or mass == 1 or (given and bool(b.sum() >= a.sum() * (1 - 1e-6)))
+    if given_b:
+        share = float(b.sum() / a.sum())
     x = similarity.mT  # (..., N, V)
     *batch, n_prompts, n_patches = x.shape
     # (..., images, classes, N, V) may be stored as (..., classes, N, images, V), as `matching.similarity` does
@@ -85,7 +87,7 @@ def _fused_score(
         (x.movedim(-4, -2) if by_class else x).reshape(-1, n_prompts, inner, n_patches),
         a[0] if uniform_rows else a,
         b,
-        equal,
+        1.0 if share > 1 - 1e-6 else share,
         reg,
         tol or default_tol("newton", torch.float32),
         max_iter or MAX_ITER["newton"],

@@ -1,7 +1,8 @@
 """The front door: `solve` checks the input, picks a solver, and returns plan, value, iterations, residual."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from fedotp.errors import FedotpError
 from fedotp.ot import _problem
 from fedotp.ot._newton import newton
-from fedotp.ot._problem import Problem, plan_at
+from fedotp.ot._problem import LINEAR_SPREAD, Problem, plan_at
 from fedotp.ot._scaling import log_scaling, scaling
 
 Kind = Literal["unbalanced", "classical", "uniform"]
@@ -21,6 +22,7 @@ _SOLVERS: dict[str, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] = {
     "scaling": scaling,
     "log": log_scaling,
 }
+DEFAULT_MASS = 0.8  # the paper's gamma
 MAX_ITER = {"newton": 200, "scaling": 100, "log": 10_000}
 _CPU_CHUNK = 2**19  # plan entries solved at a time: the working set stays in cache
 _CUDA_CHUNK = 2**27
@@ -32,21 +34,44 @@ class Transport:
     """What `solve` found; the leading shape (...) is that of the costs.
 
     Attributes:
-        plan:       (..., V, N) transport plan T, without gradient.
-        value:      (...) <C, T>. Its gradient with respect to C is T: the plan is held fixed (paper, Section 4.2).
-        objective:  (...) <C, T> + reg <T, log T>, the minimum of Eq. 7. Its gradient with respect to C is T too,
-                    and is the true one: by the envelope theorem the plan's own change has no first-order effect.
-                    Equal to `value` for the uniform plan, which minimises nothing.
+        plan: (..., V, N) transport plan T, without gradient.
         iterations: (...) steps the solver took.
-        residual:   (...) how much the plan violates its constraints: (|T'1 - b|_1 + |(T1 - a)_+|_1) / |b|_1;
-                    for classical problems |T1 - a|_1.
+
+    `value`, `objective` and `residual` are computed when first asked for.
     """
 
     plan: Tensor
-    value: Tensor
-    objective: Tensor
     iterations: Tensor
-    residual: Tensor
+    _cost: Tensor
+    _a: Tensor
+    _b: Tensor
+    _reg: float
+    _kind: Kind
+
+    @cached_property
+    def value(self) -> Tensor:
+        """(...) <C, T>. Its gradient with respect to C is T: the plan is held fixed (paper, Section 4.2)."""
+        return (self.plan * self._cost).sum((-2, -1))
+
+    @cached_property
+    def objective(self) -> Tensor:
+        """(...) <C, T> + reg <T, log T>, the minimum of Eq. 7.
+
+        Its gradient with respect to C is T too, and is the true one: by the envelope theorem the plan's own
+        change has no first-order effect. (The uniform plan minimises nothing; there it is only a number.)
+        """
+        return self.value - self._reg * torch.special.entr(self.plan).sum((-2, -1))
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """(...) how far the plan violates its constraints: (|T'1 - b|_1 + |(T1 - a)_+|_1) / |b|_1.
+
+        For the classical problem |T1 - a|_1 stands in the second place.
+        """
+        rows = self.plan.sum(-1) - self._a
+        rows = rows.abs() if self._kind == "classical" else rows.clamp_min(0)
+        columns = (self.plan.sum(-2) - self._b).abs()
+        return (rows.sum(-1) + columns.sum(-1)) / self._b.sum(-1)
 
 
 def solve(
@@ -106,9 +131,7 @@ def solve(
         iterations = torch.zeros(cost.shape[:-2], dtype=torch.long, device=cost.device)
     else:
         plan, iterations = _solve_batch(work, a, b, kind, reg, method, tol, max_iter)
-    value = (plan * cost).sum((-2, -1))
-    entropy = reg * torch.special.entr(plan).sum((-2, -1)) if kind != "uniform" else 0
-    return Transport(plan, value, value - entropy, iterations, _residual(plan, a, b, kind))
+    return Transport(plan, iterations, cost, a, b, reg, kind)
 
 
 def default_tol(method: Method, dtype: torch.dtype) -> float:
@@ -141,20 +164,31 @@ def _solve_batch(
     chunk = max(1, (_CUDA_CHUNK if cost.is_cuda else _CPU_CHUNK) // (n_patches * n_prompts))
     for first in range(0, len(flat), chunk):
         part = slice(first, first + chunk)
-        problem = _problem.state(
-            flat[part],
-            a if len(a) == 1 else a[part],
-            b if len(b) == 1 else b[part],
-            reg,
-            equal_rows=kind == "classical",
-        )
-        if method == "scaling" and reg < _SCALING_FLOAT64_BELOW:
-            problem = problem.double()
-        f, iterations[part] = _SOLVERS[method](problem, tol, max_iter)
-        solved, _ = plan_at(problem, f)
-        solved *= (problem.b / solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
-        plan[part] = solved
+        rows, columns = (x if len(x) == 1 else x[part] for x in (a, b))
+        problem = _problem.state(flat[part], rows, columns, reg, equal_rows=kind == "classical")
+        for form, index in _forms(problem, method, reg):
+            where = torch.arange(first, first + len(problem), device=cost.device)[index]
+            f, iterations[where] = _SOLVERS[method](form, tol, max_iter)
+            solved, _ = plan_at(form, f)
+            solved *= (form.b / solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
+            plan[where] = solved.to(plan.dtype)
     return plan.mT.reshape(cost.shape), iterations.reshape(batch)
+
+
+def _forms(problem: Problem, method: Method, reg: float) -> Iterator[tuple[Problem, Tensor | slice]]:
+    """Split problems by the form their solver should work on, which each problem's own spread decides."""
+    if method == "log":
+        yield problem, slice(None)
+    elif method == "scaling":
+        yield (problem.to_double() if reg < _SCALING_FLOAT64_BELOW else problem).to_linear(), slice(None)
+    else:
+        narrow = problem.spread <= LINEAR_SPREAD
+        if narrow.all():
+            yield problem.to_linear(), slice(None)
+        else:
+            for index in (narrow.nonzero().squeeze(1), (~narrow).nonzero().squeeze(1)):
+                form = problem.take(index)
+                yield (form.to_linear() if narrow[index].all() else form), index
 
 
 def marginals(
@@ -181,7 +215,7 @@ def marginals(
         a = torch.full((n_patches,), 1 / n_patches, dtype=dtype, device=device)
     a = a.to(device, dtype)
     if b is None:
-        share = 1.0 if kind == "classical" else 0.8 if mass is None else mass
+        share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
         b = (a.sum(-1, keepdim=True) * share / n_prompts).expand(*a.shape[:-1], n_prompts)
     b = b.to(device, dtype)
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
@@ -200,10 +234,3 @@ def _check_given(a: Tensor, b: Tensor, kind: Kind) -> None:
     if (excess > slack).any() or (kind == "classical" and (excess < -slack).any()):
         relation = "equal" if kind == "classical" else "not exceed"
         raise FedotpError(f"the total of b must {relation} the total of a (off by {excess.abs().max():.3g})")
-
-
-def _residual(plan: Tensor, a: Tensor, b: Tensor, kind: Kind) -> Tensor:
-    rows = plan.sum(-1) - a
-    rows = rows.abs() if kind == "classical" else rows.clamp_min(0)
-    columns = (plan.sum(-2) - b).abs()
-    return (rows.sum(-1) + columns.sum(-1)) / b.sum(-1)

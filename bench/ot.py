@@ -1,0 +1,126 @@
+"""Transport on the CPU: 3,200 problems of 196 patches x 2 prompts, mass 0.8.
+
+Two comparisons, as ratios of medians measured in turn:
+
+- at reg 0.1, in float32, `solve` against the formulation of the authors' code (products with diagonal matrices,
+  patch-major, one stopping test for the whole batch), restated here;
+- at reg 0.01, in float64, Newton against scaling iterations, each run just far enough that every plan is within
+  1e-6 of the exact one, relative to its norm.
+"""
+
+import torch
+from torch import Tensor
+
+from bench._record import medians
+from fedotp.matching import similarity
+from fedotp.ot import solve
+
+PROBLEMS, PATCHES, PROMPTS, MASS = 3200, 196, 2, 0.8
+ACCURACY = 1e-6
+
+
+def cannot_run() -> str | None:
+    return None
+
+
+def run() -> dict[str, float]:
+    torch.manual_seed(0)
+    cost = costs()
+    exact = {reg: solve(cost.double(), reg=reg, mass=MASS, tol=1e-12).plan for reg in (0.1, 0.01)}
+
+    def error(plan: Tensor, reg: float) -> float:
+        return float((plan.double() - exact[reg]).abs().max())
+
+    seconds = medians({"reference": lambda: reference(cost, 0.1), "newton": lambda: solve(cost, reg=0.1, mass=MASS)})
+    figures = {
+        "reg 0.1: reference formulation, ms": 1e3 * seconds["reference"],
+        "reg 0.1: solve, ms": 1e3 * seconds["newton"],
+        "reg 0.1: reference formulation / solve": seconds["reference"] / seconds["newton"],
+        "reg 0.1: plan error, reference formulation": error(reference(cost, 0.1), 0.1),
+        "reg 0.1: plan error, solve": error(solve(cost, reg=0.1, mass=MASS).plan, 0.1),
+    }
+
+    target = exact[0.01]
+    double = cost.double()
+    newton_tol = next(tol for tol in TOLERANCES if accurate(newton(double, tol), target))
+    log_tol = next(tol for tol in TOLERANCES if accurate(log_scaling(double, tol), target))
+    steps = scaling_steps(double, target)
+    seconds = medians(
+        {
+            "newton": lambda: newton(double, newton_tol),
+            "log": lambda: log_scaling(double, log_tol),
+            "scaling": lambda: scaling(double, 0.01, steps),
+        },
+        repeats=5,
+    )
+    return figures | {
+        "reg 0.01: Newton, ms": 1e3 * seconds["newton"],
+        "reg 0.01: scaling iterations, ms": 1e3 * seconds["scaling"],
+        "reg 0.01: scaling iterations, number": steps,
+        "reg 0.01: log-domain scaling, ms": 1e3 * seconds["log"],
+        "reg 0.01: scaling / Newton": seconds["scaling"] / seconds["newton"],
+        "reg 0.01: log-domain scaling / Newton": seconds["log"] / seconds["newton"],
+    }
+
+
+TOLERANCES = tuple(10.0 ** -(n / 2) for n in range(6, 25))
+
+
+def accurate(plan: Tensor, exact: Tensor) -> bool:
+    """Whether every plan is within ACCURACY of the exact one, relative to its size."""
+    return bool(((plan - exact).norm(dim=(-2, -1)) <= ACCURACY * exact.norm(dim=(-2, -1))).all())
+
+
+def newton(cost: Tensor, tol: float) -> Tensor:
+    return solve(cost, reg=0.01, mass=MASS, tol=tol).plan
+
+
+def log_scaling(cost: Tensor, tol: float) -> Tensor:
+    return solve(cost, reg=0.01, mass=MASS, method="log", tol=tol, max_iter=5000).plan
+
+
+def costs() -> Tensor:
+    """Cosine distances of random features of width 512, 32 images against 100 classes.
+
+    The two prompts of a class resemble each other (cosine 0.8), as global and local prompts do.
+    """
+    patches = torch.randn(1, 32, PATCHES, 512)
+    prompts = torch.randn(1, 1, 100, 512) + 0.5 * torch.randn(1, PROMPTS, 100, 512)
+    return 1 - similarity(patches, prompts).reshape(PROBLEMS, PATCHES, PROMPTS).mT.contiguous().mT
+
+
+def reference(cost: Tensor, reg: float) -> Tensor:
+    """Algorithm 1 as the authors' code forms it: marginals and scalings enter as products with diagonal matrices."""
+    a, b = torch.full((PROBLEMS, PATCHES), 1 / PATCHES), torch.full((PROBLEMS, PROMPTS), MASS / PROMPTS)
+    Q = torch.exp(-cost / reg)
+    Qa = torch.diag_embed(1 / a) @ Q  # (P, V, V) @ (P, V, N)
+    Qb = torch.diag_embed(1 / b) @ Q.mT
+    u, v = torch.ones_like(a), torch.ones_like(b)
+    for _ in range(100):
+        previous = v
+        u = torch.minimum(1 / (Qa @ v.unsqueeze(-1)).squeeze(-1), torch.ones_like(u))
+        v = 1 / (Qb @ u.unsqueeze(-1)).squeeze(-1)
+        if (v - previous).abs().mean() < 1e-3:
+            break
+    return torch.diag_embed(u) @ Q @ torch.diag_embed(v)
+
+
+def scaling(cost: Tensor, reg: float, iterations: int) -> Tensor:
+    """The same iteration at its best: contiguous prompt-major memory, no stopping test, a fixed number of steps."""
+    Q = torch.exp((cost.amin(1, keepdim=True) - cost).mT / reg)  # (P, N, V), column maximum 1
+    a, b = 1 / PATCHES, MASS / PROMPTS
+    v = b / Q.sum(-1, keepdim=True)  # (P, N, 1)
+    for _ in range(iterations):
+        u = (a / (Q * v).sum(1, keepdim=True)).clamp_max(1)  # (P, 1, V)
+        v = b / (Q * u).sum(-1, keepdim=True)
+    return (u * Q * v).mT
+
+
+def scaling_steps(cost: Tensor, exact: Tensor) -> int:
+    """How many scaling iterations the worst problem needs, to one part in twenty."""
+    steps = 20
+    while not accurate(scaling(cost, 0.01, steps), exact):
+        steps = int(1.05 * steps) + 1
+        if steps > 10_000:
+            raise RuntimeError("scaling does not reach the accuracy")
+    return steps
