@@ -206,7 +206,7 @@ def test_many_problems_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     cost, a = batch(15, size=40), torch.rand(40, 30).double()
     a /= a.sum(-1, keepdim=True)
     whole = solve(cost, a)
-    monkeypatch.setattr("fedotp.ot._solve._CPU_CHUNK", 7 * 30 * 3)
+    monkeypatch.setattr("fedotp.ot._solve._CPU_CHUNK", 7 * 30 * 3 * 8)
     parts = solve(cost, a)
     assert torch.equal(parts.plan, whole.plan)
     assert torch.equal(parts.iterations, whole.iterations)

@@ -116,7 +116,7 @@ def plan_at(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
     if problem.linear:
         # Only a trial step far beyond the solution can reach the clamp, which keeps it finite.
         plan = problem.kernel * f.clamp_max(LINEAR_SPREAD + 20).exp().unsqueeze(-1)  # (P, N, V)
-        ratio = problem.a / plan.sum(1)  # (P, V) a / Qv
+        ratio = problem.a / _row_sums(plan)  # (P, V) a / Qv
         plan *= torch.minimum(ratio, problem.cap).unsqueeze(1)
         return plan, ratio.le_(problem.cap)
     # With m_i = max(log a_i, max_j L_ij) and L = f + kernel, T_ij = a_i e_ij / max(1, sum_k e_ik) where
@@ -125,6 +125,14 @@ def plan_at(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
     floor = problem.a.log() - problem.cap.log()  # -inf where rows must equal a
     plan -= torch.maximum(plan.amax(1), floor).unsqueeze(1)
     plan.exp_()
-    row = plan.sum(1)
+    row = _row_sums(plan)
     plan *= (problem.a / row.clamp_min(1)).unsqueeze(1)
     return plan, row.ge_(1)  # above the floor, the largest entry of a row is exactly 1
+
+
+def _row_sums(plan: Tensor) -> Tensor:
+    """Sum over the few prompts: (P, N, V) -> (P, V). Adding whole slices beats a reduction over a short axis."""
+    total = plan[:, 0].clone()
+    for column in plan[:, 1:].unbind(1):
+        total += column
+    return total
