@@ -212,11 +212,11 @@ def marginals(
     given = a is not None or b is not None
     if a is None:
         a = torch.full((n_patches,), 1 / n_patches, dtype=dtype, device=device)
-    a = a.to(device, dtype)
+    a = a.to(device, dtype).contiguous()
     if b is None:
         share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
         b = (a.sum(-1, keepdim=True) * share / n_prompts).expand(*a.shape[:-1], n_prompts)
-    b = b.to(device, dtype)
+    b = b.to(device, dtype).contiguous()
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
         if x.shape[-1:] != (size,) or (x.dim() > 1 and x.shape[:-1] != tuple(batch)):
             raise FedotpError(f"{name} has shape {tuple(x.shape)}: must be ({size},) or {(*batch, size)}")
