@@ -115,14 +115,19 @@ def _plan(kernel, f, a, LINEAR: tl.constexpr, EQUAL: tl.constexpr):
 
 
 @triton.jit
-def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr):
+def _direction(
+    plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr, UNIFORM: tl.constexpr
+):
     """Solve (diag(column + ridge) - sum over full rows of T_i T_i' / a_i) d = gradient."""
     if N == 2:
         # Full rows share out all their mass, so the matrix is [[p + m, -m], [-m, q + m]].
         is_first = tl.arange(0, 2) == 0
         first = tl.sum(tl.where(is_first[:, None], plan, 0.0), axis=0)
         second = tl.sum(tl.where(is_first[:, None], 0.0, plan), axis=0)
-        m = tl.sum(first * second * (full * inv_a), axis=0)
+        if UNIFORM:
+            m = tl.sum(first * second * full, axis=0) * inv_a
+        else:
+            m = tl.sum(first * second * (full * inv_a), axis=0)
         own = tl.sum(plan * (1.0 - full)[None, :], axis=1) + ridge  # (p, q)
         p = tl.sum(tl.where(is_first, own, 0.0), axis=0)
         q = tl.sum(tl.where(is_first, 0.0, own), axis=0)
@@ -172,11 +177,14 @@ def _forward(
         turned = tl.sum(gradient * direction, axis=0)
         residual = tl.sum(tl.abs(gradient), axis=0)
         steps += 1
-        left = tl.where(residual <= goal, 0, left - 1)
-        if (turned >= -_OVERSHOOT * slope) | (residual <= goal):
+        left -= 1
+        if residual <= goal:
+            f = trial
+            left = 0
+        elif turned >= -_OVERSHOOT * slope:
             f = trial
             ridge = _RIDGE * residual + _EPS4 * b
-            direction = _direction(plan, column, full, inv_a, gradient, ridge, N, CG)
+            direction = _direction(plan, column, full, inv_a, gradient, ridge, N, CG, UNIFORM)
             longest = tl.max(tl.abs(direction), axis=0)
             direction *= tl.minimum(1.0, reach / tl.maximum(longest, _TINY))
             slope = tl.sum(gradient * direction, axis=0)

@@ -1,6 +1,7 @@
 """From similarities to matching scores, by the fused kernel on CUDA and by `solve` elsewhere."""
 
 import importlib.util
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -72,19 +73,22 @@ def _fused_score(
 ) -> Tensor:
     from fedotp.ot._fused import FusedScore  # Triton is only there, and only needed, on CUDA machines
 
-    uniform_rows = a is None
     share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
-    given_b = b is not None
-    a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, kind, mass)
-    if given_b:
-        share = float(b.sum() / a.sum())
+    uniform_rows = a is None
+    if a is None and b is None:
+        a, b = _uniform(similarity.shape, similarity.device, kind, mass)
+    else:
+        given_b = b is not None
+        a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, kind, mass)
+        if given_b:
+            share = float(b.sum() / a.sum())
     x = similarity.mT  # (..., N, V)
     *batch, n_prompts, n_patches = x.shape
     # (..., images, classes, N, V) may be stored as (..., classes, N, images, V), as `matching.similarity` does
     by_class = len(batch) >= 2 and not x.is_contiguous() and x.movedim(-4, -2).is_contiguous()
     inner = batch[-2] if by_class else 1
     flat, _ = FusedScore.apply(
-        (x.movedim(-4, -2) if by_class else x).reshape(-1, n_prompts, inner, n_patches),
+        (x.movedim(-4, -2) if by_class else x).reshape(-1, n_prompts, inner, n_patches).contiguous(),
         a[0] if uniform_rows else a,
         b,
         1.0 if share > 1 - 1e-6 else share,
@@ -94,3 +98,9 @@ def _fused_score(
     )
     scores: Tensor = flat.reshape(*batch[:-2], batch[-1], inner).mT if by_class else flat.reshape(batch)
     return scores
+
+
+@lru_cache(maxsize=64)
+def _uniform(shape: torch.Size, device: torch.device, kind: Kind, mass: float | None) -> tuple[Tensor, Tensor]:
+    """The default marginals, kept: making them anew would take several kernel launches per call."""
+    return marginals(shape, torch.float32, device, None, None, kind, mass)
