@@ -5,7 +5,7 @@ import sys
 import typer
 
 from fedotp import __version__
-from fedotp.cli import data, weights
+from fedotp.cli import data, tokens, weights
 from fedotp.errors import FedotpError
 
 app = typer.Typer(
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from fedotp import data
 from fedotp.errors import FedotpError
 
-app = typer.Typer(help="Data sets: list, info, check, download, partition.", no_args_is_help=True)
+app = typer.Typer(help="Data sets: list, info, check, download, partition, encode, cache.", no_args_is_help=True)
 
 DatasetArgument = Annotated[
     str, typer.Argument(help="A name from `fedotp data list`, a folder of images, or hf:<path>.")

@@ -1,4 +1,10 @@
-"""Data sets, their checks and downloads, and the ways to divide them among clients."""
+"""Data sets, their checks and downloads, the ways to divide them among clients, and the token store.
+
+What needs torch (`encode` and its results) is imported when first used: the command line starts faster without.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
 
 from fedotp.data._bubbles import plot_partition
 from fedotp.data._catalog import DATASETS, DatasetInfo
@@ -12,6 +18,19 @@ from fedotp.data._partition import Client, Partition
 from fedotp.data._registry import dataset_info, default_root, find_dataset, load_dataset
 from fedotp.data._schemes import make_partition
 from fedotp.data._settings import SCHEMES, PartitionSettings
+from fedotp.data._store import TokenStore, default_store
+from fedotp.data._store_cache import StoreInfo, list_stores, remove_stores, select_stores
+
+if TYPE_CHECKING:
+    from fedotp.data._encode import encode, encoding_of
+    from fedotp.data._tokens import EncodedDataset, EncodedSplit
+
+_NEED_TORCH = {
+    "EncodedDataset": "_tokens",
+    "EncodedSplit": "_tokens",
+    "encode": "_encode",
+    "encoding_of": "_encode",
+}
 
 __all__ = [
     "DATASETS",
@@ -21,6 +40,8 @@ __all__ = [
     "Client",
     "Dataset",
     "DatasetInfo",
+    "EncodedDataset",
+    "EncodedSplit",
     "ImageArray",
     "ImageFiles",
     "ImageRef",
@@ -29,17 +50,31 @@ __all__ = [
     "PartitionSettings",
     "Resource",
     "Split",
+    "StoreInfo",
+    "TokenStore",
     "check_dataset",
     "dataset_info",
     "default_root",
+    "default_store",
     "download",
+    "encode",
+    "encoding_of",
     "find_dataset",
     "from_hf",
+    "list_stores",
     "load_dataset",
     "make_partition",
     "plot_partition",
     "read_folder",
     "read_hf",
     "readable",
+    "remove_stores",
     "require_sound",
+    "select_stores",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _NEED_TORCH:
+        return getattr(importlib.import_module(f"fedotp.data.{_NEED_TORCH[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -115,9 +115,7 @@ def _plan(kernel, f, a, LINEAR: tl.constexpr, EQUAL: tl.constexpr):
 
 
 @triton.jit
-def _direction(
-    plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr, UNIFORM: tl.constexpr
-):
+def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr, UNIFORM: tl.constexpr):
     """Solve (diag(column + ridge) - sum over full rows of T_i T_i' / a_i) d = gradient."""
     if N == 2:
         # Full rows share out all their mass, so the matrix is [[p + m, -m], [-m, q + m]].

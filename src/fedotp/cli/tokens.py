@@ -1,0 +1,199 @@
+"""`fedotp data encode` and `fedotp data cache`: fill the token store, look into it, make room."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from fedotp import data
+from fedotp.cli.data import DatasetArgument, RootOption
+from fedotp.data._store import default_store
+from fedotp.data._store_cache import StoreInfo, list_stores, remove_stores, select_stores
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.data._encode import OnProgress
+
+app = typer.Typer()
+cache = typer.Typer(help="Look into the token store and make room: show, prune.", no_args_is_help=True)
+app.add_typer(cache, name="cache")
+
+_GIB = 1 << 30
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the token store; $FEDOTP_CACHE/tokens or the user's cache if not given.",
+        show_default=False,
+    ),
+]
+
+
+class Storage(StrEnum):
+    """How tokens are written."""
+
+    float16 = "float16"
+    int8 = "int8"
+
+
+class Precision(StrEnum):
+    """Number formats of the image tower."""
+
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
+@app.command()
+def encode(
+    dataset: DatasetArgument,
+    backbone: Annotated[str, typer.Option(help="A checkpoint, or a name such as ViT-B/16.", show_default=False)],
+    views: Annotated[
+        int,
+        typer.Option(min=0, help="Random crops and flips of each training image; 0: its central part."),
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random crops.")] = 0,
+    storage: Annotated[Storage, typer.Option(help="How tokens are kept; int8 takes half the space.")] = Storage.float16,
+    device: Annotated[
+        str | None, typer.Option(help="For example cuda:1; a GPU if there is one.", show_default=False)
+    ] = None,
+    precision: Annotated[Precision, typer.Option(help="Number format the tower computes in.")] = Precision.float32,
+    batch_size: Annotated[int, typer.Option(min=1, help="Views in a step of the tower.")] = 64,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Decoding threads; one per core, at most 8, if not given.")
+    ] = None,
+    skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")] = False,
+    store: StoreOption = None,
+    root: RootOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Encode every image of a data set once; later runs with this backbone read the tokens back.
+
+    Stop it whenever you like: it goes on where it was.
+
+    Examples: fedotp data encode oxford_pets --backbone ViT-B/16,
+    fedotp data encode ~/my-photos --backbone vit-b16.safetensors --views 50 --storage int8
+    """
+    import torch
+
+    from fedotp.clip import load
+    from fedotp.data._encode import encode as encode_dataset
+
+    loaded = data.load_dataset(dataset, root=root)
+    clip = load(backbone, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with encoding_progress(quiet=quiet) as on_progress:
+        encoded = encode_dataset(
+            loaded,
+            clip,
+            views=views,
+            seed=seed,
+            root=store,
+            storage=storage.value,
+            precision=None if precision is Precision.float32 else getattr(torch, precision),
+            batch_size=batch_size,
+            workers=workers,
+            skip_broken=skip_broken,
+            on_progress=on_progress,
+            on_broken=lambda broken: typer.echo(f"broken: {broken.where}: {broken.reason}", err=True),
+        )
+    n_views = encoded.train.records.size + encoded.test.records.size
+    repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
+    print(f"{loaded.name}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
+    print(f"{n_views:,} views, {encoded.n_encoded:,} encoded now{repaired}")
+    if encoded.dataset.skipped:
+        print(f"{len(encoded.dataset.skipped)} broken images left out")
+
+
+@contextmanager
+def encoding_progress(*, quiet: bool = False) -> Iterator["OnProgress | None"]:
+    """Draw a bar on stderr for each step of `encode`: pass what it gives as `on_progress`."""
+    if quiet:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, speed="")
+            speed = progress.tasks[tasks[what]].speed
+            progress.update(tasks[what], completed=done, total=total, speed=f"{speed:,.0f} images/s" if speed else "")
+
+        yield show
+
+
+@cache.command()
+def show(store: StoreOption = None) -> None:
+    """List what is in the token store, the least recently used first.
+
+    Example: fedotp data cache show
+    """
+    root = store or default_store()
+    infos = list_stores(root)
+    if infos:
+        _print_stores(infos)
+    print(f"{root}: {len(infos)} stores, {_size(sum(info.n_bytes for info in infos))}")
+
+
+@cache.command()
+def prune(
+    store: StoreOption = None,
+    older_than: Annotated[
+        float | None, typer.Option(min=0, help="Only what was not used for so many days.", show_default=False)
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Only this backbone: how its digest begins.", show_default=False)
+    ] = None,
+    max_size: Annotated[
+        float | None,
+        typer.Option(min=0, help="Only until so many GiB are left, oldest first.", show_default=False),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All tokens.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete tokens; they are encoded again when they are needed. Several options narrow the choice.
+
+    Examples: fedotp data cache prune --older-than 30, fedotp data cache prune --max-size 50 --yes
+    """
+    if everything == any(option is not None for option in (older_than, backbone, max_size)):
+        raise FedotpError("say what to prune: --older-than, --backbone or --max-size, or else --all")
+    chosen = select_stores(
+        list_stores(store or default_store()),
+        backbone=backbone or "",
+        older_than_days=older_than or 0.0,
+        max_bytes=None if max_size is None else int(max_size * _GIB),
+    )
+    if not chosen:
+        print("nothing to prune")
+        return
+    _print_stores(chosen)
+    if not yes:
+        typer.confirm(f"delete {_size(sum(info.n_bytes for info in chosen))}?", abort=True)
+    print(f"freed {_size(remove_stores(chosen))}")
+
+
+def _print_stores(infos: list[StoreInfo]) -> None:
+    for info in infos:
+        encoding = info.encoding
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.last_use))
+        print(f"backbone   {encoding.backbone}")
+        print(f"tower      {info.tower}, in {encoding.precision}")
+        print(f"transform  {encoding.transform}")
+        print(f"holds      {info.n_images:,} images, at most {info.n_views:,} views of each, {encoding.storage}")
+        print(f"size       {_size(info.n_bytes)}, last used {used}\n")
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / _GIB:,.2f} GiB" if n_bytes >= _GIB else f"{n_bytes / (1 << 20):,.1f} MiB"

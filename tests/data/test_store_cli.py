@@ -1,0 +1,129 @@
+"""`fedotp data encode` and `fedotp data cache` as a user types them."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from data_layouts import LAYOUTS
+from store_made import tiny_clip
+from typer.testing import CliRunner, Result
+
+from fedotp.cli.tokens import app
+from fedotp.clip import save
+from fedotp.data._store import default_store
+from fedotp.errors import FedotpError
+
+
+def run(*arguments: object, answer: str = "") -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], input=answer)
+
+
+def ok(*arguments: object, answer: str = "") -> str:
+    result = run(*arguments, answer=answer)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path))
+    LAYOUTS["office_caltech10"][0](tmp_path / "data")
+    for seed in range(2):
+        save(tiny_clip(seed), tmp_path / f"{seed}.safetensors")
+    return tmp_path
+
+
+def test_encode_show_prune(here: Path) -> None:
+    def encode(backbone: int, *options: object) -> Result:
+        return run("encode", "office_caltech10", "--backbone", here / f"{backbone}.safetensors", *options)
+
+    assert "0 stores" in ok("cache", "show")
+    first = encode(0)
+    assert first.exit_code == 0, first.output
+    assert "160 train, 40 test images" in first.stdout
+    assert "200 views, 200 encoded now" in first.stdout
+    assert "encoding train" in first.stderr
+    assert "images/s" in first.stderr
+    again = encode(0, "--quiet")
+    assert "200 views, 0 encoded now" in again.stdout
+    assert again.stderr == ""
+    assert "520 views, 480 encoded now" in encode(0, "--views", 3).stdout
+    assert "200 views, 200 encoded now" in encode(1, "--storage", "int8").stdout
+
+    shown = ok("cache", "show")
+    assert shown.count("backbone ") == 3
+    assert f"backbone   {tiny_clip(1).digest}" in shown
+    assert "ViT 32 px, 16 patches, in float32" in shown
+    assert "160 images, at most 3 views of each, float16" in shown
+    assert "200 images, at most 1 views of each, int8" in shown
+    assert shown.endswith(f"{here / 'tokens'}: 3 stores, 0.9 MiB\n")
+
+    assert "freed" in ok("cache", "prune", "--backbone", tiny_clip(1).digest[:8], "--yes")
+    assert ok("cache", "show").count("backbone ") == 2
+    assert "0 encoded now" in encode(0).stdout
+    assert "200 encoded now" in encode(1).stdout
+
+
+def test_broken_images_are_listed(here: Path) -> None:
+    path = next((here / "data").rglob("*.jpg"))
+    path.write_bytes(b"no picture")
+    words = ("encode", "office_caltech10", "--backbone", here / "0.safetensors", "--quiet")
+    failed = run(*words)
+    assert isinstance(failed.exception, FedotpError)
+    assert f"broken: {path}: not an image" in failed.stderr
+    assert "1 broken images left out" in ok(*words, "--skip-broken")
+
+
+@pytest.fixture
+def three_ages(here: Path) -> list[Path]:
+    """Stores last used 30, 20 and 10 days ago."""
+    for options in ((), ("--storage", "int8"), ("--views", "1")):
+        ok("encode", "office_caltech10", "--backbone", here / "0.safetensors", "--quiet", *options)
+    stores = sorted(path.parent for path in default_store().glob("*/encoding.json"))
+    for days, store in zip((30, 20, 10), stores, strict=True):
+        then = time.time() - days * 86400
+        os.utime(store / "encoding.json", (then, then))
+    return stores
+
+
+def _bytes(*stores: Path) -> int:
+    return sum(path.stat().st_size for store in stores for path in store.iterdir())
+
+
+def test_prune_by_age_and_size(three_ages: list[Path]) -> None:
+    assert ok("cache", "prune", "--older-than", 31, "--yes") == "nothing to prune\n"
+    ok("cache", "prune", "--older-than", 25, "--yes")
+    assert [store.exists() for store in three_ages] == [False, True, True]
+    ok("cache", "prune", "--max-size", _bytes(three_ages[2]) / 2**30, "--yes")
+    assert [store.exists() for store in three_ages] == [False, False, True]
+    ok("cache", "prune", "--all", "--yes")
+    assert not any(store.exists() for store in three_ages)
+
+
+def test_prune_asks(three_ages: list[Path]) -> None:
+    assert run("cache", "prune", "--all", answer="n\n").exit_code == 1
+    assert all(store.exists() for store in three_ages)
+    ok("cache", "prune", "--all", answer="y\n")
+    assert not any(store.exists() for store in three_ages)
+
+
+@pytest.mark.parametrize("options", [(), ("--all", "--older-than", "3")])
+def test_prune_wants_to_know_what(options: tuple[str, ...], here: Path) -> None:
+    assert "say what to prune" in str(run("cache", "prune", *options).exception)
+
+
+def test_prune_leaves_foreign_files(three_ages: list[Path], here: Path) -> None:
+    mine = three_ages[0] / "0123456789abcdef.records"
+    mine.write_text("my diary")
+    (three_ages[1] / "notes.index").write_text("my notes")
+    foreign = default_store() / "holiday"
+    foreign.mkdir()
+    (foreign / "encoding.json").write_text("[]")
+    ok("cache", "prune", "--all", "--yes")
+    left = sorted(path.name for path in default_store().rglob("*") if path.is_file())
+    assert left == sorted([mine.name, "notes.index", "encoding.json", *_names(default_store() / "hashes")])
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
