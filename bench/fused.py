@@ -6,6 +6,7 @@ the card's bandwidth. Times are medians of CUDA-event timings over repeated laun
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,13 +30,13 @@ def run() -> dict[str, float]:
         read = milliseconds(similarity.sum)
         figures[f"{name}: read {problems:,} problems, ms"] = read
         for reg in (0.1, 0.01):
-            fused = milliseconds(lambda s=similarity, r=reg: score(s, reg=r, fused=True))  # type: ignore[misc]
+            fused = milliseconds(partial(score, similarity, reg=reg, fused=True))
             figures[f"{name}: fused, reg {reg}, ms"] = fused
             figures[f"{name}: fused / read, reg {reg}"] = fused / read
         if (prompts, patches) == (2, 196):
             few = similarity[: problems // 10]
-            torch_path = milliseconds(lambda f=few: score(f, fused=False), repeats=3)  # type: ignore[misc]
-            kernel = milliseconds(lambda f=few: score(f, fused=True))  # type: ignore[misc]
+            torch_path = milliseconds(partial(score, few, fused=False), repeats=3)
+            kernel = milliseconds(partial(score, few, fused=True))
             figures[f"{name}: torch path / fused, reg 0.1"] = torch_path / kernel
             figures[f"{name}: backward, reg 0.1, ms"] = backward_milliseconds(similarity)
     return figures

@@ -5,6 +5,8 @@ whole, but only up to its end-of-text token.
 """
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -34,9 +36,9 @@ def run() -> dict[str, float]:
         figures[f"{n_classes} classes: positions used of 77"] = encode.eot.max().item() + 1
         seconds = medians(
             {
-                "plain": lambda encode=encode: step(encode.encode_plain, context),  # type: ignore[misc]
-                "truncated": lambda encode=encode: step(lambda c: truncated(encode, c), context),  # type: ignore[misc]
-                "shared": lambda encode=encode: step(encode, context),  # type: ignore[misc]
+                "plain": partial(step, encode.encode_plain, context),
+                "truncated": partial(step, partial(truncated, encode), context),
+                "shared": partial(step, encode, context),
             },
             repeats=3,
         )
@@ -49,8 +51,8 @@ def run() -> dict[str, float]:
     return figures
 
 
-def step(encode: object, context: Tensor) -> None:
-    features = encode(context)  # type: ignore[operator]
+def step(encode: Callable[[Tensor], Tensor], context: Tensor) -> None:
+    features = encode(context)
     torch.autograd.grad(features.square().sum(), context)
     if context.is_cuda:
         torch.cuda.synchronize()

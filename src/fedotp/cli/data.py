@@ -140,7 +140,9 @@ def partition(
         int | None,
         typer.Option(help="Clients in all; if not given 10, 1 or 3 per domain, 5 per coarse label."),
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration; 0.3 if not given.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Dirichlet concentration; if not given 0.3, by domain 0.1.")
+    ] = None,
     shots: Annotated[int | None, typer.Option(help="Training images per class (pathological).")] = None,
     min_size: Annotated[int, typer.Option(help="Training images every client has at least.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of all random draws, the class shuffle included.")] = 0,
@@ -152,7 +154,7 @@ def partition(
     """Divide a data set among clients.
 
     Examples: fedotp data partition oxford_pets --scheme pathological --shots 16,
-    fedotp data partition office_caltech10 --scheme domain-dirichlet --alpha 0.1 --plot office.png
+    fedotp data partition office_caltech10 --scheme domain-dirichlet --plot office.png
     """
     settings = data.PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
     loaded = data.load_dataset(dataset, root=root)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from fedotp import data
 from fedotp.cli.data import DatasetArgument, RootOption
+from fedotp.cli.weights import Precision
 from fedotp.data._store import default_store
 from fedotp.data._store_cache import StoreInfo, list_stores, remove_stores, select_stores
 from fedotp.errors import FedotpError
@@ -39,14 +40,6 @@ class Storage(StrEnum):
 
     float16 = "float16"
     int8 = "int8"
-
-
-class Precision(StrEnum):
-    """Number formats of the image tower."""
-
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
 
 
 @app.command()

@@ -15,7 +15,7 @@ _SOURCE_HELP = "A checkpoint (OpenAI's, Hugging Face's, open_clip's or ours), or
 
 
 class Precision(StrEnum):
-    """Floating-point formats a checkpoint can be stored in."""
+    """Floating-point formats, of stored weights and of a tower's computation."""
 
     float32 = "float32"
     float16 = "float16"

@@ -1,7 +1,7 @@
 """Caltech101, Flowers102, OxfordPets, Food101 and DTD: the official layouts, or CoOp's `split_zhou_*.json`.
 
 CoOp's file wins where it is there: it is the split the paper uses. Its validation images are left out, as in
-the paper. Official splits train on train + validation, as the CLIP paper does.
+the paper. Official splits train on train + validation.
 """
 
 from collections.abc import Callable, Sequence

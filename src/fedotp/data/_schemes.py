@@ -45,12 +45,12 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     """Divide `dataset` among clients; the same settings give the same partition on every platform."""
     form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings.scheme)
     n_clients = settings.clients_for(n_groups=n_groups, per_group=per_group)
-    alpha = DEFAULT_ALPHA if settings.alpha is None else settings.alpha
-    settings = replace(settings, n_clients=n_clients, alpha=alpha if settings.draws_sizes else None)
+    alpha = DEFAULT_ALPHA.get(settings.scheme) if settings.alpha is None else settings.alpha
+    settings = replace(settings, n_clients=n_clients, alpha=alpha)
     rng = generator(settings.seed)
     clients = []
     for group in form_groups(dataset, n_clients, rng):
-        shares = draw_shares(alpha, len(dataset.classes), len(group.names), rng)
+        shares = draw_shares(alpha or 0.0, len(dataset.classes), len(group.names), rng)
         clients += _deal(dataset, group, shares, settings, n_groups, rng)
     return Partition(dataset.name, dataset.digest, settings, tuple(clients))
 
@@ -117,6 +117,8 @@ def _shares_by_size(alpha: float, n_classes: int, n: int, rng: Rng) -> Floats:
 
 # Schemes --------------------------------------------------------------------------------------------------
 
+_PER_DOMAIN = {"domainnet": 5}  # clients per domain in the paper; 3 for Office-Caltech10
+
 _FormGroups = Callable[[Dataset, int, Rng], Iterator[_Group]]
 _DrawShares = Callable[[float, int, int, Rng], Floats]
 
@@ -133,7 +135,7 @@ def _scheme(dataset: Dataset, name: str) -> tuple[_FormGroups, _DrawShares, int,
         "pathological": (_pathological_groups, _even_shares, 1, 10),
         "dirichlet": (_one_group, _shares_by_class, 1, 10),
         "domain": (_domain_groups, _even_shares, n_domains, 1),
-        "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, 3),
+        "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, _PER_DOMAIN.get(dataset.name, 3)),
         "coarse": (_coarse_groups, _even_shares, n_coarse, 5),
         "quantity": (_one_group, _shares_by_size, 1, 10),
     }

@@ -14,18 +14,17 @@ SCHEMES = {
     "coarse": "each coarse label belongs to a group of clients, which share its classes evenly",
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
 }
-_DRAWN = ("dirichlet", "domain-dirichlet", "quantity")
+DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
 _ALPHA_RANGE = (1e-6, 1e6)  # one client takes all of a class; all take the same
-DEFAULT_ALPHA = 0.3  # the paper's value for CIFAR; it takes 0.1 for domain-dirichlet
 
 
 @dataclass(frozen=True)
 class PartitionSettings:
     """What determines a partition of a given data set.
 
-    `n_clients` is the total (None: 10, or 1 per domain, 3 per domain, 5 per coarse label). `alpha` and
-    `min_size` (training images every client gets at least) are for the schemes that draw sizes; `shots`
-    (training images per class) is for `pathological`.
+    `n_clients` is the total (None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for DomainNet; 5 per
+    coarse label). `alpha` (None: 0.3, with `domain-dirichlet` 0.1) and `min_size` (training images every client
+    gets at least) are for the schemes that draw sizes; `shots` (training images per class) is for `pathological`.
     """
 
     scheme: str
@@ -43,7 +42,7 @@ class PartitionSettings:
         if self.n_clients is not None and self.n_clients < 1:
             raise FedotpError(f"n_clients is {self.n_clients}; it must be at least 1")
         if self.alpha is not None and not _ALPHA_RANGE[0] <= self.alpha <= _ALPHA_RANGE[1]:
-            raise FedotpError(f"alpha is {self.alpha}; it must be from 1e-6 to 1e6, for example {DEFAULT_ALPHA}")
+            raise FedotpError(f"alpha is {self.alpha}; it must be from 1e-6 to 1e6, for example 0.3")
         if self.shots is not None and self.shots < 1:
             raise FedotpError(f"shots is {self.shots}; it must be at least 1")
         if self.min_size < 1:
@@ -53,12 +52,12 @@ class PartitionSettings:
         if self.shots is not None and self.scheme != "pathological":
             raise FedotpError(f"shots is for the scheme pathological, not {self.scheme}")
         if not self.draws_sizes and (self.alpha is not None or self.min_size != 1):
-            raise FedotpError(f"alpha and min_size are for {', '.join(_DRAWN)}, not {self.scheme}")
+            raise FedotpError(f"alpha and min_size are for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}")
 
     @property
     def draws_sizes(self) -> bool:
         """Whether the scheme draws shares from a Dirichlet distribution."""
-        return self.scheme in _DRAWN
+        return self.scheme in DEFAULT_ALPHA
 
     def clients_for(self, *, n_groups: int, per_group: int) -> int:
         """Return the number of clients of a scheme with `n_groups` groups of usually `per_group` clients."""

@@ -56,9 +56,9 @@ def score(
         raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
     if possible and fused is not False:
         return _fused_score(similarity, a, b, kind, reg, mass, tol, max_iter)
-    options = {"kind": kind, "reg": reg, "mass": mass, "method": method, "tol": tol, "max_iter": max_iter}
-    plan = solve(1 - similarity.detach(), a, b, **options).plan  # type: ignore[arg-type]
-    return (plan * similarity).sum((-2, -1))
+    cost = 1 - similarity.detach()
+    solved = solve(cost, a, b, kind=kind, reg=reg, mass=mass, method=method, tol=tol, max_iter=max_iter)
+    return (solved.plan * similarity).sum((-2, -1))
 
 
 def _fused_score(
