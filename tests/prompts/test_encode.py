@@ -155,6 +155,23 @@ def test_a_tower_with_other_positions() -> None:
     torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.bfloat16, 0.05)])
+def test_the_tower_keeps_its_precision_and_the_context_its_own(
+    clip: CLIP, dtype: torch.dtype, tolerance: float
+) -> None:
+    context = context_for(clip, 4, per_class=False)
+    expected = PromptEncoder(clip, NAMES, n_ctx=4)(context)
+    other = CLIP(clip.config).freeze()
+    other.load_state_dict(clip.state_dict())
+    encode = PromptEncoder(other.to(dtype), NAMES, n_ctx=4)
+    for features in (encode(context), encode.encode_plain(context)):
+        assert features.dtype == dtype
+        assert ((features - expected).norm() / expected.norm()).item() < tolerance
+        (gradient,) = torch.autograd.grad(features.float().square().sum(), context)
+        assert gradient.dtype == torch.float32
+        assert gradient.abs().sum() > 0
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("per_class", [False, True])
 def test_cuda_equals_cpu(clip: CLIP, per_class: bool) -> None:

@@ -53,7 +53,10 @@ class PromptEncoder:
         self._token_embedding = clip.token_embedding(layout.ids.to(device)).detach()  # (K, L, d)
 
     def __call__(self, context: Tensor) -> Tensor:
-        """Class features (C, N, K, e), not normalised, for a context (C, N, s, d) or (C, N, K, s, d)."""
+        """Class features (C, N, K, e), not normalised, for a context (C, N, s, d) or (C, N, K, s, d).
+
+        The tower computes in the precision of its weights; gradients come back in that of the context.
+        """
         n_clients, n_prompts = self._check(context)
         length = self._context_index.shape[1]
         prefix = self._embed(context, slice(0, 1), slice(0, self.prefix)).squeeze(1)  # (CN, P, d)
@@ -89,8 +92,8 @@ class PromptEncoder:
 
         Returns (C * N, classes, positions, d); positional embeddings are not added.
         """
-        context = context.flatten(0, 1)  # (CN, s, d) or (CN, K, s, d)
-        tokens = self._token_embedding[classes, positions].to(context.dtype)
+        tokens = self._token_embedding[classes, positions]
+        context = context.flatten(0, 1).to(tokens.dtype)  # (CN, s, d) or (CN, K, s, d), in the tower's precision
         index = self._context_index[classes, positions]  # -1 where a token stands
         if (index < 0).all():
             return tokens.expand(len(context), *tokens.shape)
