@@ -1,8 +1,13 @@
 """Settings for the whole suite."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import settings
+
+if not torch.cuda.is_available():  # before anything imports Triton: its kernels then run on the CPU, slowly
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # One thread per worker: the suite runs one worker per core, and tiny tensors gain nothing from more.
 torch.set_num_threads(1)

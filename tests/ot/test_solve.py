@@ -237,6 +237,7 @@ def test_a_cost_must_have_patches_and_prompts() -> None:
         solve(torch.zeros(5, 0, 2))
 
 
-def test_fused_is_refused_where_it_cannot_run() -> None:
+def test_fused_is_refused_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(ValueError, match="fused=True needs CUDA"):
         score(torch.zeros(2, 4, 2), fused=True)
