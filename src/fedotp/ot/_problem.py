@@ -70,12 +70,12 @@ class Problem:
 
 
 def state(cost: Tensor, a: Tensor, b: Tensor, reg: float, equal_rows: bool) -> Problem:
-    """Bring costs (P, V, N) and marginals (P or 1, V), (P or 1, N) into solver form.
+    """Bring prompt-major costs (P, N, V) and marginals (P or 1, V), (P or 1, N) into solver form.
 
     A problem whose prompts ask for all the mass there is (sum b = sum a) leaves its rows no slack; it is the
     classical problem, and is treated as one, because its dual has no unique solution otherwise.
     """
-    kernel = cost.mT.contiguous() * (-1.0 / reg)  # (P, N, V)
+    kernel = cost * (-1.0 / reg)  # (P, N, V)
     shift = kernel.amax(-1)  # (P, N)
     kernel -= shift.unsqueeze(-1)
     spread = kernel.flatten(1).amin(-1).neg()

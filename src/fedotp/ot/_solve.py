@@ -157,9 +157,9 @@ def _solve_batch(
     if max_iter is None:
         max_iter = MAX_ITER[method]
     *batch, n_patches, n_prompts = cost.shape
-    flat = cost.reshape(-1, n_patches, n_prompts)
+    flat = cost.mT.reshape(-1, n_prompts, n_patches).contiguous()  # no copy if memory is prompt-major
     a, b = (x.reshape(1, -1) if x.dim() == 1 else x.expand(*batch, -1).reshape(len(flat), -1) for x in (a, b))
-    plan = torch.empty((len(flat), n_prompts, n_patches), dtype=cost.dtype, device=cost.device)
+    plan = torch.empty(flat.shape, dtype=cost.dtype, device=cost.device)
     iterations = torch.empty(len(flat), dtype=torch.long, device=cost.device)
     chunk = max(1, (_CUDA_CHUNK if cost.is_cuda else _CPU_CHUNK) // (n_patches * n_prompts * cost.element_size()))
     for first in range(0, len(flat), chunk):
@@ -171,7 +171,7 @@ def _solve_batch(
             solved, _ = plan_at(form, f)
             solved *= (form.b / solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
             plan[part][index] = solved.to(plan.dtype)
-    return plan.mT.reshape(cost.shape), iterations.reshape(batch)
+    return plan.view(*batch, n_prompts, n_patches).mT, iterations.view(batch)
 
 
 def _forms(problem: Problem, method: Method, reg: float) -> Iterator[tuple[Problem, Tensor | slice]]:
