@@ -105,15 +105,18 @@ def reference(cost: Tensor, reg: float) -> Tensor:
     return torch.diag_embed(u) @ Q @ torch.diag_embed(v)
 
 
-def scaling(cost: Tensor, reg: float, iterations: int) -> Tensor:
-    """The same iteration at its best: contiguous prompt-major memory, no stopping test, a fixed number of steps."""
-    Q = torch.exp((cost.amin(1, keepdim=True) - cost).mT / reg)  # (P, N, V), column maximum 1
+def scaling(cost: Tensor, reg: float, steps: int) -> Tensor:
+    """The same iteration at its best: prompt-major memory in pieces that fit the cache, a fixed number of steps."""
     a, b = 1 / PATCHES, MASS / PROMPTS
-    v = b / Q.sum(-1, keepdim=True)  # (P, N, 1)
-    for _ in range(iterations):
-        u = (a / (Q * v).sum(1, keepdim=True)).clamp_max(1)  # (P, 1, V)
-        v = b / (Q * u).sum(-1, keepdim=True)
-    return (u * Q * v).mT
+    plans = []
+    for part in cost.split(640):
+        Q = torch.exp((part.amin(1, keepdim=True) - part).mT.contiguous() / reg)  # (P, N, V), column maximum 1
+        v = b / Q.sum(-1, keepdim=True)  # (P, N, 1)
+        for _ in range(steps):
+            u = (a / (Q * v).sum(1, keepdim=True)).clamp_max(1)  # (P, 1, V)
+            v = b / (Q * u).sum(-1, keepdim=True)
+        plans.append((u * Q * v).mT)
+    return torch.cat(plans)
 
 
 def scaling_steps(cost: Tensor, exact: Tensor) -> int:
