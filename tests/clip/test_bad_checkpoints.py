@@ -187,6 +187,13 @@ def broken_config_beside(path: Path) -> None:
     (path.parent / "config.json").write_text("{")
 
 
+@bad_file("text_config should be an object")
+def nonsense_config_beside(path: Path) -> None:
+    hugging_face_clip(VIT).save_pretrained(path.parent)
+    (path.parent / "model.safetensors").rename(path)
+    (path.parent / "config.json").write_text('{"text_config": "none"}')
+
+
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_bad_file_gives_one_clear_line(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

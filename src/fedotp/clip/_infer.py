@@ -27,7 +27,7 @@ class Hints(NamedTuple):
 def hugging_face_hints(folder: Path) -> Hints:
     """From the `config.json` that transformers keeps beside the weights."""
     config = _read_json(folder / "config.json")
-    vision, text = config.get("vision_config") or {}, config.get("text_config") or {}
+    vision, text = _section(config, "vision_config"), _section(config, "text_config")
     activations = {tower.get("hidden_act", "quick_gelu") for tower in (vision, text)}
     if len(activations) > 1:
         raise FedotpError(f"the towers' activations differ ({', '.join(sorted(activations))}): not supported")
@@ -36,10 +36,10 @@ def hugging_face_hints(folder: Path) -> Hints:
 
 def open_clip_hints(folder: Path) -> Hints:
     """From the `open_clip_config.json` that open_clip keeps beside the weights."""
-    config = _read_json(folder / "open_clip_config.json").get("model_cfg")
+    config = _section(_read_json(folder / "open_clip_config.json"), "model_cfg")
     if not config:
         return Hints()
-    vision, text = config.get("vision_cfg") or {}, config.get("text_cfg") or {}
+    vision, text = _section(config, "vision_cfg"), _section(config, "text_cfg")
     head_width, width = vision.get("head_width"), vision.get("width")
     return Hints(
         activation="quick_gelu" if config.get("quick_gelu") else "gelu",
@@ -121,6 +121,14 @@ def _grid(shape: tuple[int, ...]) -> int:
     if grid**2 != n_patches:
         raise FedotpError(f"its {n_patches} image positions do not form a square, and no other is supported")
     return grid
+
+
+def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a configuration, empty if it is not there."""
+    section = config.get(name) or {}
+    if not isinstance(section, dict):
+        raise FedotpError(f"the configuration beside it is damaged: {name} should be an object, not {section!r:.40}")
+    return section
 
 
 def _read_json(path: Path) -> dict[str, Any]:
