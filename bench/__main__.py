@@ -30,7 +30,7 @@ def main() -> None:
         print(f"== {name}: {(module.__doc__ or '').splitlines()[0]}")
         figures = module.run()
         for key, value in figures.items():
-            print(f"{key:<58} {value:>12.4g}")
+            print(f"{key:<66} {value:>12.4g}")
         if args.save:
             print(f"saved {save(name, figures)}")
 

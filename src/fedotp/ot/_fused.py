@@ -81,7 +81,7 @@ def _start(
     kernel, a, b, quantile, n_prompts, n_patches,
     N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
 ):  # fmt: skip
-    """`_problem.start` on one tile. LINEAR kernels differ too little for its second case."""
+    """`_problem.start` on one tile. LINEAR kernels differ too little for `_problem._filled`."""
     real = tl.arange(0, N) < n_prompts
     f = tl.log(b) - tl.log(tl.sum(kernel if LINEAR else _exp2(kernel), axis=1))
     if (not LINEAR) and (not EQUAL):

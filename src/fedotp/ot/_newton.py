@@ -50,18 +50,22 @@ def _derivatives(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
     plan, full = plan_at(problem, f)
     column = plan.sum(-1)  # (P, N)
     weight = full.mul_(problem.a.reciprocal().nan_to_num(posinf=0))  # (P, V)
-    hessian = torch.diag_embed(column) - (plan * weight.unsqueeze(1)) @ plan.mT
+    weighted = torch.mul(plan, weight.unsqueeze(1), out=problem.work[1])
+    hessian = torch.diag_embed(column) - weighted @ plan.mT
     return problem.b - column, hessian
 
 
 def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Tensor, reach: Tensor) -> Tensor:
     """The regularised Newton step (P, N), no longer than `reach` in any coordinate."""
-    # A classical problem's dual does not change along f + constant, and its gradient has no part there: fill it.
-    classical = problem.cap.squeeze(-1).isinf()  # (P or 1,)
-    constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
-    gradient = gradient - torch.where(classical, gradient.mean(-1), 0).unsqueeze(-1)
+    matrix = hessian
+    if problem.some_classical:
+        # A classical problem's dual does not change along f + constant, and its gradient has no part there: fill it.
+        classical = problem.cap.squeeze(-1).isinf()  # (P or 1,)
+        constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
+        gradient = gradient - torch.where(classical, gradient.mean(-1), 0).unsqueeze(-1)
+        matrix = hessian + constant[:, None, None]
     ridge = RIDGE * residual.unsqueeze(-1) + 4 * torch.finfo(gradient.dtype).eps * problem.b  # (P, N)
-    step = _solve(hessian + torch.diag_embed(ridge) + constant[:, None, None], gradient)
+    step = _solve(matrix + torch.diag_embed(ridge), gradient)
     longest = step.abs().amax(-1).clamp_min(torch.finfo(step.dtype).tiny)
     return step * (reach / longest).clamp_max(1).unsqueeze(-1)
 

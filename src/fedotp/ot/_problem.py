@@ -16,7 +16,7 @@ from torch import Tensor
 
 # Products of exp(-C / reg) and exp(f) stay inside float32 while the exponents of a problem differ by less than this.
 LINEAR_SPREAD = 60.0
-FILLED_FROM_DEVIATION = 2.5  # where the second start of `start` saves steps (measured)
+FILLED_FROM_DEVIATION = 2.5  # where `_filled` saves steps (measured)
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,24 @@ class Problem:
         kernel: (P, N, V) -C / reg - shift, or the exponential of that if `linear`; largest entry of a column 0, or 1.
         shift:  (P, N) the largest -C / reg of every column.
         spread: (P,) minus the smallest exponent.
+        filled: (P, N) a second place to start from, see `_filled`; -inf where it would not help.
         a:      (P or 1, V) row marginals.
         b:      (P or 1, N) column marginals.
         cap:    (P or 1, 1) the 1 in min(a / Qv, 1); infinite where rows must equal a.
+        work:   (2, P, N, V) scratch: fresh memory in every step would cost more than the arithmetic.
+        some_classical: whether any cap is infinite.
         linear: whether the kernel is exponentiated: faster, but it needs a small spread.
     """
 
     kernel: Tensor
     shift: Tensor
     spread: Tensor
+    filled: Tensor
     a: Tensor
     b: Tensor
     cap: Tensor
+    work: Tensor
+    some_classical: bool
     linear: bool = False
 
     def __len__(self) -> int:
@@ -58,13 +64,17 @@ class Problem:
         return self._map(Tensor.double)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Problem":
+        kernel = change(self.kernel)
         return Problem(
-            kernel=change(self.kernel),
+            kernel=kernel,
             shift=change(self.shift),
             spread=change(self.spread),
+            filled=change(self.filled),
             a=change(self.a),
             b=change(self.b),
             cap=change(self.cap),
+            work=kernel.new_empty((2, *kernel.shape)),
+            some_classical=self.some_classical,
             linear=self.linear,
         )
 
@@ -81,47 +91,60 @@ def state(cost: Tensor, a: Tensor, b: Tensor, reg: float, equal_rows: bool) -> P
     spread = kernel.flatten(1).amin(-1).neg()
     tight = b.sum(-1, keepdim=True) >= a.sum(-1, keepdim=True) * (1 - 8 * torch.finfo(cost.dtype).eps)
     cap = torch.ones_like(tight, dtype=cost.dtype).masked_fill(tight | equal_rows, torch.inf)
-    return Problem(kernel, shift, spread, a, b, cap)
+    return Problem(
+        kernel=kernel,
+        shift=shift,
+        spread=spread,
+        filled=_filled(kernel, spread, a, b, cap),
+        a=a,
+        b=b,
+        cap=cap,
+        work=kernel.new_empty((2, *kernel.shape)),
+        some_classical=bool(cap.isinf().any()),
+    )
 
 
-def start(problem: Problem) -> Tensor:
-    """Dual variables (P, N) to start from.
+def _filled(kernel: Tensor, spread: Tensor, a: Tensor, b: Tensor, cap: Tensor) -> Tensor:
+    """Dual variables (P, N) at which the rows above the (1 - mass) quantile of the exponents would be full.
 
-    Where exponents differ little, the solution if no row were limited (u = 1). Where they differ much, few patches
-    would hold that solution's mass; then, if it is higher, the value at which the rows above the (1 - mass)
-    quantile of normally distributed exponents are full.
+    The exponents of a column are taken as normally distributed. Only where they differ much is this a better start
+    than u = 1, whose mass would lie on few patches.
     """
-    a, b = problem.a, problem.b
-    kernel = problem.kernel if problem.linear else problem.kernel.exp()
-    unlimited = b.log() - kernel.sum(-1).log()
-    if (problem.spread <= 2 * FILLED_FROM_DEVIATION).all():  # no deviation exceeds half the spread
-        return unlimited
-    exponent = problem.kernel.log() if problem.linear else problem.kernel
-    mean = exponent.mean(-1)
-    square = torch.linalg.vector_norm(exponent, dim=-1).square() / exponent.shape[-1]
+    shape, size = kernel.shape[:2], kernel.shape[2]
+    if (spread <= 2 * FILLED_FROM_DEVIATION).all():  # no deviation exceeds half the spread
+        return kernel.new_full(shape, -torch.inf)
+    mean = kernel.mean(-1)
+    square = torch.linalg.vector_norm(kernel, dim=-1).square() / size
     deviation = (square - mean.square()).clamp_min(0).sqrt()  # (P, N)
     total = b.sum(-1, keepdim=True)
     quantile = torch.special.ndtri((1 - total / a.sum(-1, keepdim=True)).clamp_min(1e-3))
     filled = (a.mean(-1, keepdim=True) * b / total).log() - mean - quantile * deviation
-    spread_out = (deviation > FILLED_FROM_DEVIATION) & problem.cap.isfinite()
-    return torch.where(spread_out, torch.maximum(unlimited, filled), unlimited)
+    return filled.masked_fill((deviation <= FILLED_FROM_DEVIATION) | cap.isinf(), -torch.inf)
+
+
+def start(problem: Problem) -> Tensor:
+    """Dual variables (P, N) to start from: the solution if no row were limited (u = 1), or `filled` if it is higher."""
+    kernel = problem.kernel if problem.linear else problem.kernel.exp()
+    return torch.maximum(problem.b.log() - kernel.sum(-1).log(), problem.filled)
 
 
 def plan_at(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
     """The plan with dual variables f (P, N), and which of its rows are full.
 
     Returns:
-        plan (P, N, V), and full (P, V): 1 for the rows whose sum is a_i, 0 for the others.
+        plan (P, N, V), in memory that the next call uses again, and full (P, V): 1 for the rows whose sum is a_i,
+        0 for the others.
     """
+    plan = problem.work[0]
     if problem.linear:
         # Only a trial step far beyond the solution can reach the clamp, which keeps it finite.
-        plan = problem.kernel * f.clamp_max(LINEAR_SPREAD + 20).exp().unsqueeze(-1)  # (P, N, V)
+        torch.mul(problem.kernel, f.clamp_max(LINEAR_SPREAD + 20).exp().unsqueeze(-1), out=plan)
         ratio = problem.a / _row_sums(plan)  # (P, V) a / Qv
         plan *= torch.minimum(ratio, problem.cap).unsqueeze(1)
         return plan, ratio.le_(problem.cap)
     # With m_i = max(log a_i, max_j L_ij) and L = f + kernel, T_ij = a_i e_ij / max(1, sum_k e_ik) where
     # e = exp(L - m) <= 1: nothing overflows at any reg.
-    plan = problem.kernel + f.unsqueeze(-1)
+    torch.add(problem.kernel, f.unsqueeze(-1), out=plan)
     floor = problem.a.log() - problem.cap.log()  # -inf where rows must equal a
     plan -= torch.maximum(plan.amax(1), floor).unsqueeze(1)
     plan.exp_()

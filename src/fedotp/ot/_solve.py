@@ -24,7 +24,7 @@ _SOLVERS: dict[str, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] = {
 }
 DEFAULT_MASS = 0.8  # the paper's gamma
 MAX_ITER = {"newton": 200, "scaling": 100, "log": 10_000}
-_CPU_CHUNK = 2**22  # bytes of plan solved at a time: the working memory stays near the cache (measured)
+_CPU_CHUNK = 2**23  # bytes of plan solved at a time: the working memory stays near the cache (measured)
 _CUDA_CHUNK = 2**29
 _SCALING_FLOAT64_BELOW = 0.05  # exp(±2/reg) still fits float32 above this
 
