@@ -40,6 +40,7 @@ def run() -> dict[str, float]:
         "reg 0.1: reference formulation, ms": 1e3 * seconds["reference"],
         "reg 0.1: solve, ms": 1e3 * seconds["newton"],
         "reg 0.1: reference formulation / solve": seconds["reference"] / seconds["newton"],
+        "reg 0.1: the same without diagonal matrices / solve": seconds["lean"] / seconds["newton"],
         "reg 0.1: plan error, reference formulation": error(reference(cost, 0.1), 0.1),
         "reg 0.1: plan error, solve": error(solve(cost, reg=0.1, mass=MASS).plan, 0.1),
     }
@@ -105,16 +106,27 @@ def reference(cost: Tensor, reg: float) -> Tensor:
     """Algorithm 1 as the authors' code forms it: marginals and scalings enter as products with diagonal matrices."""
     a, b = torch.full((PROBLEMS, PATCHES), 1 / PATCHES), torch.full((PROBLEMS, PROMPTS), MASS / PROMPTS)
     Q = torch.exp(-cost / reg)
-    Qa = torch.diag_embed(1 / a) @ Q  # (P, V, V) @ (P, V, N)
-    Qb = torch.diag_embed(1 / b) @ Q.mT
-    u, v = torch.ones_like(a), torch.ones_like(b)
+    u, v = algorithm_1(torch.diag_embed(1 / a) @ Q, torch.diag_embed(1 / b) @ Q.mT)  # (P, V, V) @ (P, V, N)
+    return torch.diag_embed(u.squeeze(-1)) @ Q @ torch.diag_embed(v.squeeze(-1))
+
+
+def lean_reference(cost: Tensor, reg: float) -> Tensor:
+    """The same iterations without diagonal matrices: what of the reference's time is their doing."""
+    Q = torch.exp(-cost / reg)
+    u, v = algorithm_1(Q * PATCHES, Q.mT * (PROMPTS / MASS))
+    return u * Q * v.mT
+
+
+def algorithm_1(Qa: Tensor, Qb: Tensor) -> tuple[Tensor, Tensor]:
+    """At most 100 iterations, ended for the whole batch when mean |v - v_prev| < 1e-3: u (P, V, 1), v (P, N, 1)."""
+    u, v = Qa.new_ones(PROBLEMS, PATCHES, 1), Qa.new_ones(PROBLEMS, PROMPTS, 1)
     for _ in range(100):
         previous = v
-        u = torch.minimum(1 / (Qa @ v.unsqueeze(-1)).squeeze(-1), torch.ones_like(u))
-        v = 1 / (Qb @ u.unsqueeze(-1)).squeeze(-1)
+        u = (1 / (Qa @ v)).clamp_max(1)
+        v = 1 / (Qb @ u)
         if (v - previous).abs().mean() < 1e-3:
             break
-    return torch.diag_embed(u) @ Q @ torch.diag_embed(v)
+    return u, v
 
 
 def scaling(cost: Tensor, reg: float, steps: int) -> Tensor:

@@ -78,7 +78,7 @@ def _fused_score(
     share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
     uniform_rows = a is None
     if a is None and b is None:
-        a, b = _uniform(similarity.shape, similarity.device, kind, mass)
+        a, b = _uniform(similarity.shape[-2:], similarity.device, kind, mass)
     else:
         given_b = b is not None
         a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, kind, mass)

@@ -49,6 +49,7 @@ class PromptEncoder:
         layout = build_layout(clip, class_names, n_ctx, position, per_class)
         self.prefix = layout.prefix
         self.eot = layout.eot.to(device)  # (K,)
+        self._layout = layout  # stays on the CPU: asking it where context stands must not wait for a GPU
         self._context_index = layout.context.to(device)  # (K, L)
         self._token_embedding = clip.token_embedding(layout.ids.to(device)).detach()  # (K, L, d)
 
@@ -95,7 +96,7 @@ class PromptEncoder:
         tokens = self._token_embedding[classes, positions]
         context = context.flatten(0, 1).to(tokens.dtype)  # (CN, s, d) or (CN, K, s, d), in the tower's precision
         index = self._context_index[classes, positions]  # -1 where a token stands
-        if (index < 0).all():
+        if (self._layout.context[classes, positions] < 0).all():
             return tokens.expand(len(context), *tokens.shape)
         rows = torch.arange(len(index), device=index.device).unsqueeze(-1)
         slots = index.clamp_min(0)
