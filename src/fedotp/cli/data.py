@@ -36,6 +36,8 @@ RootOption = Annotated[
 def list_datasets(root: RootOption = None) -> None:
     """List the data sets fedotp knows, with the paper's sizes, and which of them are on this machine.
 
+    The last two come with fedotp.
+
     Example: fedotp data list --root ~/data
     """
     table = Table()
@@ -60,7 +62,8 @@ def info(dataset: DatasetArgument, root: RootOption = None) -> None:
     if known is not None:
         domains = f" in {known.n_domains} domains" if known.n_domains > 1 else ""
         print(f"{known.title}: {known.n_classes} classes{domains}")
-        print(f"paper's sizes: {known.n_train:,} train, {known.n_test:,} test")
+        if not known.in_box:
+            print(f"paper's sizes: {known.n_train:,} train, {known.n_test:,} test")
         print(f"zero-shot caption: {known.template}")
         if known.advice:
             print(f"note: {known.advice}")
@@ -109,6 +112,9 @@ def download(
     """
     known = data.dataset_info(dataset)
     base = root or data.default_root()
+    if known.in_box:
+        print(f"{known.title}: {known.advice}")
+        return
     if not known.resources:
         raise FedotpError(f"{known.title}: {known.advice}; put it at {base / known.folder}")
     columns = (

@@ -6,6 +6,7 @@ What needs torch (`encode` and its results) is imported when first used: the com
 import importlib
 from typing import TYPE_CHECKING
 
+from fedotp.data._box import ImageZip
 from fedotp.data._bubbles import plot_partition
 from fedotp.data._catalog import DATASETS, DatasetInfo
 from fedotp.data._check import Broken, CheckReport, check_dataset, require_sound
@@ -46,6 +47,7 @@ __all__ = [
     "ImageFiles",
     "ImageRef",
     "ImageSource",
+    "ImageZip",
     "Partition",
     "PartitionSettings",
     "Resource",

@@ -1,10 +1,10 @@
-"""The nine data sets of the paper: facts, official sources, and who reads them."""
+"""The nine data sets of the paper and the two in the box: facts, official sources, and who reads them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedotp.data import _coop, _domains
+from fedotp.data import _box, _coop, _domains
 from fedotp.data._cifar import read_cifar10, read_cifar100
 from fedotp.data._dataset import Dataset
 from fedotp.data._download import Resource
@@ -13,15 +13,16 @@ _VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 _DOMAINNET = "http://csr.bu.edu/ftp/visda/2019/multi-source"
 _COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
 _FEDBN = "https://github.com/med-air/FedBN"
+_IN_BOX = "it comes with fedotp, there is nothing to download"
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Facts about a data set; the sizes are those of the paper.
+    """Facts about a data set; the sizes are those of the paper, for the data in the box their own.
 
     `folder` is its usual place below the root; any of the `markers` (a file, or a folder with a slash at the
     end) tells its layout from others; `template` is the caption zero-shot CLIP uses (CoOp's); `advice` says
-    what a person may have to fetch by hand.
+    what a person may have to fetch by hand. A data set `in_box` comes with the package and has no folder.
     """
 
     name: str
@@ -36,6 +37,7 @@ class DatasetInfo:
     template: str
     resources: tuple[Resource, ...]
     advice: str = ""
+    in_box: bool = False
 
     def is_at(self, folder: Path) -> bool:
         """Tell whether `folder` has this data set's layout."""
@@ -249,6 +251,36 @@ DATASETS = {
             template="a photo of a {}.",
             resources=(),
             advice=f"no direct link exists: fetch FedBN's archive from {_FEDBN}",
+        ),
+        DatasetInfo(
+            name="cifar10-mini",
+            title="CIFAR-10, 4,000 images of its test batch",
+            folder="",
+            markers=(),
+            read=_box.read_cifar10_mini,
+            n_classes=10,
+            n_domains=1,
+            n_train=2000,
+            n_test=2000,
+            template="a photo of a {}.",
+            resources=(),
+            advice=_IN_BOX,
+            in_box=True,
+        ),
+        DatasetInfo(
+            name="emoji",
+            title="Emoji of four vendors",
+            folder="",
+            markers=(),
+            read=_box.read_emoji,
+            n_classes=16,
+            n_domains=4,
+            n_train=516,
+            n_test=488,
+            template="an emoji of a {}.",
+            resources=(),
+            advice=_IN_BOX,
+            in_box=True,
         ),
     )
 }

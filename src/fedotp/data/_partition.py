@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedotp._files import write_atomically
 from fedotp.data._dataset import Dataset, Ints, SplitName
 from fedotp.data._files import read_json
 from fedotp.data._settings import PartitionSettings
@@ -83,17 +83,7 @@ class Partition:
     def save(self, path: Path) -> None:
         """Write the partition to `path`; a crash leaves the old file or the new one, never half of it."""
         text = json.dumps({"digest": self.digest, **self._as_dict()}) + "\n"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise FedotpError(f"cannot write {path}: {error.strerror or error}") from error
+        write_atomically(path, text)
 
     @classmethod
     def load(cls, path: Path) -> "Partition":

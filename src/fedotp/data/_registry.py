@@ -4,6 +4,7 @@ import difflib
 import os
 from pathlib import Path
 
+from fedotp.data._box import box_file
 from fedotp.data._catalog import DATASETS, DatasetInfo
 from fedotp.data._dataset import Dataset
 from fedotp.data._folder import read_folder
@@ -29,8 +30,13 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 def find_dataset(name: str, root: Path | None = None) -> Path | None:
-    """Return the folder of the data set `name` below `root`, or `root` itself if it is that folder."""
+    """Return the folder of the data set `name` below `root`, or `root` itself if it is that folder.
+
+    Data in the box are one file, wherever `root` is.
+    """
     info = dataset_info(name)
+    if info.in_box:
+        return box_file(name)
     base = root or default_root()
     return next((place for place in (base / info.folder, base / name, base) if info.is_at(place)), None)
 
@@ -38,9 +44,9 @@ def find_dataset(name: str, root: Path | None = None) -> Path | None:
 def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
     """Read a data set.
 
-    `name` is one of `DATASETS`, looked for below `root`; or a folder, whose layout is recognised (a tree of
-    class folders if it is none of the nine); or `folder` to read `root` as a tree of class folders whatever
-    it looks like; or `hf:<path>` for the Hugging Face hub.
+    `name` is one of `DATASETS`, looked for below `root` unless it is in the box; or a folder, whose layout is
+    recognised (a tree of class folders if it is none of the nine); or `folder` to read `root` as a tree of class
+    folders whatever it looks like; or `hf:<path>` for the Hugging Face hub.
     """
     text = str(name)
     if text.startswith(_HF_PREFIX):

@@ -1,0 +1,28 @@
+"""Files that are there completely or not at all."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from fedotp.errors import FedotpError
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write `path`; a crash or a full disk leaves the old file or none, never half of the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> FedotpError:
+    """The one line for a file that cannot be written: a full disk, a read-only folder."""
+    return FedotpError(f"cannot write {path}: {error.strerror or error}; make room or choose another place")
