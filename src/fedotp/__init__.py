@@ -1,3 +1,30 @@
 """Personalised federated prompt learning of CLIP by unbalanced optimal transport (FedOTP)."""
 
+import importlib
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from fedotp.config import Config, load_config
+    from fedotp.errors import FedotpError
+    from fedotp.runs import RunDirectory, evaluate_run, resume, run
+
+_WHERE = {
+    "Config": "config",
+    "FedotpError": "errors",
+    "RunDirectory": "runs",
+    "evaluate_run": "runs",
+    "load_config": "config",
+    "resume": "runs",
+    "run": "runs",
+}
+
+__all__ = ["Config", "FedotpError", "RunDirectory", "evaluate_run", "load_config", "resume", "run"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: `import fedotp` alone does not wait for torch."""
+    if name in _WHERE:
+        return getattr(importlib.import_module(f"fedotp.{_WHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

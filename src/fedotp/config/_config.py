@@ -1,0 +1,129 @@
+"""`Config`: everything that determines a run."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from fedotp.config._override import apply
+from fedotp.config._presets import preset_text, preset_texts
+from fedotp.config._reading import located
+from fedotp.config._schema import SECTIONS, read_tables
+from fedotp.config._settings import BackboneSettings, DataSettings
+from fedotp.config._toml import Tables, Value, write_tables
+from fedotp.data import PartitionSettings
+from fedotp.errors import FedotpError
+from fedotp.federation import (
+    ComputeSettings,
+    EvaluationSettings,
+    OptimizerSettings,
+    RoundSettings,
+    Settings,
+)
+from fedotp.methods import FedOTP, Method, PromptSettings
+
+_MOST = 2**63 - 1  # TOML's and torch's largest whole number
+
+
+def _pathological() -> PartitionSettings:
+    return PartitionSettings("pathological")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run, completely. Only the data set has no default; the other defaults are the paper's.
+
+    `partition.seed` draws who gets which images, `seed` everything else: several seeds on one split are several
+    `seed`s.
+
+    Example:
+        >>> config = Config(DataSettings("oxford_pets")).override(["method.mass=0.7", "seed=3"])
+        >>> config.method.mass, config.seed
+        (0.7, 3)
+    """
+
+    data: DataSettings
+    partition: PartitionSettings = field(default_factory=_pathological)
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+    prompt: PromptSettings = field(default_factory=PromptSettings)
+    method: Method = field(default_factory=FedOTP)
+    federation: RoundSettings = field(default_factory=RoundSettings)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    compute: ComputeSettings = field(default_factory=ComputeSettings)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a seed that no generator takes."""
+        if not 0 <= self.seed <= _MOST:
+            raise FedotpError(f"seed = {self.seed}: must be from 0 to 2^63 - 1")
+
+    @classmethod
+    def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":
+        """Read tables as TOML or `to_dict` gives them; `where` (a file's name) opens the message of a refusal."""
+        with located(where):
+            return cls(**read_tables(tables))
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Config":
+        """Read a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            stem = Path(path).stem
+            raise FedotpError(
+                f"{path}: no such file" + (f"; for the preset say {stem}" if stem in preset_texts() else "")
+            ) from None
+        except OSError as error:
+            raise FedotpError(f"{path}: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise FedotpError(f"{path}: not UTF-8 text; a configuration is a TOML file") from None
+        return cls._parse(text, str(path))
+
+    @classmethod
+    def preset(cls, name: str) -> "Config":
+        """Read a preset that comes with the package; `presets` lists them."""
+        return cls._parse(preset_text(name), f"preset {name}")
+
+    @classmethod
+    def _parse(cls, text: str, where: str) -> "Config":
+        try:
+            tables = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FedotpError(f"{where}: not valid TOML: {' '.join(str(error).split())}") from None
+        return cls.from_dict(tables, where)
+
+    @property
+    def settings(self) -> Settings:
+        """The part that drives the federation."""
+        return Settings(self.federation, self.optimizer, self.evaluation, self.compute, self.seed)
+
+    def to_dict(self) -> Tables:
+        """Every key with its value, defaults included, in the order of the file; None where a key has no value."""
+        tables: Tables = {"seed": self.seed}
+        for section in SECTIONS:
+            part = getattr(self, section)
+            values: dict[str, Value] = {item.name: getattr(part, item.name) for item in fields(part)}
+            tables[section] = {"name": part.name, **values} if isinstance(part, Method) else values
+        return tables
+
+    def to_toml(self) -> str:
+        """The complete configuration as a file that reads back equal."""
+        return write_tables(self.to_dict())
+
+    def override(self, assignments: Sequence[str]) -> "Config":
+        """Make assignments `section.key=value` as the command line's `--set` does, all at once.
+
+        Values are TOML scalars or text without quotes; `none` takes a value away where a key may be without. With
+        another `method.name` the method's options are its defaults, with another `partition.scheme` the settings that
+        are not for it are dropped; an option assigned here that the method or scheme does not have is refused.
+        """
+        with located("--set"):
+            return Config(**read_tables(apply(self.to_dict(), assignments)))
+
+
+def load_config(source: str | Path) -> Config:
+    """Read a preset by its name, or a file: a path, or a text that ends in .toml."""
+    if isinstance(source, Path) or source.endswith(".toml"):
+        return Config.read(source)
+    return Config.preset(source)

@@ -1,0 +1,69 @@
+"""`--set section.key=value`: from a command line's words to tables."""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any, Literal, get_origin
+
+from fedotp.config._names import unknown_key
+from fedotp.config._reading import Kind, bare_kind
+from fedotp.config._schema import all_kinds, method_named
+from fedotp.config._toml import Tables, show
+from fedotp.data import SCHEMES, PartitionSettings
+from fedotp.errors import FedotpError
+
+
+def apply(tables: Tables, assignments: Sequence[str]) -> dict[str, Any]:
+    """The tables with the assignments made, not checked yet; of two assignments to one key the last counts."""
+    chosen = dict(_divide(assignment) for assignment in assignments)
+    changed: dict[str, Any] = {key: dict(value) if isinstance(value, dict) else value for key, value in tables.items()}
+    _change_method(changed, chosen)
+    _change_scheme(changed, chosen)
+    kinds = all_kinds(method_named(changed["method"]["name"]))
+    for key, text in chosen.items():
+        value = parse(text, kinds.get(key))
+        section, dot, name = key.partition(".")
+        table = changed.setdefault(section, {}) if dot else changed
+        if not isinstance(table, dict) or "." in name:
+            raise unknown_key(tuple(key.split(".")), list(kinds))
+        table[name if dot else key] = value
+    return changed
+
+
+def parse(text: str, kind: Kind | None) -> object:
+    """A value as a person types it: a TOML scalar, text without quotes, or none for a key that may be without."""
+    bare, optional = bare_kind(kind)
+    text = text.strip()
+    if optional and text.lower() == "none":
+        return None
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    value = read["value"] if len(read) == 1 else text
+    wants_text = bare is str or get_origin(bare) is Literal
+    return text if wants_text and not isinstance(value, str | list | dict) else value
+
+
+def _divide(assignment: str) -> tuple[str, str]:
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise FedotpError(f"{show(assignment)}: must be key=value, for example method.mass=0.5")
+    return key.strip(), text
+
+
+def _change_method(tables: dict[str, Any], chosen: dict[str, str]) -> None:
+    """Another method starts from its own defaults: an option of the same name need not mean the same."""
+    name = parse(chosen.get("method.name", tables["method"]["name"]), str)
+    if name != tables["method"]["name"]:
+        tables["method"] = {"name": method_named(name).name}
+
+
+def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
+    """Another scheme drops what it has no use for; what is chosen beside it stays, to be refused."""
+    scheme = parse(chosen.get("partition.scheme", tables["partition"]["scheme"]), str)
+    if scheme == tables["partition"]["scheme"] or scheme not in SCHEMES:
+        return
+    useless = set() if scheme == "pathological" else {"shots"}
+    if not PartitionSettings(str(scheme)).draws_sizes:
+        useless |= {"alpha", "min_size"}
+    tables["partition"] = {key: value for key, value in tables["partition"].items() if key not in useless}

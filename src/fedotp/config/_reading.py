@@ -1,0 +1,125 @@
+"""From tables of anything to dataclasses of the right types, strictly.
+
+A refusal is one line that names the key and says what would be right; `located` adds the place.
+"""
+
+import difflib
+import math
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from fedotp.config._toml import show, show_key
+from fedotp.errors import FedotpError
+
+T = TypeVar("T")
+Kind = object  # what a field is annotated with: bool, int, float, str, a Literal of strings, or one of these | None
+
+_RIGHT: dict[Kind, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number such as 0.5",
+    str: 'text such as "abc"',
+}
+_RIGHT_VALUE: dict[Kind, str] = {int: "a number of at most 64 bits", float: "a finite number", str: "text in Unicode"}
+_KINDS: dict[object, dict[str, Kind]] = {}  # looked up once per class
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put the place in front of the message of a refusal."""
+    try:
+        yield
+    except FedotpError as error:
+        raise FedotpError(f"{where}: {error}" if where else str(error)) from None
+
+
+def kinds_of(cls: type[Any]) -> dict[str, Kind]:
+    """The fields of a dataclass and what they are annotated with."""
+    if cls not in _KINDS:
+        hints = typing.get_type_hints(cls)
+        _KINDS[cls] = {item.name: hints[item.name] for item in fields(cls)}
+    return _KINDS[cls]
+
+
+def read_fields(cls: type[T], table: Mapping[str, object], section: str) -> T:
+    """Make a `cls` of a table whose keys are known to be fields of it."""
+    kinds = kinds_of(cls)
+    values = {key: convert(value, kinds[key], show_key(section, key)) for key, value in table.items()}
+    for item in fields(cls):  # type: ignore[arg-type]  # T is a dataclass
+        if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
+            right = item.metadata.get("right") or right_for(kinds[item.name])
+            raise FedotpError(f"missing key {section}.{item.name}: must be {right}")
+    try:
+        return cls(**values)
+    except FedotpError as error:
+        raise FedotpError(_with_section(str(error), section, kinds)) from None
+
+
+def convert(value: object, kind: Kind, key: str) -> object:
+    """Refuse a value of the wrong type; whole numbers become floats where these are wanted."""
+    bare, optional = bare_kind(kind)
+    if value is None and optional:
+        return None
+    if get_origin(bare) is Literal:
+        if isinstance(value, str) and value in get_args(bare):
+            return value
+    elif bare is float:
+        number = _finite(value)
+        if number is not None:
+            return number
+    elif type(value) is bare and _is_writable(value):  # the exact type: to isinstance a bool is an int
+        return value
+    raise FedotpError(f"{key} = {show(value)}: must be {right_for(bare, value)}")
+
+
+def bare_kind(kind: Kind) -> tuple[Kind, bool]:
+    """A kind without `| None`, and whether it had it."""
+    if get_origin(kind) not in (UnionType, typing.Union):
+        return kind, False
+    (bare,) = (part for part in get_args(kind) if part is not NoneType)
+    return bare, True
+
+
+def right_for(kind: Kind, value: object = None) -> str:
+    """What would be right for a kind, in words, considering the wrong `value`."""
+    bare, _ = bare_kind(kind)
+    if get_origin(bare) is Literal:
+        return one_of(get_args(bare), value)
+    if type(value) is bare:  # the right type, and refused nevertheless
+        return _RIGHT_VALUE[bare]
+    return _RIGHT[bare] + (", not a list" if isinstance(value, list) else "")
+
+
+def one_of(choices: Sequence[str], value: object = None) -> str:
+    """The choices in words, and the nearest if `value` looks like one of them."""
+    *others, last = choices
+    listed = f"{', '.join(others)} or {last}" if others else last
+    near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+    return f"{listed}; did you mean {near[0]}?" if near else listed
+
+
+def _finite(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _is_writable(value: object) -> bool:
+    """Whether TOML has this value: names of files that are not UTF-8 come with lone surrogates."""
+    if isinstance(value, str):
+        return not any("\ud800" <= character <= "\udfff" for character in value)
+    return not isinstance(value, int) or abs(value) < 2**63
+
+
+def _with_section(message: str, section: str, kinds: Mapping[str, Kind]) -> str:
+    """Name the section in the message of a dataclass that does not know which section it is."""
+    if message.startswith(f"{section}."):
+        return message
+    return f"{section}{'.' if message.split(maxsplit=1)[0] in kinds else ': '}{message}"

@@ -1,0 +1,93 @@
+"""Where images and weights come from."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from fedotp.config._toml import show
+from fedotp.errors import FedotpError
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """The images and how clients see them. Relative folders are below the working directory, ~ is the home.
+
+    Attributes:
+        dataset: a name of `fedotp data list`, a folder of images, or hf:<path> for the Hugging Face hub.
+        root: the folder below which named data sets are looked for; "" for the user's cache.
+        views: random crops and flips drawn ahead for each training image; 0 shows its central crop in every epoch. The
+            paper draws a new one every epoch: rounds x local_epochs views.
+        store: the folder of the token store; "" for the user's cache.
+        storage: how tokens are stored; "int8" takes half the space.
+        skip_broken: leave out images that cannot be decoded; they are an error otherwise.
+        template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
+    """
+
+    dataset: str = field(metadata={"right": "the name of a data set (see fedotp data list) or a folder"})
+    root: str = ""
+    views: int = 0
+    store: str = ""
+    storage: Literal["float16", "int8"] = "float16"
+    skip_broken: bool = False
+    template: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data could make right."""
+        if not self.dataset:
+            raise FedotpError('data.dataset = "": must be the name of a data set (see fedotp data list) or a folder')
+        if self.views < 0:
+            raise FedotpError(
+                f"data.views = {self.views}: must be at least 0 (0: the central crop; the paper: rounds x local_epochs)"
+            )
+        if self.storage not in ("float16", "int8"):
+            raise FedotpError(f"data.storage = {show(self.storage)}: must be float16 or int8")
+        if self.template and not _is_caption(self.template):
+            raise FedotpError(
+                f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "
+                'for example "a photo of a {}."'
+            )
+
+    @property
+    def source(self) -> str:
+        """`dataset` as `fedotp.data.load_dataset` takes it, ~ replaced."""
+        return os.path.expanduser(self.dataset)
+
+    @property
+    def root_folder(self) -> Path | None:
+        """`root` as a path, None for the default."""
+        return _folder(self.root)
+
+    @property
+    def store_folder(self) -> Path | None:
+        """`store` as a path, None for the default."""
+        return _folder(self.store)
+
+
+@dataclass(frozen=True)
+class BackboneSettings:
+    """The frozen CLIP: the name of a backbone, for example "RN50", or the path of a checkpoint."""
+
+    name: str = "ViT-B/16"
+
+    def __post_init__(self) -> None:
+        """Refuse a backbone without a name."""
+        if not self.name:
+            raise FedotpError('backbone.name = "": must be the name of a backbone, for example ViT-B/16, or a path')
+
+    @property
+    def source(self) -> str:
+        """`name` as `fedotp.clip.load` takes it, ~ replaced."""
+        return os.path.expanduser(self.name)
+
+
+def _folder(text: str) -> Path | None:
+    return Path(os.path.expanduser(text)) if text else None
+
+
+def _is_caption(template: str) -> bool:
+    """Whether `template` has a place for the name and no other braces that formatting would stumble over."""
+    try:
+        return "{}" in template and bool(template.format("name"))
+    except (ValueError, LookupError, AttributeError):
+        return False

@@ -1,0 +1,56 @@
+"""Scalars and tables of scalars as TOML: the standard library reads TOML but does not write it."""
+
+import re
+from collections.abc import Mapping
+
+Scalar = bool | int | float | str
+Value = Scalar | None
+Tables = dict[str, Value | dict[str, Value]]
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_LONGEST = 80  # characters of a value in a message
+
+
+def write_scalar(value: Scalar) -> str:
+    """Write one value; the text is always one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{"".join(_escape(character) for character in value)}"'
+    return repr(value)  # of a float: the shortest text that reads back equal
+
+
+def write_tables(tables: Mapping[str, Value | Mapping[str, Value]]) -> str:
+    """Write scalars first, then tables, both in the given order; None, which TOML does not have, is left out."""
+    scalars = {key: value for key, value in tables.items() if not isinstance(value, Mapping)}
+    blocks = [_write_lines(scalars)] if scalars else []
+    blocks += [f"[{key}]\n{_write_lines(table)}" for key, table in tables.items() if isinstance(table, Mapping)]
+    return "\n".join(blocks)
+
+
+def show(value: object) -> str:
+    """A value as a message quotes it: as TOML where that can be, in one line, not too long."""
+    try:
+        text = write_scalar(value) if isinstance(value, bool | int | float | str) else str(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "a huge number"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def show_key(*parts: str) -> str:
+    """A dotted key as a message quotes it."""
+    return ".".join(part if _BARE_KEY.fullmatch(part) else show(part) for part in parts)
+
+
+def _write_lines(table: Mapping[str, Value]) -> str:
+    return "".join(f"{key} = {write_scalar(value)}\n" for key, value in table.items() if value is not None)
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"

@@ -1,0 +1,122 @@
+"""The state of a federation on disk: one file that is replaced atomically, beside the rows clients keep."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+
+from fedotp._files import write_atomically
+from fedotp.errors import FedotpError
+from fedotp.federation._simulator import Simulator
+from fedotp.methods import Parameters
+
+_SERVER = "server."
+_FORMAT = "fedotp-checkpoint-1"
+
+
+@dataclass
+class Progress:
+    """How far a run has come; together with the prompts all there is to know to go on.
+
+    `metrics_bytes` is the length of the metrics file up to here. Bytes and seconds are sums over the rounds;
+    `since_best` counts evaluations since the best one.
+    """
+
+    round: int = 0
+    metrics_bytes: int = 0
+    group_size: int = 0
+    best_accuracy: float = -1.0
+    best_round: int = 0
+    since_best: int = 0
+    stopped: bool = False
+    bytes_up: int = 0
+    bytes_down: int = 0
+    train_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+
+
+def save_checkpoint(path: Path, simulator: Simulator, progress: Progress) -> None:
+    """Write the server's parameters, the index of the clients' rows and `progress` to `path`, atomically.
+
+    The rows themselves must be in a file: give `Simulator` a `make_kept` that says where.
+    """
+    if not simulator.kept.is_durable:
+        raise ValueError("what clients keep is in memory only, a checkpoint would not hold it; keep it in a file")
+    tensors = {f"{_SERVER}{name}": value.detach().cpu().contiguous() for name, value in simulator.server.items()}
+    tensors["kept.slot"] = torch.from_numpy(simulator.kept.slot)
+    tensors["kept.checksum"] = torch.from_numpy(simulator.kept.checksum.astype(np.int64))
+    facts = {"progress": json.dumps(asdict(progress)), "kept": json.dumps(simulator.kept.layout)}
+    sealed = {"format": _FORMAT, "checksum": str(_checksum(tensors, facts)), **facts}
+    write_atomically(path, safetensors.torch.save(tensors, metadata=sealed))
+    simulator.kept.commit()
+
+
+def load_server(path: Path) -> Parameters:
+    """What the server held when the checkpoint `path` was written."""
+    return _server(_read(path)[0])
+
+
+def load_checkpoint(path: Path, simulator: Simulator) -> Progress:
+    """Put `simulator` where it was when `path` was written."""
+    if not simulator.kept.is_durable:
+        raise ValueError("this simulator's clients keep their own in memory, not in the file a checkpoint speaks of")
+    tensors, facts, layout = _read(path)
+    server = _server(tensors)
+    shapes = {name: tuple(value.shape) for name, value in server.items()}
+    expected = {name: tuple(value.shape) for name, value in simulator.server.items()}
+    if shapes != expected or len(tensors["kept.slot"]) != simulator.kept.n_clients:
+        raise FedotpError(
+            f"{path} belongs to another federation: it holds {shapes} for {len(tensors['kept.slot'])} clients, "
+            f"this one has {expected} for {simulator.kept.n_clients}"
+        )
+    if layout != simulator.kept.layout:
+        raise FedotpError(
+            f"{path} belongs to another federation: its clients keep {layout}, here they keep {simulator.kept.layout}"
+        )
+    progress = Progress(**facts)
+    simulator.server = {
+        name: value.to(simulator.device, simulator.server[name].dtype) for name, value in server.items()
+    }
+    simulator.kept.slot[:] = tensors["kept.slot"].numpy()
+    simulator.kept.checksum[:] = tensors["kept.checksum"].numpy().astype(np.uint32)
+    simulator.kept.commit()
+    simulator.round = progress.round
+    simulator.group_size = progress.group_size or simulator.group_size
+    return progress
+
+
+def _server(tensors: Parameters) -> Parameters:
+    return {name.removeprefix(_SERVER): value for name, value in tensors.items() if name.startswith(_SERVER)}
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str, str]]:
+    """Tensors, progress and the layout of the clients' rows."""
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            facts = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        if facts.get("format") != _FORMAT:
+            raise FedotpError(f"{path} is not a checkpoint of fedotp: it should say format {_FORMAT!r}")
+        if facts["checksum"] != str(_checksum(tensors, facts)):
+            raise FedotpError(
+                f"the checkpoint {path} is damaged (its checksum does not match); "
+                "restore it from a copy, or run again from the start"
+            )
+        return tensors, json.loads(facts["progress"]), json.loads(facts["kept"])
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
+
+
+def _checksum(tensors: Mapping[str, torch.Tensor], facts: Mapping[str, str]) -> int:
+    """Over names, values and facts: safetensors has none of its own."""
+    checksum = zlib.crc32(f"{facts['progress']} {facts['kept']}".encode())
+    for name, value in sorted(tensors.items()):
+        checksum = zlib.crc32(value.numpy().tobytes(), zlib.crc32(name.encode(), checksum))
+    return checksum

@@ -1,0 +1,145 @@
+"""The clients' images as a federation sees them: features, labels, and who has which."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from fedotp.clip import ImageFeatures
+from fedotp.data import Client, EncodedDataset
+from fedotp.federation._random import Ints
+from fedotp.methods import Memory
+
+_CHUNK = 512  # images read at once when a memory is made
+
+
+class Features(Protocol):
+    """Encoded images: `fedotp.data.EncodedSplit`, or anything like it."""
+
+    @property
+    def n_views(self) -> int:
+        """Views of every image."""
+
+    def read(
+        self,
+        indices: ArrayLike | Tensor,
+        view: ArrayLike | Tensor = 0,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> ImageFeatures:
+        """Pooled (..., e) and token (..., V, e) features of the images `indices` (...)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Encoded images with their labels (n,), and the rows of each client, `clients[i]` (m_i,)."""
+
+    features: Features
+    labels: Ints
+    clients: tuple[Ints, ...]
+
+    def sizes(self, clients: Ints) -> Ints:
+        """How many images each of `clients` (C,) has: (C,)."""
+        return np.array([len(self.clients[i]) for i in clients], np.int64)
+
+    def rows(self, clients: Ints, places: Ints) -> Ints:
+        """Rows (C, B) of the images at `places` (C, B) of the clients' own lists; -1 stays."""
+        rows = [
+            self.clients[i][place] if len(self.clients[i]) else place for i, place in zip(clients, places, strict=True)
+        ]
+        return np.where(places < 0, -1, np.stack(rows))
+
+    def read(
+        self, rows: Ints, view: Ints | int, device: torch.device, dtype: torch.dtype
+    ) -> tuple[ImageFeatures, Tensor]:
+        """Features and labels of `rows` (C, B); where a row is -1, the features are another image's, the label -1."""
+        image = self.features.read(np.maximum(rows, 0), view, device=device, dtype=dtype)
+        labels = np.where(rows < 0, -1, self.labels[np.maximum(rows, 0)])
+        return image, torch.from_numpy(labels).to(device)
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedData:
+    """The images of all clients, and the clients' names and domains (None where mixed)."""
+
+    names: tuple[str, ...]
+    domains: tuple[str | None, ...]
+    train: Images
+    test: Images
+    _spatial: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, encoded: EncodedDataset, clients: Sequence[Client]) -> "FederatedData":
+        """The images of `clients`, whose rows are positions in `encoded`."""
+        return cls(
+            names=tuple(client.name for client in clients),
+            domains=tuple(client.domain for client in clients),
+            train=Images(encoded.train, encoded.dataset.train.labels, tuple(client.train for client in clients)),
+            test=Images(encoded.test, encoded.dataset.test.labels, tuple(client.test for client in clients)),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of clients."""
+        return len(self.names)
+
+    def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
+        """The training images of `clients`, in their first view, for methods that look them up."""
+        if (device, dtype) not in self._spatial:
+            self._spatial[device, dtype] = _spatial_features(self.train, device, dtype)
+        pooled, spatial = self._spatial[device, dtype]
+        most = max(1, int(self.train.sizes(clients).max()))
+        places = np.arange(most)[None] * np.ones((len(clients), 1), np.int64)
+        places = np.where(places < self.train.sizes(clients)[:, None], places, -1)
+        rows = self.train.rows(clients, places)
+        index = torch.from_numpy(np.maximum(rows, 0)).to(device)
+        labels = np.where(rows < 0, -1, self.train.labels[np.maximum(rows, 0)])
+        return Memory(pooled[index], spatial[index], torch.from_numpy(labels).to(device))
+
+
+def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Pooled features and mean normalised patch tokens of all images: (n, e) each."""
+    pooled, spatial = [], []
+    for start in range(0, len(images.labels), _CHUNK):
+        rows = np.arange(start, min(start + _CHUNK, len(images.labels)))
+        image = images.features.read(rows, device=device, dtype=dtype)
+        pooled.append(image.pooled)
+        spatial.append(F.normalize(image.tokens, dim=-1).mean(-2))
+    return torch.cat(pooled), torch.cat(spatial)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldFeatures:
+    """Features held in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k views.
+
+    They are read in the order given, without a file: for data made in a program, and to keep a small data set on the
+    GPU.
+    """
+
+    pooled: Tensor
+    tokens: Tensor
+
+    @property
+    def n_views(self) -> int:
+        """Views of every image."""
+        return len(self.pooled)
+
+    def read(
+        self,
+        indices: ArrayLike | Tensor,
+        view: ArrayLike | Tensor = 0,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> ImageFeatures:
+        """Pooled (..., e) and token (..., V, e) features."""
+        index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
+        views = torch.as_tensor(np.asarray(view), device=self.pooled.device).expand_as(index)
+        return ImageFeatures(
+            pooled=self.pooled[views, index].to(device, dtype), tokens=self.tokens[views, index].to(device, dtype)
+        )

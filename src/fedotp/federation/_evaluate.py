@@ -1,0 +1,72 @@
+"""Predictions of the clients' classifiers on their own test images."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedotp.federation._data import FederatedData
+from fedotp.federation._local import compute_in
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import Settings
+from fedotp.methods import Batch, Method, Parameters, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """One line per test image: client number, row in the test split, label, predicted class, loss; all (n,)."""
+
+    client: Ints
+    row: Ints
+    label: Ints
+    predicted: Ints
+    loss: NDArray[np.float64]
+
+    @classmethod
+    def join(cls, parts: list["Predictions"]) -> "Predictions":
+        """All lines of `parts`, one after the other."""
+        columns = ("client", "row", "label", "predicted", "loss")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+
+
+@torch.no_grad()
+def predict(
+    method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters, settings: Settings
+) -> Predictions:
+    """What `clients` (C,) predict with `params` (C, ...)."""
+    weight = task.clip.text_projection
+    device, dtype = weight.device, weight.dtype
+    falling = np.argsort(-data.test.sizes(clients), kind="stable")
+    clients = clients[falling]
+    with compute_in(settings.compute, device):
+        classes = method.class_features(task, params).to(dtype)  # (C, N, K, e), or (1, ...) for all
+    at = torch.from_numpy(falling).to(device)
+    classes = classes[at] if len(classes) == len(at) else classes.expand(len(at), *classes.shape[1:])
+    memory = data.memory(clients, device, dtype) if method.uses_memory else None
+    sizes = data.test.sizes(clients)
+    scale = task.logit_scale.exp()
+    parts = []
+    size = settings.evaluation.batch_size
+    for start in range(0, int(sizes.max(initial=0)), size):
+        n_active = int((sizes > start).sum())
+        places = np.arange(start, min(start + size, int(sizes[0])))
+        places = np.where(places[None] < sizes[:n_active, None], places[None], -1)  # (A, B)
+        rows = data.test.rows(clients[:n_active], places)
+        image, labels = data.test.read(rows, 0, device, dtype)
+        few = None if memory is None else type(memory)(*(field[:n_active] for field in memory))
+        scores = method.score(Batch(image, labels, memory=few), classes[:n_active])  # (A, B, K)
+        log_probability = (scores.double() * scale).log_softmax(-1)
+        loss = -log_probability.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+        real = rows >= 0
+        parts.append(
+            Predictions(
+                client=np.broadcast_to(clients[:n_active, None], rows.shape)[real],
+                row=rows[real],
+                label=data.test.labels[rows[real]],
+                predicted=scores.argmax(-1).cpu().numpy()[real],
+                loss=loss.cpu().numpy()[real],
+            )
+        )
+    none = np.empty(0, np.int64)
+    return Predictions.join(parts) if parts else Predictions(none, none, none, none, np.empty(0))

@@ -1,0 +1,153 @@
+"""What clients keep between rounds: one row per client, in memory or in a file.
+
+In a file every client has two slots. A round writes the rows of its clients into the slots that are not in use and
+forces them to disk; only then does the checkpoint, written as one file, say which slot of each client counts. A kill
+at any moment leaves the rows of the last checkpoint untouched, a round costs what its clients cost, and the file is
+sparse: a client that never trained takes no room.
+"""
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedotp._files import cannot_write
+from fedotp.errors import FedotpError
+from fedotp.federation._random import Ints
+from fedotp.methods import Parameters
+
+
+class KeptRows:
+    """The private parameters of `n_clients` clients, which all start from `initial` (no client axis).
+
+    `slot` (n,) says which slot of a client counts, -1 the initial values; `checksum` (n,) guards the row. Whoever has
+    recorded them says so by `commit`: what counted then stays until the next one.
+    """
+
+    def __init__(self, initial: Parameters, n_clients: int, path: Path | None = None) -> None:
+        """Rows in memory, or in the file `path`, which is opened when it is first needed."""
+        self.n_clients = n_clients
+        self.n_slots = 1 if path is None else 2
+        self.slot = np.full(n_clients, -1, np.int8)
+        self.checksum = np.zeros(n_clients, np.uint32)
+        self._committed = self.slot.copy()
+        self._layout = {name: (value.shape, value.dtype) for name, value in initial.items()}
+        self._initial = _to_bytes(initial)
+        self._path = path
+        self._file: int | None = None
+        self._writable = False
+        self._held: NDArray[np.uint8] | None = None
+        if path is None:
+            self._held = np.zeros((n_clients, len(self._initial)), np.uint8)  # pages nobody wrote take no memory
+
+    def read(self, clients: Ints, device: torch.device, *, initial: bool = False) -> Parameters:
+        """The rows of `clients` (C,), or the `initial` ones whatever they keep: (C, ...)."""
+        if not self._layout:
+            return {}
+        rows = [self._initial if initial else self._read(int(client)) for client in clients]
+        return _from_bytes(b"".join(rows), len(rows), self._layout, device)
+
+    def write(self, clients: Ints, rows: Parameters) -> None:
+        """Put rows (C, ...) of `clients` (C,) into their spare slots; on disk when this returns."""
+        if not self._layout:
+            return
+        if set(rows) != set(self._layout):
+            raise ValueError(f"rows have {sorted(rows)}, the clients keep {sorted(self._layout)}")
+        for i, client in enumerate(clients.tolist()):
+            content = _to_bytes({name: rows[name][i] for name in self._layout})
+            self.slot[client] = (self._committed[client] + 1) % self.n_slots
+            self.checksum[client] = zlib.crc32(content)
+            self._write(client, content)
+        if self._path is not None:
+            try:
+                os.fsync(self._opened(writable=True))
+            except OSError as error:
+                raise cannot_write(self._path, error) from error
+
+    def commit(self) -> None:
+        """From here on the rows that count now are kept until the next commit."""
+        self._committed = self.slot.copy()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what `slot` says is there when the process is gone."""
+        return self._path is not None or not self._layout
+
+    @property
+    def layout(self) -> dict[str, str]:
+        """Type and shape of what a client keeps, by name."""
+        return {name: f"{dtype} {tuple(shape)}" for name, (shape, dtype) in self._layout.items()}
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _place(self, client: int) -> int:
+        return (client * self.n_slots + int(self.slot[client])) * len(self._initial)
+
+    def _read(self, client: int) -> bytes:
+        if self.slot[client] < 0:
+            return self._initial
+        if self._held is not None:
+            return self._held[client].tobytes()
+        content = os.pread(self._opened(writable=False), len(self._initial), self._place(client))
+        if len(content) != len(self._initial) or zlib.crc32(content) != self.checksum[client]:
+            raise FedotpError(
+                f"{self._path}: what client {client} keeps is damaged (its checksum does not match); "
+                "restore the file from a copy, or run again from the start"
+            )
+        return content
+
+    def _write(self, client: int, content: bytes) -> None:
+        if self._held is not None:
+            self._held[client] = np.frombuffer(content, np.uint8)
+            return
+        try:
+            written = os.pwrite(self._opened(writable=True), content, self._place(client))
+        except OSError as error:
+            assert self._path is not None
+            raise cannot_write(self._path, error) from error
+        if written != len(content):
+            raise FedotpError(f"cannot write {self._path}: the disk is full; make room and resume")
+
+    def _opened(self, *, writable: bool) -> int:
+        """The file, opened; for writing it is made if it does not exist."""
+        assert self._path is not None
+        if self._file is not None and (self._writable or not writable):
+            return self._file
+        self.close()
+        try:
+            if writable:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o600)
+            self._writable = writable
+            if writable:
+                os.ftruncate(self._file, self.n_clients * self.n_slots * len(self._initial))
+        except OSError as error:
+            what = "write" if writable else "read"
+            raise FedotpError(f"cannot {what} {self._path}: {error.strerror or error}") from error
+        return self._file
+
+
+def _to_bytes(row: Parameters) -> bytes:
+    return b"".join(value.detach().cpu().contiguous().numpy().tobytes() for value in row.values())
+
+
+def _from_bytes(
+    content: bytes, n_rows: int, layout: dict[str, tuple[torch.Size, torch.dtype]], device: torch.device
+) -> Parameters:
+    table = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(n_rows, -1)
+    rows: dict[str, Tensor] = {}
+    start = 0
+    for name, (shape, dtype) in layout.items():
+        n_bytes = shape.numel() * dtype.itemsize
+        part = table[:, start : start + n_bytes].contiguous()
+        rows[name] = part.view(dtype).view(n_rows, *shape).to(device)
+        start += n_bytes
+    return rows

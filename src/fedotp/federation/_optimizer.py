@@ -1,0 +1,75 @@
+"""SGD and AdamW with a client axis: C independent optimizers in one."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fedotp.federation._settings import OptimizerSettings
+from fedotp.methods import Parameters
+
+_BETAS = (0.9, 0.999)
+_EPSILON = 1e-8
+
+
+def learning_rate(settings: OptimizerSettings, round_: int, rounds: int) -> float:
+    """The learning rate of a round, counted from 0: linear warm-up, then the schedule down to (almost) 0."""
+    warmup = settings.warmup_rounds
+    if round_ < warmup:
+        return settings.lr * (round_ + 1) / (warmup + 1)
+    done = (round_ - warmup) / max(rounds - warmup, 1)
+    if settings.schedule == "cosine":
+        return settings.lr * (1 + math.cos(math.pi * done)) / 2
+    return settings.lr * (1 - done) if settings.schedule == "linear" else settings.lr
+
+
+def fresh_state(settings: OptimizerSettings, params: Parameters) -> Parameters:
+    """The optimizer's memory before the first step, named after the parameters it belongs to; their leading axes.
+
+    For parameters (C, ...) it is that of C clients, for parameters without a client axis that of one.
+    """
+    names = ["momentum"] if settings.name == "sgd" and settings.momentum else []
+    names = ["first", "second"] if settings.name == "adamw" else names
+    return {f"{name}.{param}": torch.zeros_like(value) for param, value in params.items() for name in names}
+
+
+class Optimizer:
+    """C optimizers over `params` (C, ...), which `step` changes in place.
+
+    The updates are those of torch.optim.SGD and torch.optim.AdamW. Clients make different numbers of steps: sorted by
+    them, those still at work are the first ones, and `step` takes the gradients of these only.
+    """
+
+    def __init__(self, settings: OptimizerSettings, params: Parameters, state: Parameters, steps: Tensor) -> None:
+        """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (AdamW corrects for few)."""
+        self.settings = settings
+        self.params = params
+        self.state = state
+        self.steps = steps
+
+    @torch.no_grad()
+    def step(self, gradients: Parameters, lr: float) -> None:
+        """One step of the first A clients, with gradients (A, ...)."""
+        for name, gradient in gradients.items():
+            n_active = len(gradient)
+            update = self._sgd if self.settings.name == "sgd" else self._adamw
+            update(name, self.params[name][:n_active], gradient, lr)
+        self.steps[: len(next(iter(gradients.values())))] += 1
+
+    def _sgd(self, name: str, param: Tensor, gradient: Tensor, lr: float) -> None:
+        gradient = gradient.add(param, alpha=self.settings.weight_decay)
+        if self.settings.momentum:
+            momentum = self.state[f"momentum.{name}"][: len(param)]
+            gradient = momentum.mul_(self.settings.momentum).add_(gradient)
+        param.add_(gradient, alpha=-lr)
+
+    def _adamw(self, name: str, param: Tensor, gradient: Tensor, lr: float) -> None:
+        first, second = (self.state[f"{kind}.{name}"][: len(param)] for kind in ("first", "second"))
+        step = (self.steps[: len(param)] + 1).double().view(-1, *[1] * (param.dim() - 1))
+        # In float64: 1 - 0.999 has only four digits in float32.
+        few_first, few_second = ((1 - beta**step).to(param.dtype) for beta in _BETAS)
+        first.lerp_(gradient, 1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        root = (second / few_second).sqrt().add_(_EPSILON)
+        param.mul_(1 - lr * self.settings.weight_decay)
+        param.sub_(lr * first / few_first / root)

@@ -1,0 +1,145 @@
+"""How a federation is run: rounds, local training, evaluation, hardware. Defaults are the paper's."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedotp.errors import FedotpError
+
+
+def require(condition: bool, key: str, value: object, right: str) -> None:
+    """Refuse `value`, saying what would be right."""
+    if not condition:
+        raise FedotpError(f"{key} = {value!r}: must be {right}")
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """Rounds and who takes part in them.
+
+    Attributes:
+        rounds: T.
+        local_epochs: R, passes over its images a client makes in a round (Algorithm 2 draws one batch per epoch; the
+            authors' code and this one pass over all images).
+        batch_size: images in a step.
+        drop_last: leave out the last, smaller batch of an epoch, where a client has at least one whole batch.
+        participation: share of the clients sampled for a round, at least one.
+        first_round: "sampled" as in the paper's algorithm, or "all", as in the authors' code, where every client trains
+            in the first round.
+        dropout: probability that a sampled client fails in mid-round; its work of that round is lost.
+        min_clients: a round in which fewer clients answer changes nothing at the server.
+        holdout_clients: clients, drawn from the seed, that never train; at the end they join and are evaluated.
+        join_epochs: epochs in which a client that joins fits its private prompt; 0 stands for rounds x local_epochs.
+    """
+
+    rounds: int = 10
+    local_epochs: int = 5
+    batch_size: int = 32
+    drop_last: bool = False
+    participation: float = 1.0
+    first_round: Literal["sampled", "all"] = "sampled"
+    dropout: float = 0.0
+    min_clients: int = 1
+    holdout_clients: int = 0
+    join_epochs: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data could make right."""
+        require(self.rounds >= 0, "federation.rounds", self.rounds, "at least 0")
+        require(self.local_epochs >= 1, "federation.local_epochs", self.local_epochs, "at least 1")
+        require(self.batch_size >= 1, "federation.batch_size", self.batch_size, "at least 1, for example 32")
+        require(0 < self.participation <= 1, "federation.participation", self.participation, "in (0, 1]")
+        require(self.first_round in ("sampled", "all"), "federation.first_round", self.first_round, "sampled or all")
+        require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")
+        require(self.min_clients >= 1, "federation.min_clients", self.min_clients, "at least 1")
+        require(self.holdout_clients >= 0, "federation.holdout_clients", self.holdout_clients, "at least 0")
+        require(self.join_epochs >= 0, "federation.join_epochs", self.join_epochs, "at least 0")
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """How a client's gradient steps are made.
+
+    The paper says SGD and 0.001; momentum and weight decay are those of the authors' code. With `reset` every client
+    starts each round with a fresh optimizer, as a real deployment must; without, its momentum is kept on the client.
+    `schedule` changes the learning rate from round to round, after `warmup_rounds` in which it rises linearly.
+    """
+
+    name: Literal["sgd", "adamw"] = "sgd"
+    lr: float = 0.001
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    warmup_rounds: int = 0
+    reset: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data could make right."""
+        require(self.name in ("sgd", "adamw"), "optimizer.name", self.name, "sgd or adamw")
+        require(self.lr > 0, "optimizer.lr", self.lr, "positive (the paper uses 0.001)")
+        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "in [0, 1)")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "at least 0")
+        known = ("constant", "cosine", "linear")
+        require(self.schedule in known, "optimizer.schedule", self.schedule, "constant, cosine or linear")
+        require(self.warmup_rounds >= 0, "optimizer.warmup_rounds", self.warmup_rounds, "at least 0")
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """When and on whom the clients' classifiers are tested.
+
+    Attributes:
+        every: evaluate after every so many rounds; always before the first and after the last. 0: only after the last.
+        clients: how many clients to evaluate after a round, drawn anew each time; 0 for all. The last evaluation is of
+            all clients.
+        batch_size: images of a client in a step.
+        patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
+            obtained this way is chosen on the data it is reported on.
+        min_delta: what counts as a rise.
+    """
+
+    every: int = 1
+    clients: int = 0
+    batch_size: int = 100
+    patience: int = 0
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data could make right."""
+        for key in ("every", "clients", "patience"):
+            require(getattr(self, key) >= 0, f"evaluation.{key}", getattr(self, key), "at least 0")
+        require(self.batch_size >= 1, "evaluation.batch_size", self.batch_size, "at least 1, for example 100")
+        require(self.min_delta >= 0, "evaluation.min_delta", self.min_delta, "at least 0")
+
+
+@dataclass(frozen=True)
+class ComputeSettings:
+    """Where and how to compute; none of it changes the result beyond rounding.
+
+    Attributes:
+        device: "auto" for a GPU where there is one, or for example "cpu" or "cuda:1".
+        precision: of the computation; "bfloat16" is autocast over float32 prompts.
+        sequential: train clients one by one.
+        group_size: clients trained side by side; 0 for as many as memory allows.
+    """
+
+    device: str = "auto"
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    sequential: bool = False
+    group_size: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no machine could make right."""
+        known = ("float32", "bfloat16", "float64")
+        require(self.precision in known, "compute.precision", self.precision, "float32, bfloat16 or float64")
+        require(self.group_size >= 0, "compute.group_size", self.group_size, "at least 0 (0: what fits)")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that drives a federation, apart from data, backbone and method."""
+
+    federation: RoundSettings = RoundSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    compute: ComputeSettings = ComputeSettings()
+    seed: int = 0

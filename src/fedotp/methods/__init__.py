@@ -1,0 +1,49 @@
+"""Methods of federated prompt learning: one short file each, all declared through `Method`."""
+
+from fedotp.methods._coop import CoOp
+from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._fedotp import FedOTP
+from fedotp.methods._fedper import PromptFLPer
+from fedotp.methods._fedprox import PromptFLProx
+from fedotp.methods._finetune import PromptFLFineTuned
+from fedotp.methods._method import Batch, Memory, Method, Parameters, weighted_average
+from fedotp.methods._pfedprompt import PFedPrompt
+from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import PromptSettings, Task
+from fedotp.methods._zeroshot import ZeroShot
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        FedOTP,
+        ZeroShot,
+        CoOp,
+        PromptFL,
+        PromptFLFineTuned,
+        PromptFLProx,
+        PromptFLPer,
+        PromptFLAmp,
+        PFedPrompt,
+    )
+}
+"""Every method by the name a configuration uses."""
+
+__all__ = [
+    "METHODS",
+    "Batch",
+    "CoOp",
+    "FedOTP",
+    "Memory",
+    "Method",
+    "PFedPrompt",
+    "Parameters",
+    "PromptFL",
+    "PromptFLAmp",
+    "PromptFLFineTuned",
+    "PromptFLPer",
+    "PromptFLProx",
+    "PromptSettings",
+    "Task",
+    "ZeroShot",
+    "weighted_average",
+]

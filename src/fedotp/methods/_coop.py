@@ -1,0 +1,29 @@
+"""CoOp: every client for itself."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedotp.methods._method import Method, Parameters
+from fedotp.methods._task import Task
+
+
+@dataclass(frozen=True)
+class CoOp(Method):
+    """Zhou et al., IJCV 2022: one prompt per client, matched with the pooled feature, never shared.
+
+    A client trains in the rounds it is sampled for, so that all methods of a comparison take equally many steps.
+    """
+
+    name: ClassVar[str] = "coop"
+    title: ClassVar[str] = "CoOp (local)"
+    reference: ClassVar[str] = "Zhou et al., IJCV 2022"
+
+    def private(self, task: Task) -> Parameters:
+        """The prompt (1, s, d)."""
+        return {"prompt": task.contexts(1)}
+
+    def class_features(self, task: Task, params: Parameters) -> Tensor:
+        """The features of the client's prompt."""
+        return task.features(params["prompt"])

@@ -1,0 +1,98 @@
+"""PromptFL + FedAMP: the server mixes for each client the prompts of clients like it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedotp.errors import FedotpError
+from fedotp.methods._method import Method, Parameters
+from fedotp.methods._task import Task
+
+
+@dataclass(frozen=True)
+class PromptFLAmp(Method):
+    """Huang et al., AAAI 2021, on prompts.
+
+    The server keeps every client's last prompt P_i and sends it the mixture
+
+        u_i = sum_j xi_ij P_j,   xi_ij = alpha A'(||P_i - P_j||^2) for j != i,   xi_ii = 1 - sum_{j != i} xi_ij,
+
+    with A(x) = 1 - exp(-x / sigma); the client minimises its loss + lambda / (2 alpha) ||P - u_i||^2, starting from
+    u_i, and predicts with the result.
+
+    The description gives no values, and the right ones depend on the scale of prompts. So the options here are free of
+    scale: `strength` c means alpha = c sigma / n, that is xi_ij = c / n exp(-||P_i - P_j||^2 / sigma), with n the
+    clients that have sent a prompt (at c = 1 and equal prompts the mixture is the mean); `sigma` 0 stands for the mean
+    squared distance between these prompts; `mu` is lambda / alpha. A new client is sent the mean of all prompts.
+    """
+
+    strength: float = 1.0
+    sigma: float = 0.0
+    mu: float = 0.5
+
+    name: ClassVar[str] = "promptfl-fedamp"
+    title: ClassVar[str] = "PromptFL+FedAMP"
+    reference: ClassVar[str] = "Huang et al., AAAI 2021"
+    publishes: ClassVar[frozenset[str]] = frozenset({"prompt"})
+
+    def __post_init__(self) -> None:
+        """Refuse weights out of range."""
+        if not 0 <= self.strength <= 1:
+            raise FedotpError(f"method.strength = {self.strength}: must be from 0 to 1")
+        if not self.sigma >= 0 or not self.mu >= 0:
+            raise FedotpError(f"method.sigma = {self.sigma}, method.mu = {self.mu}: must not be negative")
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """The last prompt of every client (n, 1, s, d), and who has sent one (n,)."""
+        start = task.contexts(1)
+        return {
+            "prompts": start.expand(n_clients, *start.shape).clone(),
+            "sent": torch.zeros(n_clients, device=start.device),
+        }
+
+    def private(self, task: Task) -> Parameters:
+        """The client's own prompt (1, s, d): kept to predict with, and also sent."""
+        return {"prompt": task.contexts(1)}
+
+    def start(self, received: Parameters, private: Parameters) -> Parameters:
+        """Training starts from the mixture."""
+        return {"prompt": received["mixture"]}
+
+    def class_features(self, task: Task, params: Parameters) -> Tensor:
+        """The features of the client's prompt."""
+        return task.features(params["prompt"])
+
+    def deployed(self, received: Parameters, private: Parameters) -> Parameters:
+        """Prediction uses the client's own prompt, not the mixture."""
+        return private
+
+    def penalty(self, params: Parameters, received: Parameters) -> Tensor | None:
+        """mu / 2 times the squared distance from the mixture, (C,)."""
+        return self.mu / 2 * (params["prompt"] - received["mixture"]).square().flatten(1).sum(1)
+
+    def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
+        """Every client's mixture (C, 1, s, d)."""
+        prompts, sent = server["prompts"], server["sent"] > 0
+        if clients is None:
+            mean = (prompts[sent] if sent.any() else prompts).mean(0)
+            return {"mixture": mean.expand(n_clients, *mean.shape)}
+        own, known = prompts[clients].flatten(1).double(), prompts[sent].flatten(1).double()
+        if len(known) == 0:
+            return {"mixture": prompts[clients]}
+        squared = torch.cdist(own, known).square()  # (C, known)
+        others = clients[:, None] != sent.nonzero().flatten()
+        # Over all pairs of them, whoever asks: a client's mixture must not depend on who is served beside it.
+        spread = 2 * (known - known.mean(0)).square().sum() / max(len(known) - 1, 1)
+        sigma = self.sigma or float(spread) or 1.0
+        xi = torch.where(others, self.strength / len(known) * torch.exp(-squared / sigma), 0.0)
+        mixture = xi @ known + (1 - xi.sum(1, keepdim=True)) * own
+        return {"mixture": mixture.to(prompts.dtype).view(-1, *prompts.shape[1:])}
+
+    def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
+        """Keep what was sent."""
+        prompts, sent = server["prompts"].clone(), server["sent"].clone()
+        prompts[clients] = uploads["prompt"]
+        sent[clients] = 1
+        return {"prompts": prompts, "sent": sent}

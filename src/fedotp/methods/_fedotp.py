@@ -1,0 +1,69 @@
+"""FedOTP: global and local prompts that cooperate through optimal transport."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from fedotp import ot
+from fedotp.errors import FedotpError
+from fedotp.matching import Matching
+from fedotp.methods._method import Batch, Method, Parameters
+from fedotp.methods._task import Task
+
+
+@dataclass(frozen=True)
+class FedOTP(Method):
+    """Li et al., CVPR 2024, Algorithm 2; with `rule` "classical" or "average" its ablations (Table 4).
+
+    `n_shared` global and `n_private` local prompts (the paper: one of each); `reg` is lambda, `mass` is gamma,
+    `solver` how the transport problem is solved.
+    """
+
+    n_shared: int = 1
+    n_private: int = 1
+    rule: Literal["unbalanced", "classical", "average"] = "unbalanced"
+    reg: float = 0.1
+    mass: float = 0.8
+    solver: ot.Method = "newton"
+
+    name: ClassVar[str] = "fedotp"
+    title: ClassVar[str] = "FedOTP"
+    reference: ClassVar[str] = "Li et al., CVPR 2024"
+
+    def __post_init__(self) -> None:
+        """Refuse what no federation could train."""
+        if self.n_shared < 0 or self.n_private < 0 or self.n_shared + self.n_private == 0:
+            raise FedotpError(
+                f"method.n_shared = {self.n_shared} and method.n_private = {self.n_private}: "
+                "neither may be negative, and there must be at least one prompt"
+            )
+        if self.rule not in ("unbalanced", "classical", "average"):
+            raise FedotpError(f"method.rule = {self.rule!r}: must be unbalanced, classical or average")
+        if self.solver not in ("newton", "scaling", "log"):
+            raise FedotpError(f"method.solver = {self.solver!r}: must be newton, scaling or log")
+        try:
+            self.matching  # noqa: B018  (refuses reg and mass out of range)
+        except FedotpError as error:
+            raise FedotpError(f"method.{error}") from None
+
+    @property
+    def matching(self) -> Matching:
+        """The rule that turns tokens and class features into scores."""
+        return Matching(rule=self.rule, reg=self.reg, mass=self.mass, method=self.solver)
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """P_g (N_g, s, d)."""
+        return {"shared": task.contexts(self.n_shared + self.n_private)[: self.n_shared]} if self.n_shared else {}
+
+    def private(self, task: Task) -> Parameters:
+        """P_l (N_l, s, d)."""
+        return {"private": task.contexts(self.n_shared + self.n_private)[self.n_shared :]} if self.n_private else {}
+
+    def class_features(self, task: Task, params: Parameters) -> Tensor:
+        """H_k = [H_{k,g}, H_{k,l}]: the features of P_i = [P_g, P_{l,i}]."""
+        return task.features(*(params[name] for name in ("shared", "private") if name in params))
+
+    def score(self, batch: Batch, classes: Tensor) -> Tensor:
+        """1 - d_{C,k} up to a constant (Eq. 6 to 10)."""
+        return self.matching(batch.image, classes)

@@ -1,0 +1,30 @@
+"""PromptFL + FedProx: clients stay near the averaged prompt."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedotp.errors import FedotpError
+from fedotp.methods._method import Parameters
+from fedotp.methods._promptfl import PromptFL
+
+
+@dataclass(frozen=True)
+class PromptFLProx(PromptFL):
+    """Li et al., MLSys 2020: the loss gains mu / 2 ||P - P_g||^2 (mu = 0.5 in the FedOTP authors' code)."""
+
+    mu: float = 0.5
+
+    name: ClassVar[str] = "promptfl-fedprox"
+    title: ClassVar[str] = "PromptFL+FedProx"
+    reference: ClassVar[str] = "Li et al., MLSys 2020"
+
+    def __post_init__(self) -> None:
+        """Refuse a weight that pushes clients away."""
+        if not self.mu >= 0:
+            raise FedotpError(f"method.mu = {self.mu}: must not be negative (the authors use 0.5)")
+
+    def penalty(self, params: Parameters, received: Parameters) -> Tensor | None:
+        """mu / 2 times the squared distance from what the server sent, (C,)."""
+        return self.mu / 2 * (params["prompt"] - received["prompt"]).square().flatten(1).sum(1)

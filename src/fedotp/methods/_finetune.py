@@ -1,0 +1,31 @@
+"""PromptFL + FT: the averaged prompt, fine-tuned by each client before it predicts."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedotp.errors import FedotpError
+from fedotp.methods._promptfl import PromptFL
+
+
+@dataclass(frozen=True)
+class PromptFLFineTuned(PromptFL):
+    """Cheng et al., 2021. The tuned copy is used to predict and then forgotten; it is never averaged.
+
+    `epochs`: passes over the client's images, 0 for as many as in a round (the paper does not say how many).
+    """
+
+    epochs: int = 0
+
+    name: ClassVar[str] = "promptfl-ft"
+    title: ClassVar[str] = "PromptFL+FT"
+    reference: ClassVar[str] = "Cheng et al., 2021 (arXiv 2108.07313)"
+
+    def __post_init__(self) -> None:
+        """Refuse a negative number."""
+        if self.epochs < 0:
+            raise FedotpError(f"method.epochs = {self.epochs}: must not be negative (0: as many as in a round)")
+
+    @property
+    def finetune_epochs(self) -> int | None:
+        """Epochs before a prediction."""
+        return self.epochs or None

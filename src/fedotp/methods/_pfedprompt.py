@@ -1,0 +1,62 @@
+"""pFedPrompt: a shared prompt, and attention over the client's own images."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedotp.errors import FedotpError
+from fedotp.matching import pooled_score
+from fedotp.methods._method import Batch
+from fedotp.methods._promptfl import PromptFL
+
+
+@dataclass(frozen=True)
+class PFedPrompt(PromptFL):
+    """Guo et al., WWW 2023. No code was published; this is our reading of it.
+
+    The prompt is learned and averaged as in PromptFL. In the visual space each client adds, without parameters,
+    attention over its own training images: with f the image's pooled feature, G_j the *spatial* feature of training
+    image j (the mean of its normalised patch tokens) and t_k the text feature of class k, all of length 1,
+
+        w_j = softmax_j(beta f . G_j),   personal feature v = sum_j w_j G_j,   score_k = f . t_k + alpha v . t_k.
+
+    Choices, where the description leaves them: one key per training image; `values` "features" as above, or "labels",
+    where the personal term is the attention that falls on class k, sum_j w_j [y_j = k]; alpha and beta as in
+    Tip-Adapter (1 and 5.5); in training an image does not attend to itself, or it would only find what it already
+    knows. A client without images has no personal term.
+    """
+
+    alpha: float = 1.0
+    beta: float = 5.5
+    values: Literal["features", "labels"] = "features"
+
+    name: ClassVar[str] = "pfedprompt"
+    title: ClassVar[str] = "pFedPrompt"
+    reference: ClassVar[str] = "Guo et al., WWW 2023"
+    uses_memory: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse weights out of range."""
+        if not self.alpha >= 0 or not self.beta >= 0:
+            raise FedotpError(f"method.alpha = {self.alpha}, method.beta = {self.beta}: must not be negative")
+        if self.values not in ("features", "labels"):
+            raise FedotpError(f"method.values = {self.values!r}: must be features or labels")
+
+    def score(self, batch: Batch, classes: Tensor) -> Tensor:
+        """The global score and alpha times the personal one, (C, B, K)."""
+        score = pooled_score(batch.image.pooled, classes)
+        if batch.memory is None:
+            return score
+        keys = F.normalize(batch.memory.spatial, dim=-1)  # (C, M, e)
+        attention = self.beta * F.normalize(batch.image.pooled, dim=-1) @ keys.mT  # (C, B, M)
+        hidden = (batch.memory.labels < 0).unsqueeze(1).expand_as(attention)
+        if batch.places is not None:
+            hidden = hidden | (batch.places.unsqueeze(-1) == torch.arange(keys.shape[1], device=keys.device))
+        weights = attention.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden, 0.0)
+        if self.values == "labels":
+            targets = F.one_hot(batch.memory.labels.clamp_min(0), classes.shape[2]).to(weights.dtype)  # (C, M, K)
+            return score + self.alpha * weights @ targets
+        return score + self.alpha * pooled_score(weights @ keys, classes)

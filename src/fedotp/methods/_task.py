@@ -1,0 +1,104 @@
+"""What all clients and the server of a federation agree on before the first round."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedotp.clip import CLIP
+from fedotp.errors import FedotpError
+from fedotp.prompts import Position, PromptEncoder, random_context, word_context
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """The shape and the start of a prompt; the defaults are the paper's.
+
+    `n_ctx` context vectors stand before the class name ("end"), around it ("middle") or behind it ("front"); with
+    `per_class` every class has its own. They start as normal draws of standard deviation `std`, or, if `words` are
+    given, as the embeddings of these words (which then fix the number of vectors) plus draws of that deviation.
+    """
+
+    n_ctx: int = 16
+    position: Position = "end"
+    per_class: bool = False
+    std: float = 0.02
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that no prompt has."""
+        if self.n_ctx < 1:
+            raise FedotpError(f"prompt.n_ctx = {self.n_ctx}: must be at least 1 (the paper uses 16)")
+        if self.position not in ("end", "middle", "front"):
+            raise FedotpError(f"prompt.position = {self.position!r}: must be end, middle or front")
+        if not self.std >= 0:
+            raise FedotpError(f"prompt.std = {self.std}: must not be negative (the paper uses 0.02)")
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A frozen backbone, the classes to tell apart, and the shape of the prompts.
+
+    `template` is the caption of zero-shot CLIP, with {} for the class name; `seed` draws the initial prompts.
+    """
+
+    clip: CLIP
+    classes: tuple[str, ...]
+    prompt: PromptSettings = field(default_factory=PromptSettings)
+    template: str = "a photo of a {}."
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a template without a place for the name."""
+        if "{}" not in self.template:
+            raise FedotpError(f"template {self.template!r} has no {{}} where the class name goes")
+
+    @property
+    def logit_scale(self) -> Tensor:
+        """Logarithm of 1 / tau, the backbone's own."""
+        return self.clip.logit_scale
+
+    @cached_property
+    def encoder(self) -> PromptEncoder:
+        """The text tower on this task's prompts."""
+        n_ctx = len(self.clip.tokenizer.encode(self.prompt.words)) if self.prompt.words else self.prompt.n_ctx
+        settings = self.prompt
+        return PromptEncoder(
+            self.clip, self.classes, n_ctx=n_ctx, position=settings.position, per_class=settings.per_class
+        )
+
+    def contexts(self, n_prompts: int) -> Tensor:
+        """Initial context vectors (N, s, d), or (N, K, s, d) per class: the same for every client.
+
+        They are float64 for a tower in float64, float32 otherwise.
+        """
+        settings = self.prompt
+        n_classes = len(self.classes) if settings.per_class else None
+        if settings.words:
+            # A second prompt equal to the first would get equal gradients for ever.
+            context = word_context(
+                self.clip, settings.words, n_prompts, n_classes=n_classes, noise=settings.std, seed=self.seed
+            )
+        else:
+            context = random_context(
+                self.clip, n_prompts, settings.n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed
+            )
+        return context[0].to(torch.promote_types(self.clip.text_projection.dtype, torch.float32))
+
+    def features(self, *contexts: Tensor) -> Tensor:
+        """Class features (C, N, K, e) of prompts (C, N_i, s, d) set side by side.
+
+        Prompts that are one for all clients (expanded along the client axis) are encoded once.
+        """
+        if len(contexts[0]) == 1 or all(context.stride(0) for context in contexts):
+            return self.encoder(contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1))
+        parts = [self.encoder(c) if c.stride(0) else self.encoder(c[:1]).expand(len(c), -1, -1, -1) for c in contexts]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    @torch.no_grad()
+    def template_features(self) -> Tensor:
+        """Class features (1, 1, K, e) of the hand-written template."""
+        captions = [self.template.replace("{}", name) for name in self.classes]
+        ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
+        return self.clip.encode_text(ids.to(self.clip.token_embedding.weight.device))[None, None]

@@ -1,0 +1,74 @@
+"""Configurations drawn at random, all of them valid."""
+
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin
+
+from hypothesis import strategies as st
+
+from fedotp.config import Config
+from fedotp.config._reading import bare_kind, kinds_of
+from fedotp.config._schema import SECTIONS
+from fedotp.data import SCHEMES, PartitionSettings
+from fedotp.methods import METHODS, Method
+
+# Where a value of the right type is not always a right value.
+_SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "data.dataset": st.text(min_size=1),
+    "data.template": st.sampled_from(["", 'a "photo" of\n{}.', "\\ {}"]),
+    "backbone.name": st.text(min_size=1),
+    "method.mass": st.floats(0, 1, exclude_min=True),
+    "method.strength": st.floats(0, 1),
+    "federation.participation": st.floats(0, 1, exclude_min=True),
+    "federation.dropout": st.floats(0, 1, exclude_max=True),
+    "optimizer.momentum": st.floats(0, 1, exclude_max=True),
+}
+_BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
+    int: st.integers(1, 2**63 - 1),
+    float: st.floats(0, exclude_min=True, allow_infinity=False) | st.integers(1, 1000),
+    str: st.text(),
+}
+
+
+def _values(key: str, kind: object) -> st.SearchStrategy[Any]:
+    bare, optional = bare_kind(kind)
+    if get_origin(bare) is Literal:
+        return st.sampled_from(get_args(bare))
+    values = _SPECIAL.get(key, _BY_TYPE[bare])
+    return values | st.none() if optional else values
+
+
+def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
+    if cls is PartitionSettings:
+        return st.sampled_from(sorted(SCHEMES)).flatmap(_partition)
+    if cls is Method:
+        return st.sampled_from(sorted(METHODS)).flatmap(lambda method: _section(name, METHODS[method]))
+    required = {"dataset"}
+    keys = {key: _values(f"{name}.{key}", kind) for key, kind in kinds_of(cls).items()}
+    return st.fixed_dictionaries(
+        {key: values for key, values in keys.items() if key in required},
+        optional={key: values for key, values in keys.items() if key not in required},
+    ).map(lambda chosen: cls(**chosen))
+
+
+def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
+    draws_sizes = PartitionSettings(scheme).draws_sizes
+    return st.builds(
+        PartitionSettings,
+        scheme=st.just(scheme),
+        n_clients=st.none() | st.integers(1, 10**6),
+        alpha=st.none() | st.floats(1e-6, 1e6) if draws_sizes else st.none(),
+        shots=st.none() | st.integers(1, 64) if scheme == "pathological" else st.none(),
+        min_size=st.integers(1, 100) if draws_sizes else st.just(1),
+        seed=st.integers(0, 2**63 - 1),
+    )
+
+
+def configs() -> st.SearchStrategy[Config]:
+    """Any configuration."""
+    assert {item.name for item in fields(Config)} == {*SECTIONS, "seed"}
+    return st.builds(
+        Config,
+        **{name: _section(name, cls) for name, cls in SECTIONS.items()},
+        seed=st.integers(0, 2**63 - 1),
+    )

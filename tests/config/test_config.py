@@ -1,0 +1,142 @@
+"""Configurations: defaults, reading, writing."""
+
+import tomllib
+from dataclasses import MISSING, FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+from config_made import configs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
+from fedotp.config._reading import bare_kind, kinds_of
+from fedotp.config._schema import SECTIONS, all_kinds
+from fedotp.config._toml import write_scalar, write_tables
+from fedotp.data import PartitionSettings
+from fedotp.errors import FedotpError
+from fedotp.federation import RoundSettings, Settings
+from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLProx, PromptSettings
+
+PETS = Config(DataSettings("oxford_pets"))
+
+
+@given(configs())
+def test_a_configuration_reads_back_equal(config: Config) -> None:
+    text = config.to_toml()
+    assert Config.from_dict(tomllib.loads(text)) == config
+    assert Config.from_dict(config.to_dict()) == config
+    assert Config.from_dict(tomllib.loads(text)).to_toml() == Config.from_dict(config.to_dict()).to_toml()
+
+
+@given(configs())
+def test_to_dict_and_flatten_have_every_key(config: Config) -> None:
+    assert list(flatten(config)) == list(all_kinds(type(config.method)))
+    assert list(config.to_dict()) == ["seed", *SECTIONS]
+
+
+@given(st.text() | st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans())
+def test_scalars_are_written_as_toml(value: str | float | int | bool) -> None:
+    text = write_scalar(value)
+    (back,) = tomllib.loads(f"value = {text}").values()
+    assert back == value
+    assert type(back) is type(value)
+    assert len(text.splitlines()) == 1 if text else True
+
+
+def test_tables_come_after_scalars_and_none_is_left_out() -> None:
+    assert write_tables({"t": {"a": 1, "b": None}, "x": None, "y": "é\t\x00\U0001f600\u2028"}) == (
+        'y = "é\\t\\u0000😀\\u2028"\n\n[t]\na = 1\n'
+    )
+
+
+def test_the_complete_text() -> None:
+    assert PETS.to_toml().startswith('seed = 0\n\n[data]\ndataset = "oxford_pets"\nroot = ""\nviews = 0\n')
+    assert '\n[partition]\nscheme = "pathological"\nmin_size = 1\nseed = 0\n\n[backbone]\n' in PETS.to_toml()
+    assert '\n[method]\nname = "fedotp"\nn_shared = 1\n' in PETS.to_toml()
+
+
+def test_what_toml_cannot_say_is_the_default() -> None:
+    for cls in (*(cls for cls in SECTIONS.values()), *METHODS.values()):
+        for item in fields(cls):
+            optional = bare_kind(kinds_of(cls)[item.name])[1]
+            assert not optional or item.default is None, f"{cls.__name__}.{item.name}"
+
+
+def test_defaults_are_the_papers() -> None:
+    config = Config.from_dict({"data": {"dataset": "oxford_pets"}})
+    assert config == PETS
+    assert config.partition == PartitionSettings("pathological")
+    assert config.backbone == BackboneSettings("ViT-B/16")
+    assert config.prompt == PromptSettings(n_ctx=16, position="end", std=0.02)
+    assert config.method == FedOTP(n_shared=1, n_private=1, rule="unbalanced", reg=0.1, mass=0.8)
+    assert (config.federation.rounds, config.federation.local_epochs, config.federation.batch_size) == (10, 5, 32)
+    assert (config.optimizer.name, config.optimizer.lr, config.evaluation.batch_size) == ("sgd", 0.001, 100)
+
+
+def test_only_the_data_set_has_no_default() -> None:
+    required = [item.name for item in fields(DataSettings) if item.default is MISSING]
+    assert required == ["dataset"]
+
+
+def test_a_configuration_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        PETS.seed = 1  # type: ignore[misc]
+
+
+def test_whole_numbers_become_floats() -> None:
+    config = Config.from_dict({"data": {"dataset": "x"}, "method": {"mass": 1}})
+    assert isinstance(config.method, FedOTP)
+    assert isinstance(config.method.mass, float)
+
+
+def test_another_method_by_name() -> None:
+    config = Config.from_dict({"data": {"dataset": "x"}, "method": {"name": "promptfl-fedprox", "mu": 2}})
+    assert config.method == PromptFLProx(mu=2.0)
+    assert Config.from_dict({"data": {"dataset": "x"}, "method": {"name": "coop"}}).method == CoOp()
+
+
+def test_settings_are_what_the_federation_needs() -> None:
+    config = PETS.override(["seed=7", "federation.rounds=3"])
+    assert config.settings == Settings(federation=RoundSettings(rounds=3), seed=7)
+
+
+def test_reading_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(b'\xef\xbb\xbf[data]\r\ndataset = "x"\r\n')  # as Windows editors write it
+    assert Config.read(path) == load_config(str(path)) == load_config(path) == Config(DataSettings("x"))
+
+
+def test_home_and_empty_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    data = DataSettings("~/mine", root="~/data", store="")
+    assert (data.source, data.root_folder, data.store_folder) == (
+        "/home/someone/mine",
+        Path("/home/someone/data"),
+        None,
+    )
+    assert DataSettings("x", store="tokens").store_folder == Path("tokens")
+    assert BackboneSettings("~/clip.pt").source == "/home/someone/clip.pt"
+    assert BackboneSettings().source == "ViT-B/16"
+
+
+def test_difference() -> None:
+    assert difference(PETS, PETS) == {}
+    assert difference(PETS, PETS.override(["seed=3", "partition.shots=4"])) == {
+        "seed": (0, 3),
+        "partition.shots": (None, 4),
+    }
+    prox = PETS.override(["method.name=promptfl-fedprox"])
+    changed = difference(PETS, prox)
+    assert changed["method.name"] == ("fedotp", "promptfl-fedprox")
+    assert changed["method.mass"] == (0.8, None)
+    assert changed["method.mu"] == (None, 0.5)
+
+
+def test_wrong_values_in_python() -> None:
+    with pytest.raises(FedotpError, match=r"^seed = -1: must be from 0"):
+        Config(DataSettings("x"), seed=-1)
+    with pytest.raises(FedotpError, match=r'^data\.storage = "float8": must be float16 or int8$'):
+        DataSettings("x", storage="float8")  # type: ignore[arg-type]
+    with pytest.raises(FedotpError, match=r'^backbone\.name = "": must be'):
+        BackboneSettings("")

@@ -1,0 +1,188 @@
+"""Bad configurations: one exact line each."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedotp.config import Config, load_config
+from fedotp.errors import FedotpError
+
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+_SECTION = st.sampled_from(["data", "partition", "method", "federation", "prompt", "seed"]) | st.text()
+_KEY = st.sampled_from(["dataset", "scheme", "alpha", "name", "mass", "rounds", "words", "shots"]) | st.text()
+
+
+def _refusal(text: str, tmp_path: Path) -> str:
+    path = tmp_path / "runs.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FedotpError) as caught:
+        Config.read(path)
+    return str(caught.value).removeprefix(f"{tmp_path}/")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        # names
+        ("method.mas = 0.5", "unknown key method.mas; did you mean method.mass?"),
+        ("federation.lr = 0.5", "unknown key federation.lr; did you mean optimizer.lr?"),
+        (
+            "federation.epochs = 2",
+            "unknown key federation.epochs; did you mean federation.local_epochs or federation.join_epochs?",
+        ),
+        ("federation.seed = 2", "unknown key federation.seed; did you mean seed?"),
+        ("rounds = 5", "unknown key rounds; did you mean federation.rounds?"),
+        ("sead = 5", "unknown key sead; did you mean seed?"),
+        ("[partitions]\nalpha = 1.0", "unknown section partitions; did you mean partition?"),
+        ('"se\\ned" = 1', 'unknown key "se\\ned"; did you mean seed?'),
+        (
+            'method = "coop"',
+            'method = "coop": method is a section, not a key; did you mean method.name?',
+        ),
+        ("[[data]]", "data = [{'dataset': 'x'}]: data is a section, not a key; did you mean data.dataset?"),
+        (
+            'method = {name = "coop", mass = 0.5}',
+            "unknown key method.mass: an option of fedotp; the options of coop are: none",
+        ),
+        (
+            'method = {name = "promptfl-fedamp", beta = 0.5}',
+            "unknown key method.beta: an option of pfedprompt; the options of promptfl-fedamp are: strength, sigma, mu",
+        ),
+        # types
+        ('federation.rounds = "ten"', 'federation.rounds = "ten": must be a whole number'),
+        ("federation.rounds = 10.0", "federation.rounds = 10.0: must be a whole number"),
+        ("federation.rounds = true", "federation.rounds = true: must be a whole number"),
+        ("federation.rounds = [1, 2]", "federation.rounds = [1, 2]: must be a whole number, not a list"),
+        ("federation.rounds = {a = 1}", "federation.rounds = {'a': 1}: must be a whole number"),
+        ("federation.rounds = 2024-01-31", "federation.rounds = 2024-01-31: must be a whole number"),
+        (
+            "federation.rounds = 9223372036854775808",
+            "federation.rounds = 9223372036854775808: must be a number of at most 64 bits",
+        ),
+        (f"seed = 0x{'f' * 5000}", "seed = a huge number: must be a number of at most 64 bits"),
+        ("optimizer.lr = true", "optimizer.lr = true: must be a number such as 0.5"),
+        ('optimizer.lr = "0.1"', 'optimizer.lr = "0.1": must be a number such as 0.5'),
+        ("optimizer.lr = inf", "optimizer.lr = inf: must be a finite number"),
+        ("optimizer.lr = nan", "optimizer.lr = nan: must be a finite number"),
+        (f"optimizer.lr = 1{'0' * 400}", f"optimizer.lr = 1{'0' * 79}...: must be a number such as 0.5"),
+        ("federation.drop_last = 1", "federation.drop_last = 1: must be true or false"),
+        ("data.root = 5", 'data.root = 5: must be text such as "abc"'),
+        ("partition.shots = 1.5", "partition.shots = 1.5: must be a whole number"),
+        ('seed = "1"', 'seed = "1": must be a whole number'),
+        ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be sgd or adamw; did you mean sgd?'),
+        ('data.storage = "zip"', 'data.storage = "zip": must be float16 or int8'),
+        ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),
+        (
+            'method.name = "fedopt"',
+            'method.name = "fedopt": must be fedotp, zeroshot, coop, promptfl, promptfl-ft, promptfl-fedprox, '
+            "promptfl-fedper, promptfl-fedamp or pfedprompt; did you mean fedotp?",
+        ),
+        # ranges
+        ("method.mass = 1.5", "method.mass = 1.5: must be in (0, 1] (the paper uses 0.8)"),
+        ("federation.batch_size = 0", "federation.batch_size = 0: must be at least 1, for example 32"),
+        ("prompt.n_ctx = 0", "prompt.n_ctx = 0: must be at least 1 (the paper uses 16)"),
+        ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
+        (
+            "data.views = -1",
+            "data.views = -1: must be at least 0 (0: the central crop; the paper: rounds x local_epochs)",
+        ),
+        (
+            'data.template = "a photo"',
+            'data.template = "a photo": must have {} once, where the class name goes, for example "a photo of a {}."',
+        ),
+        (
+            'data.template = "{} {}"',
+            'data.template = "{} {}": must have {} once, where the class name goes, for example "a photo of a {}."',
+        ),
+        (
+            'data.template = "{} {x}"',
+            'data.template = "{} {x}": must have {} once, where the class name goes, for example "a photo of a {}."',
+        ),
+        ("partition.n_clients = 0", "partition.n_clients is 0; it must be at least 1"),
+        (
+            'partition = {scheme = "dirichlet", shots = 2}',
+            "partition.shots is for the scheme pathological, not dirichlet",
+        ),
+        (
+            'partition.scheme = "dirichlett"',
+            "partition: unknown scheme 'dirichlett'; did you mean 'dirichlet'? "
+            "(iid, pathological, dirichlet, domain, domain-dirichlet, coarse, quantity)",
+        ),
+    ],
+)
+def test_one_line(text: str, line: str, tmp_path: Path) -> None:
+    """Each with a data set, so that the line is about what is wrong."""
+    if text == "[[data]]":
+        text += '\ndataset = "x"'
+    elif not text.startswith("data"):
+        text = f'{text}\n[data]\ndataset = "x"'
+    else:
+        text = f'data.dataset = "x"\n{text}'
+    assert _refusal(text, tmp_path) == f"runs.toml: {line}"
+
+
+@pytest.mark.parametrize("text", ["", "[data]\nviews = 1", "seed = 3"])
+def test_a_data_set_is_required(text: str, tmp_path: Path) -> None:
+    assert _refusal(text, tmp_path) == (
+        "runs.toml: missing key data.dataset: must be the name of a data set (see fedotp data list) or a folder"
+    )
+
+
+def test_an_empty_data_set(tmp_path: Path) -> None:
+    assert _refusal('data.dataset = ""', tmp_path) == (
+        'runs.toml: data.dataset = "": must be the name of a data set (see fedotp data list) or a folder'
+    )
+
+
+def test_files_that_are_not_configurations(tmp_path: Path) -> None:
+    line = _refusal("[data]\nroot =", tmp_path)
+    assert line == "runs.toml: not valid TOML: Invalid value (at end of document)"
+    assert "not valid TOML: " in _refusal(f"seed = {'1' * 5000}", tmp_path)
+    path = tmp_path / "latin.toml"
+    path.write_bytes(b'[data]\ndataset = "caf\xe9"\n')
+    with pytest.raises(FedotpError, match=r"latin\.toml: not UTF-8 text; a configuration is a TOML file$"):
+        Config.read(path)
+    with pytest.raises(FedotpError, match=r": cannot be read \(Is a directory\)$"):
+        Config.read(tmp_path)
+
+
+def test_files_and_presets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FedotpError, match=r"^mine\.toml: no such file$"):
+        load_config("mine.toml")
+    with pytest.raises(FedotpError, match=r"^demo\.toml: no such file; for the preset say demo$"):
+        load_config("demo.toml")
+    with pytest.raises(FedotpError, match=r"^unknown preset 'fewshot-pet'; did you mean 'fewshot-pets'\? \(demo, "):
+        load_config("fewshot-pet")
+    with pytest.raises(FedotpError, match=r"or a file whose name ends in \.toml\)$"):
+        load_config("")
+
+
+def test_text_that_no_file_can_hold() -> None:
+    with pytest.raises(FedotpError, match=r'^data\.root = "\\uDCFF": must be text in Unicode$'):
+        Config.from_dict({"data": {"dataset": "x", "root": "\udcff"}})
+
+
+def test_no_place_no_prefix() -> None:
+    with pytest.raises(FedotpError, match=r"^unknown key method\.mas; did"):
+        Config.from_dict({"data": {"dataset": "x"}, "method": {"mas": 1}})
+
+
+@given(st.dictionaries(_SECTION, st.dictionaries(_KEY, _ANYTHING, max_size=3) | _ANYTHING, max_size=3))
+def test_anything_is_read_or_refused_in_one_line(tables: dict[str, object]) -> None:
+    config, line = None, ""
+    try:
+        config = Config.from_dict(tables, where="x.toml")
+    except FedotpError as error:
+        line = str(error)
+    if config is None:
+        assert line.startswith("x.toml: ")
+        assert len(line.splitlines()) == 1
+    else:
+        assert Config.from_dict(config.to_dict()) == config

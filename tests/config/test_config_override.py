@@ -1,0 +1,156 @@
+"""`--set key=value`."""
+
+import pytest
+from config_made import configs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedotp.config import Config, DataSettings, flatten
+from fedotp.data import PartitionSettings
+from fedotp.errors import FedotpError
+from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLAmp
+
+PETS = Config(
+    DataSettings("oxford_pets"), PartitionSettings("pathological", n_clients=10, shots=16), method=FedOTP(mass=0.7)
+)
+
+
+def _refusal(*assignments: str, config: Config = PETS) -> str:
+    with pytest.raises(FedotpError) as caught:
+        config.override(assignments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "value"),
+    [
+        ("seed=3", 3),
+        (" seed = 3 ", 3),
+        ("federation.rounds=1_000", 1000),
+        ("method.mass=0.5", 0.5),
+        ("method.mass=1", 1.0),
+        ("optimizer.lr=1e-2", 0.01),
+        ("optimizer.lr=+2.5E-1", 0.25),
+        ("compute.sequential=true", True),
+        ("method.rule=classical", "classical"),
+        ('method.rule="classical"', "classical"),
+        ("compute.device=cuda:1", "cuda:1"),
+        ("data.root=~/data", "~/data"),
+        ("data.root=C:\\data", "C:\\data"),
+        ("data.root=", ""),
+        ("data.root=a=b", "a=b"),
+        ("data.root=a #b", "a #b"),
+        ('data.root="a\\tb"', "a\tb"),
+        ("data.root='a\\tb'", "a\\tb"),
+        ("data.root=[a]", "[a]"),
+        ("data.root=5\nseed = 3", "5\nseed = 3"),
+        ("data.dataset=101", "101"),
+        ("data.dataset=2024-01-31", "2024-01-31"),
+        ("prompt.words=true", "true"),
+        ("prompt.words=a photo of a", "a photo of a"),
+        ("partition.shots=none", None),
+        ("partition.shots=4", 4),
+        ("data.root=none", "none"),
+        ("backbone.name=RN50", "RN50"),
+    ],
+)
+def test_values(assignment: str, value: object) -> None:
+    changed = flatten(PETS.override([assignment]))[assignment.split("=")[0].strip()]
+    assert changed == value
+    assert type(changed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "line"),
+    [
+        ("method.mas=1", "unknown key method.mas; did you mean method.mass?"),
+        ("method.mass.x=1", "unknown key method.mass.x; did you mean method.mass?"),
+        ("seed.x=1", "unknown key seed.x; did you mean seed?"),
+        ("lr=1", "unknown key lr; did you mean optimizer.lr?"),
+        ("modle.name=coop", "unknown section modle; did you mean method?"),
+        ("method=coop", 'method = "coop": method is a section, not a key; did you mean method.name?'),
+        ("method.mass", '"method.mass": must be key=value, for example method.mass=0.5'),
+        ("=5", '"=5": must be key=value, for example method.mass=0.5'),
+        ("method.mass=1.5", "method.mass = 1.5: must be in (0, 1] (the paper uses 0.8)"),
+        ("method.mass=-0.5", "method.mass = -0.5: must be in (0, 1] (the paper uses 0.8)"),
+        ("method.mass=.5", 'method.mass = ".5": must be a number such as 0.5'),
+        ("method.mass=[0.5, 0.8]", "method.mass = [0.5, 0.8]: must be a number such as 0.5, not a list"),
+        ('data.root=["a"]', "data.root = ['a']: must be text such as \"abc\", not a list"),
+        ("method.mass={a = 1}", "method.mass = {'a': 1}: must be a number such as 0.5"),
+        ("method.mass=none", 'method.mass = "none": must be a number such as 0.5'),
+        ("seed=-3", "seed = -3: must be from 0 to 2^63 - 1"),
+        ("seed=", 'seed = "": must be a whole number'),
+        ("federation.rounds=ten", 'federation.rounds = "ten": must be a whole number'),
+        ("compute.sequential=True", 'compute.sequential = "True": must be true or false'),
+        (
+            "partition.alpha=0.3",
+            "partition.alpha and min_size are for dirichlet, domain-dirichlet, quantity, not pathological",
+        ),
+    ],
+)
+def test_one_line(assignment: str, line: str) -> None:
+    assert _refusal(assignment) == f"--set: {line}"
+
+
+def test_deep_nesting_is_text() -> None:
+    assert PETS.override([f"data.root={'[' * 20_000}"]).data.root == "[" * 20_000
+
+
+def test_nothing_set_changes_nothing_and_the_last_counts() -> None:
+    assert PETS.override([]) == PETS
+    assert PETS.override(["seed=3", "seed=4"]).seed == 4
+    assert PETS.seed == 0
+
+
+def test_another_method_drops_the_options_of_the_old_one() -> None:
+    assert PETS.override(["method.name=coop"]).method == CoOp()
+    assert PETS.override(['method.name="coop"']).method == CoOp()
+    assert PETS.override(["method.name=fedotp"]).method == FedOTP(mass=0.7)
+    assert PETS.override(["method.mu=2", "method.name=promptfl-fedamp"]).method == PromptFLAmp(mu=2.0)
+
+
+def test_an_option_of_the_same_name_is_another_option() -> None:
+    prox = PETS.override(["method.name=promptfl-fedprox", "method.mu=3"])
+    assert prox.override(["method.name=promptfl-fedamp"]).method == PromptFLAmp()
+
+
+def test_an_option_set_for_a_method_without_it_is_refused() -> None:
+    expected = "--set: unknown key method.mass: an option of fedotp; the options of coop are: none"
+    assert _refusal("method.name=coop", "method.mass=0.5") == expected
+    assert _refusal("method.mass=0.5", "method.name=coop") == expected
+    assert _refusal("method.mu=0.5").startswith(
+        "--set: unknown key method.mu: an option of promptfl-fedprox and promptfl-fedamp; the options of fedotp are: "
+    )
+    assert _refusal("method.name=cop").startswith('--set: method.name = "cop": must be fedotp, ')
+
+
+def test_another_scheme_drops_what_it_has_no_use_for() -> None:
+    dirichlet = PETS.override(["partition.scheme=dirichlet"])
+    assert dirichlet.partition == PartitionSettings("dirichlet", n_clients=10)
+    iid = dirichlet.override(["partition.alpha=0.1", "partition.min_size=2"]).override(["partition.scheme=iid"])
+    assert iid.partition == PartitionSettings("iid", n_clients=10)
+    assert _refusal("partition.scheme=dirichlet", "partition.shots=4") == (
+        "--set: partition.shots is for the scheme pathological, not dirichlet"
+    )
+    assert _refusal("partition.scheme=diriclet").startswith("--set: partition: unknown scheme 'diriclet'; did you")
+
+
+@given(configs(), st.sampled_from(sorted(METHODS)))
+def test_any_configuration_can_change_its_method(config: Config, name: str) -> None:
+    changed = config.override([f"method.name={name}"])
+    assert changed.method == (config.method if config.method.name == name else METHODS[name]())
+
+
+@given(configs(), configs())
+def test_assignments_lead_from_any_configuration_to_any_other(start: Config, end: Config) -> None:
+    assert start.override(_assignments(end)) == end
+
+
+def _assignments(config: Config) -> list[str]:
+    section, lines = "", []
+    for line in config.to_toml().splitlines():
+        if line.startswith("["):
+            section = line.strip("[]") + "."
+        elif line:
+            lines.append(section + line)
+    return lines + [f"{key}=none" for key, value in flatten(config).items() if value is None]

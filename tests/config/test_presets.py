@@ -1,0 +1,80 @@
+"""The presets that come with the package."""
+
+import shlex
+import tomllib
+
+import pytest
+
+from fedotp.config import Config, load_config, presets
+from fedotp.config._presets import preset_text, preset_texts
+from fedotp.methods import METHODS, FedOTP
+
+NAMES = list(presets())
+PAPER = [name for name in NAMES if name != "demo"]
+
+
+def test_the_list() -> None:
+    assert NAMES[0] == "demo"
+    assert set(NAMES) >= {
+        *(f"fewshot-{name}" for name in ("caltech", "dtd", "flowers", "food", "pets")),
+        *("cifar10", "cifar100", "domainnet", "domainnet-domain", "office", "office-domain"),
+        *("coarse-cifar100", "curves"),
+    }
+    assert presets()["cifar10"].endswith("(Table 3)")
+    assert all(20 < len(summary) < 118 for summary in presets().values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_loads_and_reads_back_equal(name: str) -> None:
+    config = load_config(name)
+    assert config == Config.preset(name)
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_opens_with_its_command(name: str) -> None:
+    root = "" if name == "demo" else " --set data.root=~/data"
+    assert preset_text(name).startswith(f"# fedotp run {name}{root}\n#\n# {presets()[name]}\n#\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_in_a_comment_is_accepted(name: str) -> None:
+    commands = [line[1:].strip() for line in preset_text(name).splitlines() if line[1:].strip().startswith("fedotp ")]
+    for command in commands:
+        _, run, preset, *options = shlex.split(command)
+        assert (run, preset) == ("run", name)
+        assert options[::2] == ["--set"] * (len(options) // 2)
+        load_config(preset).override(options[1::2])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_on_every_preset(name: str, method: str) -> None:
+    assert load_config(name).override([f"method.name={method}"]).method == METHODS[method]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_is_short_and_narrow(name: str) -> None:
+    lines = preset_text(name).splitlines()
+    assert all(len(line) <= 120 for line in lines)
+    assert len(lines) < 60
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_settings(name: str) -> None:
+    config = load_config(name)
+    assert config.method == FedOTP(reg=0.1, mass=0.8)
+    assert config.prompt.n_ctx == 16
+    assert (config.optimizer.name, config.optimizer.lr) == ("sgd", 0.001)
+    assert (config.federation.batch_size, config.evaluation.batch_size) == (32, 100)
+    few_shot = name.startswith("fewshot-")
+    assert config.backbone.name == ("RN50" if few_shot else "ViT-B/16")
+    assert config.federation.local_epochs == (5 if few_shot else 1)
+    n_clients = config.partition.n_clients
+    assert config.federation.participation == (0.1 if n_clients == 100 else 1.0)
+    if n_clients == 100:
+        assert config.federation.rounds == 150
+
+
+def test_the_texts_are_read_once() -> None:
+    assert preset_texts() is preset_texts()
