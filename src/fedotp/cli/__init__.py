@@ -5,7 +5,8 @@ import sys
 import typer
 
 from fedotp import __version__
-from fedotp.cli import data, tokens, weights
+from fedotp.cli import data, join, many, run, runs, tokens, weights
+from fedotp.cli.show import printable
 from fedotp.errors import FedotpError
 
 app = typer.Typer(
@@ -15,6 +16,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(run.app)  # `fedotp run`, `evaluate` and `presets`
+app.add_typer(many.app)  # `fedotp compare` and `sweep`
+app.add_typer(join.app)
+app.add_typer(runs.app, name="runs")
 data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
@@ -40,5 +45,5 @@ def main() -> None:
     try:
         app()
     except FedotpError as error:
-        typer.secho(f"error: {error}", err=True, fg="red")
+        typer.secho(f"error: {printable(error)}", err=True, fg="red")
         sys.exit(2)

@@ -103,8 +103,11 @@ def encode(
 
 
 @contextmanager
-def encoding_progress(*, quiet: bool = False) -> Iterator["OnProgress | None"]:
-    """Draw a bar on stderr for each step of `encode`: pass what it gives as `on_progress`."""
+def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterator["OnProgress | None"]:
+    """Draw a bar on stderr for each step of `encode`: pass what it gives as `on_progress`.
+
+    `transient` bars disappear when all is done.
+    """
     if quiet:
         yield None
         return
@@ -115,7 +118,7 @@ def encoding_progress(*, quiet: bool = False) -> Iterator["OnProgress | None"]:
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=transient) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(what: str, done: int, total: int) -> None:

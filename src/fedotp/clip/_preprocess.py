@@ -30,13 +30,17 @@ class EvalTransform:
 
         `rng` is not used; it is there so that both transforms can be called alike.
         """
+        return _normalise(self.crop(image))
+
+    def crop(self, image: Image.Image) -> Image.Image:
+        """What the tower sees of a picture: RGB, size x size, not normalised."""
         image = to_rgb(image)
         width, height = image.size
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
         image = image.resize((width, height), Image.Resampling.BICUBIC)
         left, top = round((width - self.size) / 2), round((height - self.size) / 2)
-        return _normalise(image.crop((left, top, left + self.size, top + self.size)))
+        return image.crop((left, top, left + self.size, top + self.size))
 
     @property
     def spec(self) -> str:

@@ -54,8 +54,8 @@ def predict(
         places = np.where(places[None] < sizes[:n_active, None], places[None], -1)  # (A, B)
         rows = data.test.rows(clients[:n_active], places)
         image, labels = data.test.read(rows, 0, device, dtype)
-        few = None if memory is None else type(memory)(*(field[:n_active] for field in memory))
-        scores = method.score(Batch(image, labels, memory=few), classes[:n_active])  # (A, B, K)
+        batch = Batch(image, labels, memory=None if memory is None else memory.first(n_active))
+        scores = method.score(batch, classes[:n_active])  # (A, B, K)
         log_probability = (scores.double() * scale).log_softmax(-1)
         loss = -log_probability.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
         real = rows >= 0

@@ -147,7 +147,7 @@ def _from_bytes(
     start = 0
     for name, (shape, dtype) in layout.items():
         n_bytes = shape.numel() * dtype.itemsize
-        part = table[:, start : start + n_bytes].contiguous()
+        part = table[:, start : start + n_bytes].clone(memory_format=torch.contiguous_format)  # aligned
         rows[name] = part.view(dtype).view(n_rows, *shape).to(device)
         start += n_bytes
     return rows

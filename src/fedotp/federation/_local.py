@@ -1,6 +1,6 @@
 """Local training of a group of clients, side by side along the client axis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._batches import local_steps
+from fedotp.federation._batches import Step, local_steps
 from fedotp.federation._data import FederatedData
 from fedotp.federation._optimizer import Optimizer, fresh_state
 from fedotp.federation._random import Ints, draws
 from fedotp.federation._settings import ComputeSettings, Settings
-from fedotp.methods import Batch, Method, Parameters, Task
+from fedotp.methods import Batch, Memory, Method, Parameters, Task
 
 OnImages = Callable[[int], object]
 
@@ -84,62 +84,64 @@ class LocalTrainer:
 
         `optimizer` is the state kept from the last round, if it is not to start anew. Nothing given is changed.
         """
-        data = self.data.train
-        falling = np.argsort(-data.sizes(work.clients), kind="stable")  # those with most images have most steps
+        sizes = self.data.train.sizes(work.clients)
+        falling = np.argsort(-sizes, kind="stable")  # those with most images make most steps
         at = torch.from_numpy(falling).to(self.device)
         clients = work.clients[falling]
-        received = {name: value[at] for name, value in received.items()}
-        started = self.method.start(received, {name: value[at] for name, value in private.items()})
-        params = {name: value.clone() for name, value in started.items()}
+        received = _rows(received, at)
+        params = {name: value.clone() for name, value in self.method.start(received, _rows(private, at)).items()}
         trained = {name: value for name, value in params.items() if name not in work.frozen}
+        stepper = self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients))
         memory = self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None
-        state = fresh_state(self.settings.optimizer, params)
-        if optimizer is not None:
-            state = {name: optimizer[name][at] for name in state}
-        steps = torch.zeros(len(clients), device=self.device) if optimizer is None else optimizer["steps"][at].clone()
-        stepper = Optimizer(self.settings.optimizer, trained, state, steps)
-        seed, rounds = self.settings.seed, self.settings.federation
-        plan = local_steps(
-            data.sizes(clients),
-            [draws(seed, work.purpose, work.round, int(client)) for client in clients],
-            epochs=work.epochs,
-            batch_size=rounds.batch_size,
-            drop_last=rounds.drop_last,
-        )
         total = torch.zeros(len(clients), device=self.device, dtype=torch.float64)
         seen = torch.zeros_like(total)
-        n_images = 0
-        for step in plan if trained else ():
+        for step in self._steps(work, clients) if trained else ():
             n_active = len(step.places)
-            view = (work.views_from + step.epochs) % data.features.n_views
-            rows = data.rows(clients[:n_active], step.places)
-            image, labels = data.read(rows, view[:, None], self.device, self.dtype)
-            places = torch.from_numpy(step.places).to(self.device)
-            few = None if memory is None else type(memory)(*(field[:n_active] for field in memory))
-            batch = Batch(image, labels, places, few)
+            batch = self._batch(work, clients[:n_active], step, memory)
             current = {name: value[:n_active].detach() for name, value in params.items()}
-            leaves = {name: current[name].requires_grad_() for name in trained}
+            leaves = [current[name].requires_grad_() for name in trained]
             with compute_in(self.settings.compute, self.device):
-                loss = self.method.loss(
-                    self.task, current, {name: value[:n_active] for name, value in received.items()}, batch
-                )
-            gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
-            stepper.step(dict(zip(leaves, gradients, strict=True)), work.lr)
-            counted = (labels >= 0).sum(1)
+                loss = self.method.loss(self.task, current, _first(received, n_active), batch)
+            gradients = torch.autograd.grad(loss.sum(), leaves)
+            stepper.step(dict(zip(trained, gradients, strict=True)), work.lr)
+            counted = (batch.labels >= 0).sum(1)
             total[:n_active] += loss.detach() * counted
             seen[:n_active] += counted
-            n_images += int((step.places >= 0).sum())
             if on_images:
                 on_images(int((step.places >= 0).sum()))
         mean = total / seen.clamp_min(1)
         self._require_finite(mean, params, clients, work)
         back = torch.argsort(at)
         return LocalResult(
-            params={name: value[back] for name, value in params.items()},
-            optimizer={name: value[back] for name, value in {**stepper.state, "steps": stepper.steps}.items()},
+            params=_rows(params, back),
+            optimizer=_rows({**stepper.state, "steps": stepper.steps}, back),
             loss=mean[back],
-            n_images=n_images,
+            n_images=int(seen.sum()),
         )
+
+    def _optimizer(self, trained: Parameters, kept: Parameters | None, n_clients: int) -> Optimizer:
+        """A fresh optimizer, or one that goes on from the state `kept`."""
+        state = fresh_state(self.settings.optimizer, trained)
+        if kept is None:
+            return Optimizer(self.settings.optimizer, trained, state, torch.zeros(n_clients, device=self.device))
+        return Optimizer(self.settings.optimizer, trained, {name: kept[name] for name in state}, kept["steps"])
+
+    def _steps(self, work: LocalWork, clients: Ints) -> Iterator[Step]:
+        rounds = self.settings.federation
+        return local_steps(
+            self.data.train.sizes(clients),
+            [draws(self.settings.seed, work.purpose, work.round, int(client)) for client in clients],
+            epochs=work.epochs,
+            batch_size=rounds.batch_size,
+            drop_last=rounds.drop_last,
+        )
+
+    def _batch(self, work: LocalWork, clients: Ints, step: Step, memory: Memory | None) -> Batch:
+        data = self.data.train
+        view = (work.views_from + step.epochs) % data.features.n_views
+        image, labels = data.read(data.rows(clients, step.places), view[:, None], self.device, self.dtype)
+        places = torch.from_numpy(step.places).to(self.device)
+        return Batch(image, labels, places, None if memory is None else memory.first(len(clients)))
 
     def _require_finite(self, loss: Tensor, params: Parameters, clients: Ints, work: LocalWork) -> None:
         finite = loss.isfinite()
@@ -151,3 +153,11 @@ class LocalTrainer:
                 f"training of client {client} diverged in round {work.round + 1} (loss or prompt not finite); "
                 f"lower optimizer.lr = {self.settings.optimizer.lr}"
             )
+
+
+def _rows(params: Parameters, at: Tensor) -> Parameters:
+    return {name: value[at] for name, value in params.items()}
+
+
+def _first(params: Parameters, n: int) -> Parameters:
+    return {name: value[:n] for name, value in params.items()}

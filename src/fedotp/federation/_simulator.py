@@ -161,10 +161,7 @@ class Simulator:
         else:
             for start in range(0, len(clients), self.group_size):
                 group = clients[start : start + self.group_size]
-                private = self.kept.read(group, self.device)
-                private = {name: private[name] for name in self.private_names}
-                params = self.method.deployed(self._received(group), private)
-                parts.append(self._predict(group, params, on_images))
+                parts.append(self._predict(group, self.parameters(group), on_images))
         return Predictions.join(parts)
 
     def drawn_for_evaluation(self) -> Ints | None:
@@ -196,9 +193,13 @@ class Simulator:
 
     def predict_new(self, clients: Ints) -> Predictions:
         """What clients new to the federation predict before they have trained anything."""
-        private = self.kept.read(clients, self.device)
-        private = {name: private[name] for name in self.private_names}
-        return self._predict(clients, self.method.deployed(self._received(clients, new=True), private), None)
+        return self._predict(clients, self.parameters(clients, new=True), None)
+
+    def parameters(self, clients: Ints, *, new: bool = False) -> Parameters:
+        """What `clients` (C,) predict with: (C, ...); `new` ones have not trained anything yet."""
+        kept = self.kept.read(clients, self.device, initial=new)
+        private = {name: kept[name] for name in self.private_names}
+        return self.method.deployed(self._received(clients, new=new), private)
 
     def _predict(self, clients: Ints, params: Parameters, on_images: OnImages | None) -> Predictions:
         predictions = predict(self.method, self.task, self.data, clients, params, self.settings)
@@ -224,9 +225,12 @@ class Simulator:
         return {f"{_OPTIMIZER}{name}": value for name, value in state.items()}
 
     def _keep(self, clients: Ints, result: LocalResult) -> None:
+        """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer."""
         rows = {name: result.params[name] for name in self.private_names}
         if not self.settings.optimizer.reset:
-            rows |= {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}
+            # A client that joins has trained some parameters only; the optimizer of the others is still fresh.
+            fresh = self.kept.read(clients, self.device, initial=True)
+            rows = fresh | rows | {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}
         self.kept.write(clients, rows)
 
     def _finetune_epochs(self) -> int:

@@ -33,6 +33,10 @@ class Memory(NamedTuple):
     spatial: Tensor
     labels: Tensor
 
+    def first(self, n: int) -> "Memory":
+        """Of the first n clients."""
+        return Memory(self.pooled[:n], self.spatial[:n], self.labels[:n])
+
 
 class Batch(NamedTuple):
     """B images of each of C clients.

@@ -1,0 +1,49 @@
+"""`fedotp join`: a client that comes after training."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedotp.cli.tokens import encoding_progress
+
+app = typer.Typer()
+
+
+@app.command()
+def join(
+    run: Annotated[Path, typer.Argument(help="Directory of a run.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Option(help="Folder with the new client's images, a folder per class.", show_default=False),
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="What to call the client; the folder's name if not given.", show_default=False)
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(min=0, help="Passes over its images; 0: as many as a client of the run had.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Fit a private prompt for a client the run has never seen, and evaluate it.
+
+    The prompt that the run's clients share is not changed, and nothing is sent to them. The classes of the new client
+    must be among those of the run.
+
+    Example: fedotp join runs/pets --data ~/photos/new-site --name site-4
+    """
+    from fedotp.runs import join as join_run
+
+    shown = Console(stderr=True).is_terminal and not quiet and not as_json
+    with encoding_progress(quiet=not shown, transient=True) as on_progress:
+        result = join_run(run, data, name=name, epochs=epochs, on_progress=on_progress)
+    if as_json:
+        print(json.dumps(result))
+        return
+    print(f"{result['client']}: {result['train_images']:,} training and {result['test_images']:,} test images")
+    for when, what in (("before", "shared prompt, private one untrained"), ("after", "private prompt fitted")):
+        print(f"accuracy {result[when]['accuracy']:6.1%}   macro-F1 {result[when]['macro_f1']:.3f}   {what}")
+    print(f"written to {run / 'joined' / result['client']}")

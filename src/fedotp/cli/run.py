@@ -1,0 +1,197 @@
+"""`fedotp run`, `fedotp evaluate` and `fedotp presets`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, printable
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.config import Config
+    from fedotp.runs import Observer, RunDirectory
+
+app = typer.Typer()
+
+INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
+
+SourceArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PRESET|FILE",
+        help="A preset (`fedotp presets` lists them) or a file that ends in .toml; demo if not given.",
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as method.mass=0.5; any number of times."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False)]
+
+
+@app.command()
+def run(
+    source: SourceArgument = None,
+    changes: SetOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The new directory of the run; named after the run, in runs/, if not given."),
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this directory.")] = None,
+    holdout_clients: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="K", help="K clients never train; at the end they join and are evaluated."),
+    ] = None,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="Train clients one by one; the result is the same.")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Log for TensorBoard, into the run's directory.")
+    ] = False,
+    quiet: QuietOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON lines on stdout: start, round, evaluation, summary.")
+    ] = False,
+) -> None:
+    """Run a federation from images to prompts and numbers, all in one directory.
+
+    Ctrl-C ends the round in progress; --resume goes on from there, and ends
+    with the very result of a run never stopped.
+
+    \b
+    Examples:
+      fedotp run
+      fedotp run demo --set method.name=promptfl --set seed=1
+      fedotp run office --set data.root=~/data --out runs/office
+      fedotp run --resume runs/office
+      fedotp run demo --json | jq 'select(.kind == "evaluation").accuracy'
+    """
+    chosen = [*(changes or [])]
+    if holdout_clients is not None:
+        chosen.append(f"federation.holdout_clients={holdout_clients}")
+    if sequential:
+        chosen.append("compute.sequential=true")
+    if resume is not None:
+        if source is not None or out is not None or chosen:
+            raise FedotpError(
+                "--resume goes on with the configuration and in the directory of the run it names: leave out "
+                "PRESET|FILE, --set, --out, --holdout-clients and --sequential"
+            )
+        directory, where = _run(None, resume, tensorboard, quiet=quiet, as_json=as_json), None
+    else:
+        from fedotp.config import load_config
+        from fedotp.runs import free_name
+
+        config = load_config(source or "demo").override(chosen)
+        path = out or free_name(config, Path("runs"))
+        directory, where = _run(config, path, tensorboard, quiet=quiet, as_json=as_json), source or "demo"
+    if as_json:
+        from fedotp.cli.progress import print_json
+
+        print_json({"kind": "summary", "run": str(directory.path), **directory.summary})
+        return
+    print_run(directory)
+    print()
+    paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
+    if where is not None:
+        options = [word for change in chosen for word in ("--set", change)]
+        paths.append(("", command("compare", where, "--methods", "fedotp,promptfl,coop,zeroshot", *options)))
+    print_paths(paths)
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    changes: SetOption = None,
+    quiet: QuietOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, client by client.")] = False,
+) -> None:
+    """Evaluate the prompts of a run again, perhaps with other settings; nothing is written.
+
+    \b
+    Examples:
+      fedotp evaluate runs/office
+      fedotp evaluate runs/office --set method.mass=0.5
+    """
+    from fedotp.cli.progress import print_json, run_progress
+    from fedotp.runs import RunDirectory, evaluate_run
+
+    with run_progress(quiet=quiet or as_json) as observer:
+        evaluation = evaluate_run(run, changes or (), observer=observer)
+    if as_json:
+        print_json({"run": str(run), "changes": changes or [], **evaluation.as_dict()})
+        return
+    directory = RunDirectory.open(run)
+    _print_head(directory, len(evaluation.clients))
+    for change in changes or []:
+        print(f"with {printable(change)}")
+    print_numbers({"final": evaluation.totals(), "domains": evaluation.domains()})
+
+
+@app.command()
+def presets() -> None:
+    """List the presets, ready-made configurations of the paper's experiments.
+
+    Example: fedotp run office --set data.root=~/data
+    """
+    from fedotp.config import presets as all_presets
+
+    table = listing("preset", "what it is")
+    for name, summary in all_presets().items():
+        table.add_row(cell(name), cell(summary))
+    Console().print(table)
+
+
+def print_run(directory: "RunDirectory") -> None:
+    """Print the final numbers of a complete run."""
+    summary = directory.summary
+    _print_head(directory, len(summary["clients"]))
+    if summary["stopped_early"]:
+        print(f"stopped early, after round {summary['rounds']}; best was round {summary['best']['round']}")
+    print_numbers(summary)
+
+
+def _print_head(directory: "RunDirectory", n_clients: int) -> None:
+    n_rounds = max((record["round"] for record in directory.metrics("round")), default=0)
+    print_headline(directory.config.method.title, directory.manifest["data"]["name"], n_clients, n_rounds)
+
+
+def _run(config: "Config | None", path: Path, tensorboard: bool, *, quiet: bool, as_json: bool) -> "RunDirectory":
+    """Run `config` in `path`, or resume what is there; return the complete run, or end the command."""
+    from fedotp import runs
+    from fedotp.cli.progress import run_progress
+
+    log: list[Observer] = [runs.TensorBoard()] if tensorboard else []
+    try:
+        with run_progress(quiet=quiet, as_json=as_json) as progress:
+            observer = runs.Observers(progress, *log)
+            if config is None:
+                directory = runs.resume(path, observer=observer)
+            else:
+                directory = runs.run(config, path, observer=observer)
+    except KeyboardInterrupt:
+        raise _stopped(path, "at once, the round in progress is lost", as_json=as_json) from None
+    if not directory.is_complete:
+        raise _stopped(path, "after a whole round", as_json=as_json)
+    return directory
+
+
+def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
+    """Say how to go on."""
+    from fedotp.cli.progress import print_json, say
+    from fedotp.runs import RunDirectory
+
+    if (path / "config.toml").is_file():
+        done = max((record["round"] for record in RunDirectory(path).metrics("round")), default=0)
+        say(f"stopped {how}; {done} of {RunDirectory(path).config.federation.rounds} rounds are done")
+        say(f"go on with: {command('run', '--resume', path)}")
+    else:
+        done = 0
+        say("stopped before the first round: no run was made; images already encoded are kept")
+    if as_json:
+        print_json({"kind": "interrupted", "run": str(path), "round": done})
+    return typer.Exit(INTERRUPTED)

@@ -1,0 +1,193 @@
+"""`fedotp runs`: list runs, look at one, compare two."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedotp.cli.run import RunArgument, print_run
+from fedotp.cli.show import cell, command, facts, listing, print_paths, print_wide
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.runs import RunDirectory
+
+app = typer.Typer(help="Runs: list them, look at one, compare two.", no_args_is_help=True)
+
+_CLIENTS_SHOWN = 20
+
+
+@app.command("list")
+def list_runs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, also in folders below.")] = Path("runs"),
+) -> None:
+    """List the runs in a folder and below.
+
+    Example: fedotp runs list runs/compare-demo
+    """
+    from fedotp.runs import find_runs
+
+    if not folder.is_dir():
+        raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise")
+    table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
+    found = find_runs(folder)
+    for run in found:
+        try:
+            cells = _line(run)
+        except (FedotpError, LookupError, TypeError, ValueError):
+            cells = ("?", "unreadable", "-", "-", "?", "?")
+        table.add_row(*map(cell, cells), cell(run.path))
+    if found:
+        print_wide(table)
+    else:
+        print(f"no runs in {folder}; `fedotp run` makes one")
+
+
+@app.command()
+def show(
+    run: RunArgument,
+    everyone: Annotated[bool, typer.Option("--all", help=f"All clients, not only {_CLIENTS_SHOWN}.")] = False,
+) -> None:
+    """Show what a run is, what it was made with, and its numbers, client by client.
+
+    Example: fedotp runs show runs/office --all
+    """
+    from fedotp.runs import RunDirectory
+
+    directory = RunDirectory.open(run)
+    facts(list(_essentials(directory)))
+    print()
+    if not directory.is_complete:
+        rounds, state, accuracy = _progress(directory)
+        facts([("state", state), ("rounds", rounds), ("accuracy %", accuracy, "at the last evaluation")])
+        if state != "running":
+            print_paths([("go on", command("run", "--resume", run))])
+        return
+    print_run(directory)
+    print()
+    _print_clients(directory.summary, everyone)
+
+
+@app.command()
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Directory of a run.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Directory of another run.", show_default=False)],
+) -> None:
+    """Compare two runs: the settings in which they differ, what they were made with, their numbers.
+
+    Example: fedotp runs diff runs/office runs/office-2
+    """
+    from fedotp.config import difference
+    from fedotp.runs import RunDirectory
+
+    left, right = RunDirectory.open(a), RunDirectory.open(b)
+    table = listing("what", a.name if a.name != b.name else str(a), b.name if a.name != b.name else str(b))
+    settings = difference(left.config, right.config)
+    for key, (one, other) in settings.items():
+        table.add_row(cell(key), *(cell("-" if value is None else value) for value in (one, other)))
+    facts_ = _manifest_facts(left.manifest), _manifest_facts(right.manifest)
+    made = [(key, one, facts_[1].get(key)) for key, one in facts_[0].items() if one != facts_[1].get(key)]
+    for key, one, other in made:
+        table.add_row(cell(key, "cyan"), cell(one), cell(other))
+    if not settings and not made:
+        table.add_row(cell("settings and origin"), cell("the same"), cell("the same"))
+    table.add_section()
+    for row in _numbers_side_by_side(left, right):
+        table.add_row(*map(cell, row))
+    Console().print(table)
+
+
+def _line(run: "RunDirectory") -> tuple[str, ...]:
+    rounds, state, accuracy = _progress(run)
+    manifest = run.manifest
+    return manifest["started"][:10], state, rounds, accuracy, run.config.method.title, manifest["data"]["name"]
+
+
+def _progress(run: "RunDirectory") -> tuple[str, str, str]:
+    """Rounds done, the state, and the last accuracy."""
+    from fedotp.runs._table import percent
+
+    last = {record["kind"]: record for record in run.metrics()}
+    done, total = last.get("round", {}).get("round", 0), run.config.federation.rounds
+    if run.is_complete:
+        state = "complete"
+        total = run.summary["rounds"]
+    else:
+        state = "running" if run.is_running else "stopped"
+    accuracy = percent(last["evaluation"]["accuracy"]) if "evaluation" in last else "-"
+    return f"{done}/{total}", state, accuracy
+
+
+def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
+    config, manifest = run.config, run.manifest
+    method, partition, rounds, optimizer = config.method, config.partition, config.federation, config.optimizer
+    options = ", ".join(f"{name} {value}" for name, value in vars(method).items())
+    data = manifest["data"]
+    images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
+    yield "method", f"{method.title} ({method.reference})", options
+    yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
+    yield "data", data["name"], f"{images}, {data['digest'][:12]}"
+    yield "clients", len(manifest["clients"]), f"{partition.scheme}, partition seed {partition.seed}"
+    yield (
+        "rounds",
+        rounds.rounds,
+        f"local epochs {rounds.local_epochs}, batches of {rounds.batch_size}, participation {rounds.participation}",
+    )
+    yield "optimizer", optimizer.name, f"lr {optimizer.lr}, momentum {optimizer.momentum}"
+    yield "seed", config.seed
+    yield "begun", _date(manifest["started"]), f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
+    yield "on", manifest["device"], manifest["commit"] or ""
+
+
+def _print_clients(summary: dict[str, Any], everyone: bool) -> None:
+    from fedotp.runs._table import percent
+
+    with_domains = any(client["domain"] for client in summary["clients"])
+    table = listing(
+        "client",
+        *(["domain"] if with_domains else []),
+        "test images",
+        "accuracy %",
+        "macro-F1 %",
+        "loss",
+        "",
+        right=("test images", "accuracy %", "macro-F1 %", "loss"),
+    )
+    joined = summary.get("joined", {}).get("clients", [])
+    rows = [*((client, "") for client in summary["clients"]), *((client, "joined later") for client in joined)]
+    shown = rows if everyone else rows[:_CLIENTS_SHOWN]
+    for client, remark in shown:
+        numbers = (percent(client["accuracy"]), percent(client["macro_f1"]), f"{client['loss']:.3f}")
+        domain = [client["domain"] or "mixed"] if with_domains else []
+        table.add_row(*map(cell, (client["name"], *domain, client["test_images"], *numbers)), cell(remark, "dim"))
+    Console().print(table)
+    if len(shown) < len(rows):
+        print(f"and {len(rows) - len(shown)} more: --all shows them")
+
+
+def _manifest_facts(manifest: dict[str, Any]) -> dict[str, str]:
+    """What may explain that two runs of the same settings differ."""
+    keys = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device")
+    return {
+        **{key: str(manifest[key]) for key in keys},
+        "backbone digest": manifest["backbone"]["digest"][:12],
+        "data digest": manifest["data"]["digest"][:12],
+        "partition digest": manifest["partition"][:12],
+    }
+
+
+def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
+    from fedotp.runs._table import METRICS, numbers_of
+
+    if not (left.is_complete and right.is_complete):
+        yield "state", *(_progress(run)[1] for run in (left, right))
+        return
+    one, other = numbers_of(left.summary), numbers_of(right.summary)
+    for metric in METRICS:
+        yield metric.title, metric.write(one[metric.key]), metric.write(other[metric.key])
+
+
+def _date(started: str) -> str:
+    return started[:16].replace("T", " ")

@@ -1,0 +1,104 @@
+"""What the commands on runs print: numbers of a run, tables, names that cannot harm a terminal."""
+
+import io
+import shlex
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_TITLE_WIDTH = 10  # of a column of numbers; longer titles take several lines
+_ANY_WIDTH = 10_000
+
+
+def printable(text: object) -> str:
+    """Text without control characters, which a name of a file or a class may hold: they are written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def cell(text: object, style: str = "") -> Text:
+    """Text for a table, taken literally: no markup, no control characters."""
+    return Text(printable(text), style=style)
+
+
+def command(*words: object) -> str:
+    """A command line to paste."""
+    return shlex.join(["fedotp", *map(str, words)])
+
+
+def listing(*titles: str, right: Sequence[str] = ()) -> Table:
+    """A table with titles; the columns named in `right` hold numbers, which are never broken."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in titles:
+        number = title in right
+        lines = textwrap.wrap(printable(title), _TITLE_WIDTH, break_long_words=False) if number else [printable(title)]
+        heading = Text("\n".join(lines), style="bold")
+        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=number)
+    return table
+
+
+def print_wide(table: Table) -> None:
+    """Print a table whose last column is long: its lines are not folded, whatever the width."""
+    file = io.StringIO()
+    Console(file=file, width=_ANY_WIDTH).print(table)
+    for line in file.getvalue().splitlines():
+        print(line.rstrip())
+
+
+def facts(rows: Sequence[tuple[object, ...]]) -> None:
+    """Print lines of a name, a value and perhaps a remark."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(style="dim", overflow="fold")
+    for name, value, *remark in rows:
+        grid.add_row(cell(name), cell(value), *map(cell, remark))
+    Console().print(grid)
+
+
+def print_numbers(numbers: dict[str, Any]) -> None:
+    """Print the numbers of a summary, or of an evaluation in the shape of one."""
+    from fedotp.runs._table import n_bytes, percent
+
+    final = numbers["final"]
+    rows: list[tuple[object, ...]] = [
+        ("mean accuracy", f"{percent(final['accuracy'])} %", f"± {percent(final['accuracy_std'])} over clients")
+    ]
+    for name, domain in numbers["domains"].items():
+        remark = f"± {percent(domain['accuracy_std'])} over {_count(domain['clients'], 'client')}"
+        rows.append((f"  {name}", f"{percent(domain['accuracy'])} %", remark))
+    worst = f"{percent(final['accuracy_worst_decile'])} %"
+    rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))
+    rows.append(("macro-F1", f"{percent(final['macro_f1'])} %"))
+    if "joined" in numbers:
+        joined = numbers["joined"]
+        remark = f"{_count(len(joined['clients']), 'client')} that never trained with the others"
+        rows.append(("joined later", f"{percent(joined['accuracy'])} %", remark))
+    if "communication" in numbers:
+        sent = numbers["communication"]
+        rows.append(("communication", f"{n_bytes(sent['bytes_up'])} up", f"{n_bytes(sent['bytes_down'])} down"))
+    if "seconds" in numbers:
+        spent = numbers["seconds"]
+        rows.append(("time", f"{spent['train']:.1f} s", f"of training, {spent['evaluate']:.1f} s of evaluation"))
+    facts(rows)
+
+
+def print_headline(title: str, dataset: str, n_clients: int, rounds: int) -> None:
+    """Print what the numbers below are of."""
+    text = f"{title} on {dataset}, {_count(n_clients, 'client')}, {_count(rounds, 'round')}"
+    Console().print(cell(text, "bold"), soft_wrap=True)
+
+
+def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
+    """Print what is to be copied: never folded, whatever the width."""
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        print(f"{name:<{width}}  {printable(text)}")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -1,0 +1,44 @@
+"""Accuracy over rounds."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedotp.report._figure import COLOURS, new_figure
+from fedotp.runs import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = None) -> "Figure":
+    """Mean accuracy over clients after each round, one line per run, the band one standard deviation over clients.
+
+    A run without rounds (zero-shot CLIP) is a level line.
+    """
+    figure = new_figure(7, 4.2)
+    from matplotlib.ticker import MaxNLocator
+
+    axes = figure.add_subplot()
+    last = max((record["round"] for run in runs for record in run.metrics("evaluation")), default=0)
+    titles = labels or [run.config.method.title for run in runs]
+    for run, title, colour in zip(runs, titles, COLOURS * len(runs), strict=False):
+        records = list(run.metrics("evaluation"))
+        rounds = np.array([record["round"] for record in records])
+        mean = 100 * np.array([record["accuracy"] for record in records])
+        std = 100 * np.array([record["accuracy_std"] for record in records])
+        if len(rounds) == 1:
+            axes.axhline(mean[0], color=colour, linestyle="--", label=f"{title}  {mean[0]:.1f} %")
+            continue
+        axes.plot(rounds, mean, color=colour, marker="o", markersize=3, label=f"{title}  {mean[-1]:.1f} %")
+        axes.fill_between(rounds, mean - std, np.minimum(mean + std, 100), color=colour, alpha=0.12, linewidth=0)
+    axes.set_xlim(0, max(last, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round")
+    axes.set_ylabel("accuracy of a client, %")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="best")
+    axes.set_title("Mean over clients; bands: one standard deviation over clients", fontsize=9, loc="left")
+    return figure

@@ -1,0 +1,231 @@
+"""A run is a directory.
+
+config.toml        the complete resolved configuration, enough to run it again
+manifest.json      versions, backbone and data digests, transforms, seed, device
+partition.json     who has which images
+metrics.jsonl      one line per round and per evaluation, append-only
+state/             the latest checkpoint and what clients keep
+predictions.npz    the last evaluation, image by image
+summary.json       final numbers; it exists when the run is complete
+"""
+
+import fcntl
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedotp._files import cannot_write, write_atomically
+from fedotp.config import Config
+from fedotp.data import Partition
+from fedotp.errors import FedotpError
+from fedotp.federation import Predictions
+
+
+class RunDirectory:
+    """The files of one run, complete or not."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Nothing is read yet."""
+        self.path = Path(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunDirectory":
+        """An existing run; anything else is refused."""
+        run = cls(path)
+        if not run._file("config.toml").is_file():
+            raise FedotpError(f"{path} is not a run: it has no config.toml; `fedotp runs list` lists the runs")
+        return run
+
+    def create(self, config: Config, manifest: dict[str, Any], partition: Partition) -> None:
+        """Write what is known before the first round. A directory that holds anything is refused."""
+        self.require_new()
+        write_atomically(self._file("manifest.json"), json.dumps(manifest, indent=2) + "\n")
+        partition.save(self._file("partition.json"))
+        write_atomically(self._file("config.toml"), config.to_toml())  # last: with it, the directory is a run
+
+    def require_new(self) -> None:
+        """Refuse a directory that holds anything, so that nothing is overwritten.
+
+        What a run that was killed before it began has left there (`create`) does not count.
+        """
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        names = {name for name in names if not (name.startswith(".") and name.endswith(".tmp"))}
+        never_begun = "manifest.json" in names and names <= {"manifest.json", "partition.json"}
+        if (self.path.exists() and not self.path.is_dir()) or (names and not never_begun):
+            is_run = self._file("config.toml").is_file()
+            go_on = f"resume it with `fedotp run --resume {self.path}`, or " if is_run else ""
+            raise FedotpError(f"{self.path} exists already; {go_on}choose another --out")
+
+    @cached_property
+    def config(self) -> Config:
+        """The resolved configuration."""
+        return Config.read(self._file("config.toml"))
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What the run was made with."""
+        return dict(self._json("manifest.json"))
+
+    @cached_property
+    def partition(self) -> Partition:
+        """Who has which images."""
+        return Partition.load(self._file("partition.json"))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has ended."""
+        return self._file("summary.json").is_file()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process holds the run just now."""
+        try:
+            with open(self._file("state/lock")) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no lock, or not ours to look at
+            return False
+        return False
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The final numbers."""
+        if not self.is_complete:
+            raise FedotpError(f"{self.path} is not complete; go on with `fedotp run --resume {self.path}`")
+        return dict(self._json("summary.json"))
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file of the latest checkpoint."""
+        return self._file("state/checkpoint.safetensors")
+
+    @property
+    def kept(self) -> Path:
+        """The file of what clients keep."""
+        return self._file("state/private.bin")
+
+    def metrics(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """The lines of metrics.jsonl, of one `kind` ("round", "evaluation") or all.
+
+        A last line cut short by a kill is left out.
+        """
+        path = self._file("metrics.jsonl")
+        if not path.is_file():
+            return
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith("\n"):
+                    return
+                try:
+                    record = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise FedotpError(f"{path}, line {number} is damaged: {error}") from error
+                if kind is None or record["kind"] == kind:
+                    yield record
+
+    def append_metrics(self, record: dict[str, Any]) -> int:
+        """Add a line, forced to disk; return the length of the file."""
+        path = self._file("metrics.jsonl")
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record, separators=(",", ":")) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                return file.tell()
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def cut_metrics(self, n_bytes: int) -> None:
+        """Forget lines written after the last checkpoint."""
+        path = self._file("metrics.jsonl")
+        n_there = path.stat().st_size if path.is_file() else 0
+        if n_there < n_bytes:
+            raise FedotpError(
+                f"{path} has {n_there} bytes where the checkpoint knows of {n_bytes}: lines are missing; "
+                "restore it from a copy, or run again from the start"
+            )
+        if path.is_file():
+            os.truncate(path, n_bytes)
+
+    def save_predictions(self, predictions: Predictions) -> None:
+        """Write the last evaluation, image by image."""
+        path = self._file("predictions.npz")
+        temporary = path.with_name(f".{os.getpid()}.{path.name}")  # NumPy adds .npz to other names
+        try:
+            np.savez_compressed(
+                temporary,
+                client=predictions.client.astype(np.int32),
+                row=predictions.row.astype(np.int32),
+                label=predictions.label.astype(np.int32),
+                predicted=predictions.predicted.astype(np.int32),
+                loss=predictions.loss.astype(np.float32),
+            )
+            os.replace(temporary, path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise cannot_write(path, error) from error
+
+    def predictions(self) -> Predictions:
+        """The last evaluation, image by image."""
+        path = self._file("predictions.npz")
+        try:
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+                client, row, label, predicted = (
+                    file[name].astype(np.int64) for name in ("client", "row", "label", "predicted")
+                )
+                return Predictions(client, row, label, predicted, file["loss"].astype(np.float64))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise FedotpError(f"cannot read {path}: {error}") from error
+
+    def save_summary(self, summary: dict[str, Any]) -> None:
+        """Write the final numbers: the run is complete."""
+        write_atomically(self._file("summary.json"), json.dumps(summary, indent=2) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process: two must not write to it."""
+        path = self._file("state/lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(path, "a+")  # noqa: SIM115  (closed below, after the lock)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FedotpError(f"{self.path} is being run by another process; wait for it to end") from None
+            yield
+
+    def _file(self, name: str) -> Path:
+        return self.path / name
+
+    def _json(self, name: str) -> Any:
+        path = self._file(name)
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FedotpError(f"cannot read {path}: {error}") from error
+
+
+def free_name(config: Config, parent: Path) -> Path:
+    """A directory in `parent` that does not exist yet, named after what is run."""
+    data = Path(config.data.dataset).name.replace(":", "-")
+    stem = f"{data}-{config.method.name}-{config.partition.scheme}-seed{config.seed}"
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 10_000))
+    return next(path for name in names if not (path := parent / name).exists())
+
+
+def find_runs(parent: Path) -> list[RunDirectory]:
+    """All runs in `parent` and below, by path; `parent` itself may be one."""
+    files = sorted(parent.rglob("config.toml"))
+    return [RunDirectory(file.parent) for file in files if file.with_name("manifest.json").is_file()]

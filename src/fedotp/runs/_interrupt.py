@@ -1,0 +1,37 @@
+"""Ctrl-C and a scheduler's SIGTERM end a run after its round; a second one at once."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupt:
+    """Whether somebody asked to stop."""
+
+    def __init__(self) -> None:
+        """Nobody did yet."""
+        self.wanted = False
+
+
+@contextmanager
+def listen(on_interrupt: Callable[[], object]) -> Iterator[Interrupt]:
+    """Catch SIGINT and SIGTERM within the block; outside the main thread, where Python cannot, catch nothing."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if interrupt.wanted:
+            raise KeyboardInterrupt
+        interrupt.wanted = True
+        on_interrupt()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,109 @@
+"""A client that comes after training: only its private prompt is fitted, the shared one stays as it is."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+
+from fedotp._files import write_atomically
+from fedotp.data import Client, Dataset, load_dataset
+from fedotp.data._encode import OnProgress
+from fedotp.errors import FedotpError
+from fedotp.federation import Evaluation, FederatedData, Simulator, evaluate_predictions, load_server
+from fedotp.federation._random import Ints
+from fedotp.runs._directory import RunDirectory
+from fedotp.runs._prepare import encode_for, find_device, load_backbone, make_task
+
+
+def join(
+    path: str | Path,
+    data: str | Path,
+    *,
+    name: str | None = None,
+    epochs: int = 0,
+    on_progress: OnProgress | None = None,
+) -> dict[str, Any]:
+    """Fit a private prompt for a client never seen in the run at `path`, and evaluate it on its own test images.
+
+    Nothing of it reaches the server's parameters. The result is written to `joined/<name>/` in the run's directory:
+    `private.safetensors`, and `result.json`, which is also returned; its "before" is the client with the run's shared
+    prompt and an untrained private one, "after" the fitted one.
+
+    Args:
+        data: a folder of images (or the name of a data set); its classes must be among those of the run.
+        name: what to call the client; by default the name of the data set.
+        epochs: passes over its images; 0 for as many as a client of the run had in all its rounds.
+        on_progress: told how encoding goes, as by `fedotp.data.encode`.
+    """
+    run = RunDirectory.open(path)
+    if not run.checkpoint.is_file():
+        raise FedotpError(f"{path} has no checkpoint yet; go on with `fedotp run --resume {path}`")
+    config = run.config
+    dataset = load_dataset(data)
+    number = _numbers(run, dataset)
+    name = name or dataset.name
+    folder = run.path / "joined" / name
+    if Path(name).name != name or name in (".", ".."):
+        raise FedotpError(f"--name {name!r} must be a plain name: it becomes a folder of the run")
+    if folder.exists():
+        raise FedotpError(f"{folder} exists already; choose another --name")
+    clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+    recorded = run.manifest["backbone"]
+    if clip.digest != recorded["digest"]:
+        raise FedotpError(
+            f"{path}: the run was made with the backbone {recorded['name']} {recorded['digest'][:12]}, "
+            f"but {config.backbone.name} is {clip.digest[:12]} now"
+        )
+    encoded = encode_for(config, dataset, clip, on_progress)
+    client = Client(name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
+    images = FederatedData.of(encoded, [client])
+    images = replace(
+        images,
+        train=replace(images.train, labels=number[images.train.labels]),
+        test=replace(images.test, labels=number[images.test.labels]),
+    )
+    settings = config.settings
+    rounds = settings.federation
+    rounds = replace(rounds, holdout_clients=0, join_epochs=epochs or rounds.join_epochs)
+    task = make_task(config, clip, run.manifest["data"]["classes"], run.manifest["template"])
+    simulator = Simulator(config.method, task, images, replace(settings, federation=rounds))
+    server = load_server(run.checkpoint)
+    simulator.server = {key: value.to(simulator.device, simulator.server[key].dtype) for key, value in server.items()}
+    alone = np.zeros(1, np.int64)
+    predictions = {"before": simulator.predict_new(alone), "after": simulator.join(alone)}
+    evaluations = {when: evaluate_predictions(lines, len(task.classes), (None,)) for when, lines in predictions.items()}
+    result = _result(name, encoded.dataset, evaluations)
+    private = simulator.kept.read(alone, simulator.device)
+    tensors = {key: private[key][0].cpu().contiguous() for key in simulator.private_names}
+    write_atomically(folder / "private.safetensors", safetensors.torch.save(tensors))
+    write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _numbers(run: RunDirectory, dataset: Dataset) -> Ints:
+    """The run's numbers of the classes of `dataset`, which need not have all of them."""
+    known: list[str] = run.manifest["data"]["classes"]
+    unknown = [name for name in dataset.classes if name not in known]
+    if unknown:
+        raise FedotpError(
+            f"{dataset.name} has the class {unknown[0]!r}, which the run does not know; its classes are "
+            f"{', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
+        )
+    return np.array([known.index(name) for name in dataset.classes])
+
+
+def _result(name: str, dataset: Dataset, evaluations: dict[str, Evaluation]) -> dict[str, Any]:
+    return {
+        "client": name,
+        "data": {"name": dataset.name, "digest": dataset.digest, "split": dataset.split_note},
+        "train_images": len(dataset.train),
+        "test_images": len(dataset.test),
+        "skipped": list(dataset.skipped),
+        **{
+            when: {"accuracy": e.mean, "macro_f1": float(e.macro_f1[0]), "loss": float(e.loss[0])}
+            for when, e in evaluations.items()
+        },
+    }

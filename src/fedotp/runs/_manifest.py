@@ -1,0 +1,101 @@
+"""What a run was made with: enough to say why two runs differ."""
+
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import fedotp
+from fedotp.clip import EvalTransform, TrainTransform
+from fedotp.data import EncodedDataset
+from fedotp.errors import FedotpError
+from fedotp.runs._prepare import Prepared
+
+
+def make_manifest(prepared: Prepared) -> dict[str, Any]:
+    """Versions, digests, transforms, device."""
+    clip, dataset = prepared.task.clip, prepared.dataset
+    device = clip.text_projection.device
+    size = clip.config.image_size
+    views = prepared.config.data.views
+    return {
+        "fedotp": fedotp.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"cpu, {torch.get_num_threads()} threads",
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seed": prepared.config.seed,
+        "method": {"title": prepared.config.method.title, "reference": prepared.config.method.reference},
+        "backbone": {"name": prepared.config.backbone.name, "digest": clip.digest},
+        "data": {
+            "name": dataset.name,
+            "digest": dataset.digest,
+            "split": dataset.split_note,
+            "classes": list(dataset.classes),
+            "train_images": len(dataset.train),
+            "test_images": len(dataset.test),
+            "test_images_also_in_train": _in_both(prepared.encoded),
+            "skipped": list(dataset.skipped),
+        },
+        "partition": prepared.partition.digest,
+        "clients": list(prepared.data.names),
+        "domains": list(prepared.data.domains),
+        "template": prepared.task.template,
+        "transforms": {
+            "train": TrainTransform(size).spec if views else EvalTransform(size).spec,
+            "views": views,
+            "test": EvalTransform(size).spec,
+        },
+    }
+
+
+def require_same(recorded: dict[str, Any], now: dict[str, Any], where: Path) -> None:
+    """Refuse to go on with another backbone, other data or another division than the run began with."""
+    for what, key in (("backbone", "digest"), ("data", "digest")):
+        if recorded[what][key] != now[what][key]:
+            raise FedotpError(
+                f"{where}: the run began with {what} {recorded[what]['name']} {recorded[what][key][:12]}, "
+                f"but now it is {now[what]['name']} {now[what][key][:12]}; give the one it began with"
+            )
+
+
+def _in_both(encoded: EncodedDataset) -> int | None:
+    """Test images with the very bytes of a training image; None where random crops leave that unknown."""
+    if encoded.train.n_views > 1 or encoded.train.store.folder != encoded.test.store.folder:
+        return None
+    return int(np.isin(encoded.test.records[0], encoded.train.records[0]).sum())
+
+
+def _commit() -> str | None:
+    """The commit of a source checkout, marked where it was changed; None for an installed package."""
+    folder = Path(fedotp.__file__).parent
+    try:
+        asked = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+        tracked = subprocess.run(
+            ["git", "ls-files", "--error-unmatch", "__init__.py"],
+            cwd=folder,
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked.stdout.strip() if tracked.returncode == 0 else None

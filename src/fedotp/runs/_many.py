@@ -1,0 +1,93 @@
+"""Run what is missing of many runs, each in a directory of its own.
+
+What is complete is kept, what was begun is resumed, what is missing is run: doing the same again does only what is
+left.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from fedotp.config import Config, difference
+from fedotp.errors import FedotpError
+from fedotp.runs._directory import RunDirectory
+from fedotp.runs._observer import Observer
+from fedotp.runs._prepare import prepare
+from fedotp.runs._trial_run import ManyObserver, Outcome, run_one
+from fedotp.runs._trials import Trial, value_text
+from fedotp.runs._workers import run_in_processes
+
+_SHOWN = 3  # differing keys named in a refusal
+
+
+def run_many(
+    trials: Sequence[Trial], parent: str | Path, *, jobs: int = 1, observer: ManyObserver | None = None
+) -> list[Outcome]:
+    """Run what is missing of `trials` below `parent`, one after the other or in `jobs` processes.
+
+    A run that fails does not stop the others. What all runs need (backbone, tokens) is prepared first; bad input there
+    is refused before anything is written, and so is a directory that holds anything else than its trial.
+
+    With more than one job, a script needs the usual `if __name__ == "__main__":`, for its processes are spawned.
+    """
+    observer = observer or ManyObserver()
+    directories = {trial.name: RunDirectory(Path(parent) / trial.name) for trial in trials}
+    for trial in trials:
+        _require_own(trial, directories[trial.name])
+    todo = [trial for trial in trials if not directories[trial.name].is_complete]
+    _prepare_once([trial.config for trial in todo], observer)
+    observer.on_begin(len(trials), len(trials) - len(todo))
+    outcomes = {trial.name: Outcome(trial, directories[trial.name]) for trial in trials}
+    work = [(trial, directories[trial.name].path) for trial in todo]
+    with closing(_in_turn(work, observer) if jobs == 1 else run_in_processes(work, jobs, observer)) as ended:
+        for trial, error in ended:
+            outcomes[trial.name] = replace(outcomes[trial.name], error=error)
+            observer.on_outcome(outcomes[trial.name])
+    return list(outcomes.values())
+
+
+class _Encoding(Observer):
+    """Passes on how encoding goes."""
+
+    def __init__(self, observer: ManyObserver) -> None:
+        self.observer = observer
+
+    def on_encoding(self, what: str, done: int, total: int) -> None:
+        self.observer.on_encoding(what, done, total)
+
+
+def _in_turn(work: list[tuple[Trial, Path]], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
+    for trial, path in work:
+        error = run_one(trial, path, observer.on_update, observer.on_interrupt)
+        yield trial, error
+        if not error and not RunDirectory(path).is_complete:
+            return  # interrupted
+
+
+def _prepare_once(configs: Sequence[Config], observer: ManyObserver) -> None:
+    """Encode what is not encoded yet. Bad input that concerns all runs is refused; a single run's is left to it."""
+    needs = {(c.data, c.backbone, c.partition, c.compute.device): c for c in configs}
+    for config in needs.values():
+        try:
+            prepare(config, _Encoding(observer))
+        except FedotpError:
+            if len(needs) == 1:
+                raise
+
+
+def _require_own(trial: Trial, directory: RunDirectory) -> None:
+    """Refuse a directory that holds anything but this trial, begun or complete."""
+    if not (directory.path / "config.toml").is_file():
+        directory.require_new()
+        return
+    differing = difference(directory.config, trial.config)
+    if differing:
+        named = [
+            f"{key} is {value_text(there)} there, {value_text(here)} here" for key, (there, here) in differing.items()
+        ]
+        more = f", and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+        raise FedotpError(
+            f"{directory.path} holds a run of another configuration: {'; '.join(named[:_SHOWN])}{more}; "
+            "choose another --out"
+        )

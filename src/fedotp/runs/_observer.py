@@ -1,0 +1,74 @@
+"""Who is told how a run goes: a progress bar, a log, nobody."""
+
+from pathlib import Path
+
+from fedotp.config import Config
+from fedotp.federation import Evaluation, RoundReport
+
+
+class Observer:
+    """Does nothing; override what you want to hear of."""
+
+    def on_encoding(self, what: str, done: int, total: int) -> None:
+        """Images are being hashed or encoded."""
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Training begins, or goes on, after `round_` rounds; no images where there is nothing to train."""
+
+    def on_images(self, n: int) -> None:
+        """`n` more images went through training."""
+
+    def on_round(self, report: RoundReport) -> None:
+        """A round has ended."""
+
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        """The clients were evaluated after round `round_`."""
+
+    def on_interrupt(self) -> None:
+        """The user asked to stop; the round in progress is finished first."""
+
+    def on_end(self, path: Path) -> None:
+        """The run is complete, or stopped, and everything is written."""
+
+
+class Observers(Observer):
+    """Tells several observers."""
+
+    def __init__(self, *observers: Observer) -> None:
+        """In this order."""
+        self.observers = observers
+
+    def on_encoding(self, what: str, done: int, total: int) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_encoding(what, done, total)
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_start(path, config, round_=round_, images_per_round=images_per_round)
+
+    def on_images(self, n: int) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_images(n)
+
+    def on_round(self, report: RoundReport) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_round(report)
+
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_evaluation(round_, evaluation)
+
+    def on_interrupt(self) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_interrupt()
+
+    def on_end(self, path: Path) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_end(path)

@@ -1,0 +1,168 @@
+"""Runs that differ in a few things as a table: one row for each, its seeds as mean and standard deviation."""
+
+import csv
+import io
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedotp._files import write_atomically
+from fedotp.runs._trial_run import Outcome
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column: its name in files, its title for people, how to write a value, and whether to write its spread."""
+
+    key: str
+    title: str
+    write: Callable[[float], str]
+    with_std: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number over seeds; `std` is the sample standard deviation, None where there is one seed only."""
+
+    mean: float
+    std: float | None
+
+    def text(self, metric: Metric) -> str:
+        """For people."""
+        spread = f" ± {metric.write(self.std)}" if metric.with_std and self.std is not None else ""
+        return metric.write(self.mean) + spread
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ in nothing but the seed; `n` of `n_asked` are complete. No cells where none is."""
+
+    labels: tuple[str, ...]
+    n: int
+    n_asked: int
+    cells: dict[str, Cell]
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds the numbers are of."""
+        return str(self.n) if self.n == self.n_asked else f"{self.n} of {self.n_asked}"
+
+
+def percent(value: float) -> str:
+    """A share, in percent."""
+    return f"{100 * value:.2f}"
+
+
+def n_bytes(value: float) -> str:
+    """A number of bytes."""
+    power = 0
+    while value >= 1024 and power < len(_UNITS) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.0f} B" if power == 0 else f"{value:.1f} {_UNITS[power]}"
+
+
+def seconds(value: float) -> str:
+    """Seconds."""
+    return f"{value:.1f}"
+
+
+METRICS = (
+    Metric("accuracy", "accuracy %", percent, with_std=True),
+    Metric("worst_decile", "worst decile %", percent),
+    Metric("macro_f1", "macro-F1 %", percent),
+    Metric("bytes", "sent", n_bytes),
+    Metric("seconds", "seconds", seconds),
+)
+"""What every table has; domains and clients that joined come after it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`labels` are the titles of the first columns; `metrics` all others, of which METRICS come first."""
+
+    labels: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Table":
+        """The table of what is complete, in the order in which it was asked for."""
+        groups: dict[tuple[str, ...], list[Outcome]] = {}
+        for outcome in outcomes:
+            groups.setdefault(tuple(outcome.trial.labels.values()), []).append(outcome)
+        numbers = {
+            labels: [numbers_of(outcome.directory.summary) for outcome in group if outcome.directory.is_complete]
+            for labels, group in groups.items()
+        }
+        rows = tuple(
+            Row(labels, len(numbers[labels]), len(group), _cells(numbers[labels])) for labels, group in groups.items()
+        )
+        known = {metric.key: metric for metric in METRICS}
+        for row in rows:
+            for key in row.cells:
+                known.setdefault(key, Metric(key, f"{key} %", percent, with_std=True))
+        return cls(tuple(outcomes[0].trial.labels) if outcomes else (), tuple(known.values()), rows)
+
+    def to_csv(self) -> str:
+        """All numbers in full precision; shares are in [0, 1]."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        columns = [f"{metric.key}_{what}" for metric in self.metrics for what in ("mean", "std")]
+        writer.writerow([*self.labels, "seeds", *columns])
+        for row in self.rows:
+            cells = [row.cells.get(metric.key) for metric in self.metrics]
+            values = [value for cell in cells for value in ((cell.mean, cell.std) if cell else (None, None))]
+            writer.writerow([*row.labels, row.n, *values])
+        return file.getvalue()
+
+    def to_markdown(self) -> str:
+        """For a paper or an issue."""
+        header = [*self.labels, "seeds", *(metric.title for metric in self.metrics)]
+        lines = [header, [*("---" for _ in self.labels), *("---:" for _ in header[len(self.labels) :])]]
+        lines += [[*row.labels, row.seeds, *self.texts(row, self.metrics)] for row in self.rows]
+        return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in lines) + (
+            "\nAccuracy is the mean over clients; all numbers are means over seeds, ± the sample standard deviation.\n"
+        )
+
+    def texts(self, row: Row, metrics: Sequence[Metric] = METRICS) -> list[str]:
+        """A row's numbers for people."""
+        return [row.cells[metric.key].text(metric) if metric.key in row.cells else "-" for metric in metrics]
+
+    def save(self, folder: Path) -> tuple[Path, Path]:
+        """Write table.csv and table.md."""
+        paths = folder / "table.csv", folder / "table.md"
+        write_atomically(paths[0], self.to_csv())
+        write_atomically(paths[1], self.to_markdown())
+        return paths
+
+
+def numbers_of(summary: dict[str, Any]) -> dict[str, float]:
+    """The numbers of one run."""
+    final = summary["final"]
+    numbers = {
+        "accuracy": final["accuracy"],
+        "worst_decile": final["accuracy_worst_decile"],
+        "macro_f1": final["macro_f1"],
+        "bytes": sum(summary["communication"].values()),
+        "seconds": summary["seconds"]["train"],
+    }
+    if "joined" in summary:
+        numbers["joined_accuracy"] = summary["joined"]["accuracy"]
+    return numbers | {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
+
+
+def _cells(runs: Sequence[dict[str, float]]) -> dict[str, Cell]:
+    keys = [key for key in runs[0] if all(key in numbers for numbers in runs)] if runs else []
+    return {key: _cell([numbers[key] for numbers in runs]) for key in keys}
+
+
+def _cell(values: Sequence[float]) -> Cell:
+    return Cell(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def _escape(cells: Iterable[str]) -> list[str]:
+    return [" ".join(cell.split()).replace("|", "\\|") for cell in cells]

@@ -1,0 +1,110 @@
+"""Which runs a comparison or a sweep is made of: methods, or a grid of settings, times seeds."""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fedotp.config import Config, flatten
+from fedotp.config._toml import Value, show
+from fedotp.errors import FedotpError
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9.,=+_-]")  # in the name of a directory
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of many.
+
+    Attributes:
+        name: its directory, made of what is varied, the same whenever it is asked for again.
+        labels: what tells it from the others, apart from the seed: the first columns of a table.
+    """
+
+    name: str
+    labels: dict[str, str]
+    config: Config
+
+
+def by_method(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
+    """Every method with every seed, all on one split of the data.
+
+    A method may carry options, each behind a colon: "fedotp:rule=classical:reg=0.01"; any other key is written with
+    its section: "coop:optimizer.lr=0.01".
+    """
+    trials = []
+    for text in methods:
+        name, *options = text.split(":")
+        changes = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
+        changed = _override(config, [f"method.name={name}", *changes], f"--methods {text}")
+        if (changed.data, changed.partition) != (config.data, config.partition):
+            raise FedotpError(f"--methods {text}: all methods are compared on the same data; use --set for all of them")
+        values = _values(changed, changes)
+        label = ", ".join([changed.method.title, *(f"{key.removeprefix('method.')}={v}" for key, v in values.items())])
+        parts = [name.strip(), *(f"{key.removeprefix('method.')}={value}" for key, value in values.items())]
+        trials += _with_seeds(changed, seeds, parts, {"method": label})
+    return _require_distinct(trials)
+
+
+def by_grid(config: Config, grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
+    """Every combination of the values of a grid, each axis written "method.mass=0.5,0.7,0.9", with every seed."""
+    axes: dict[str, list[str]] = {}
+    for axis in grid:
+        key, equals, values = axis.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise FedotpError(f"--grid {axis}: must be key=value,value,..., for example method.mass=0.5,0.7,0.9")
+        if key.strip() == "seed":
+            raise FedotpError(f"--grid {axis}: seeds are not an axis of the table; give them as --seeds {values}")
+        if key.strip() in axes:
+            raise FedotpError(
+                f"--grid {axis}: {key.strip()} has been given already; put all its values into one --grid"
+            )
+        axes[key.strip()] = values.split(",")
+    trials = []
+    for point in itertools.product(*axes.values()):
+        changes = [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
+        changed = _override(config, changes, f"--grid {' '.join(changes)}")
+        values_ = _values(changed, changes)
+        trials += _with_seeds(changed, seeds, [f"{key}={value}" for key, value in values_.items()], values_)
+    return _require_distinct(trials)
+
+
+def _override(config: Config, changes: list[str], where: str) -> Config:
+    try:
+        return config.override(changes)
+    except FedotpError as error:
+        raise FedotpError(f"{where}: {str(error).removeprefix('--set: ')}") from None
+
+
+def _values(config: Config, changes: Sequence[str]) -> dict[str, str]:
+    """The keys of `changes` with the values that `config` has for them."""
+    flat = flatten(config)
+    keys = [change.partition("=")[0].strip() for change in changes]
+    return {key: value_text(flat[key]) for key in keys}
+
+
+def value_text(value: Value) -> str:
+    return value if isinstance(value, str) else "none" if value is None else show(value)
+
+
+def _with_seeds(config: Config, seeds: Sequence[int], parts: Sequence[str], labels: dict[str, str]) -> list[Trial]:
+    stem = _directory_name(parts)
+    return [Trial(f"{stem},seed={seed}", labels, replace(config, seed=seed)) for seed in seeds]
+
+
+def _directory_name(parts: Sequence[str]) -> str:
+    """A name that any shell and file system takes; where that loses something, a digest tells it from others."""
+    text = ",".join(parts)
+    name = _UNSAFE.sub("-", text)[:_LONGEST]
+    return name if name == text else f"{name}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def _require_distinct(trials: list[Trial]) -> list[Trial]:
+    seen: set[str] = set()
+    for trial in trials:
+        if trial.name in seen:
+            raise FedotpError(f"{trial.name} is asked for twice; leave one of them out")
+        seen.add(trial.name)
+    return trials

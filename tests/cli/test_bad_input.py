@@ -1,0 +1,147 @@
+"""Bad input through the real command line: one line, exit status 2, nothing written, nothing overwritten."""
+
+from pathlib import Path
+
+import pytest
+from cli_made import Done, Fedotp
+
+from fedotp import load_config, run
+from fedotp.clip import load
+from fedotp.config import presets
+from fedotp.data import DATASETS
+
+FILES = dict[Path, bytes]
+
+
+def files(folder: Path) -> FILES:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+def digests(made: Path) -> dict[str, str]:
+    return {name: load(made / f"{name}.safetensors").digest[:12] for name in ("tiny", "other")}
+
+
+def check(done: Done, right: str) -> None:
+    assert done.out == ""
+    if right.endswith("..."):  # what follows depends on the machine
+        assert done.err.startswith(f"error: {right.removesuffix('...')}")
+        assert done.err.count("\n") == 1
+    else:
+        assert done.err == f"error: {right}\n"
+    assert done.status == 2
+
+
+PRESETS = ", ".join(presets())
+METHODS = (
+    "fedotp, zeroshot, coop, promptfl, promptfl-ft, promptfl-fedprox, promptfl-fedper, promptfl-fedamp or pfedprompt"
+)
+NO_DATA = f"unknown data set 'nowhere'; did you mean 'flowers102'? ({', '.join(DATASETS)})"
+DAMAGED = (
+    "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+)
+CASES = {
+    "run offise": f"unknown preset 'offise'; did you mean 'office'? ({PRESETS}; or a file whose name ends in .toml)",
+    "run missing.toml": "missing.toml: no such file",
+    "run broken.toml": (
+        "broken.toml: not valid TOML: Expected '=' after a key in a key/value pair (at line 1, column 5)"
+    ),
+    "run tiny.toml --set method.mas=0.5": "--set: unknown key method.mas; did you mean method.mass?",
+    "run tiny.toml --set method.mass=1.5": "--set: method.mass = 1.5: must be in (0, 1] (the paper uses 0.8)",
+    "run tiny.toml --set federation.batch_size=0": (
+        "--set: federation.batch_size = 0: must be at least 1, for example 32"
+    ),
+    "run tiny.toml --set rounds": '--set: "rounds": must be key=value, for example method.mass=0.5',
+    "run tiny.toml --set data.dataset=nowhere": NO_DATA,
+    "run tiny.toml --set data.dataset=empty": "no image in empty; add some or remove the folder",
+    "run tiny.toml --set partition.scheme=pathological --set partition.n_clients=3 --set partition.shots=99": (
+        "pathological: 99 shots, but class 'blue' has only 12 training images; use shots <= 12"
+    ),
+    "run tiny.toml --set backbone.name=nothing": "nothing: neither a file nor the name of a backbone; ...",
+    "run tiny.toml --holdout-clients 4": (
+        "federation.holdout_clients = 4: must leave at least one of the 4 clients to train"
+    ),
+    "run tiny.toml --set compute.device=cuda:99": "compute.device = 'cuda:99' cannot be used here: ...",
+    "run tiny.toml --out full": "full exists already; choose another --out",
+    "run tiny.toml --out done": (
+        "done exists already; resume it with `fedotp run --resume done`, or choose another --out"
+    ),
+    "run --resume done --set seed=1": (
+        "--resume goes on with the configuration and in the directory of the run it names: leave out PRESET|FILE, "
+        "--set, --out, --holdout-clients and --sequential"
+    ),
+    "run --resume nowhere": "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
+    "evaluate done --quiet --set backbone.name={made}/other.safetensors": (
+        "done: the run began with backbone {made}/tiny.safetensors {tiny}, but now it is {made}/other.safetensors "
+        "{other}; give the one it began with"
+    ),
+    "evaluate done --set method.name=coop": (
+        "done/state/checkpoint.safetensors belongs to another federation: it holds {{'shared': (1, 2, 64)}} for 4 "
+        "clients, this one has {{}} for 4"
+    ),
+    "evaluate done --set partition.seed=1": (
+        "done: a run is evaluated on its own partition; leave partition.* out of --set"
+    ),
+    "evaluate damaged": DAMAGED,
+    "runs show full": "full is not a run: it has no config.toml; `fedotp runs list` lists the runs",
+    "runs show damaged": DAMAGED,
+    "runs list nowhere": "nowhere is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise",
+    "compare tiny.toml --methods fedopt": (
+        f'--methods fedopt: method.name = "fedopt": must be {METHODS}; did you mean fedotp?'
+    ),
+    "compare tiny.toml --methods fedotp:mas=1": (
+        "--methods fedotp:mas=1: unknown key method.mas; did you mean method.mass?"
+    ),
+    "compare tiny.toml --methods fedotp:partition.seed=3": (
+        "--methods fedotp:partition.seed=3: all methods are compared on the same data; use --set for all of them"
+    ),
+    "compare tiny.toml --methods coop,coop": "coop,seed=0 is asked for twice; leave one of them out",
+    "compare tiny.toml --seeds one": ("--seeds one: must be whole numbers, separated by commas, for example 0,1,2"),
+    "compare tiny.toml --set data.dataset=nowhere": NO_DATA,
+    "compare tiny.toml --methods fedotp --seeds 0 --out swept --set federation.rounds=9": (
+        "swept/fedotp,seed=0 holds a run of another configuration: federation.rounds is 2 there, 9 here; "
+        "choose another --out"
+    ),
+    "sweep tiny.toml": "say what to vary, for example --grid method.mass=0.5,0.7,0.9",
+    "sweep tiny.toml --grid method.mass": (
+        "--grid method.mass: must be key=value,value,..., for example method.mass=0.5,0.7,0.9"
+    ),
+    "sweep tiny.toml --grid seed=0,1": (
+        "--grid seed=0,1: seeds are not an axis of the table; give them as --seeds 0,1"
+    ),
+    "sweep tiny.toml --grid method.mass=0.5,7": (
+        "--grid method.mass=7: method.mass = 7.0: must be in (0, 1] (the paper uses 0.8)"
+    ),
+    "sweep tiny.toml --grid method.mass=0.5,0.50": ("method.mass=0.5,seed=0 is asked for twice; leave one of them out"),
+    "sweep tiny.toml --grid method.mass=0.5 --grid method.mass=0.6": (
+        "--grid method.mass=0.6: method.mass has been given already; put all its values into one --grid"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a complete run, a damaged one, a comparison, and things that are no runs."""
+    folder = tmp_path_factory.mktemp("runs")
+    config = load_config(made / "tiny.toml")
+    run(config, folder / "done")
+    for name in ("damaged", "swept/fedotp,seed=0"):
+        (folder / name).mkdir(parents=True)
+        for path in (folder / "done").iterdir():
+            if path.is_file():
+                (folder / name / path.name).write_bytes(path.read_bytes())
+    (folder / "damaged" / "manifest.json").write_text("{")
+    (folder / "empty").mkdir()
+    (folder / "full").mkdir()
+    (folder / "full" / "precious.txt").write_text("mine")
+    (folder / "broken.toml").write_text("not toml")
+    (folder / "tiny.toml").write_text((made / "tiny.toml").read_text())
+    return folder
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_bad_input(line: str, runs: Path, made: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    before = files(runs)
+    done = fedotp(*(word.format(made=made) for word in line.split()))
+    check(done, CASES[line].format(made=made, **digests(made)))
+    assert files(runs) == before

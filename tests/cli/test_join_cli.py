@@ -1,0 +1,67 @@
+"""`fedotp join`: a client the run has never seen."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp
+from safetensors.torch import load_file
+
+from fedotp.runs import RunDirectory
+
+
+@pytest.fixture
+def trained(place: Path, fedotp: Fedotp) -> RunDirectory:
+    assert fedotp("run", "tiny.toml", "--out", "run", "--quiet").status == 0
+    return RunDirectory.open(place / "run")
+
+
+def test_a_new_client_is_fitted_and_the_run_stays_as_it_is(
+    trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp
+) -> None:
+    new = place / "new-site"
+    shutil.copytree(made / "images" / "night", new)
+    shutil.rmtree(new / "red")  # a site need not have all classes
+    before = trained.checkpoint.read_bytes()
+    done = fedotp("join", "run", "--data", new, "--epochs", 5, "--json")
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    assert result["client"] == "new-site"
+    assert result["train_images"] + result["test_images"] == 16
+    assert result["after"]["loss"] < result["before"]["loss"]
+    assert trained.checkpoint.read_bytes() == before
+    folder = place / "run/joined/new-site"
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert {name: tuple(value.shape) for name, value in load_file(folder / "private.safetensors").items()} == {
+        "private": (1, 2, 64)
+    }
+    again = fedotp("join", "run", "--data", new)
+    assert again.status == 2
+    assert again.err == "error: run/joined/new-site exists already; choose another --name\n"
+
+
+def test_what_cannot_join_is_refused_in_one_line(
+    trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp
+) -> None:
+    shutil.copytree(made / "images" / "day", place / "other")
+    (place / "other" / "blue").rename(place / "other" / "mauve")
+    unknown = fedotp("join", "run", "--data", "other")
+    assert unknown.status == 2
+    assert unknown.err == (
+        "error: other has the class 'mauve', which the run does not know; its classes are [bold]green, blue, red\n"
+    )
+    outside = fedotp("join", "run", "--data", made / "images" / "day", "--name", "../../x")
+    assert outside.err == "error: --name '../../x' must be a plain name: it becomes a folder of the run\n"
+    assert fedotp("join", "nowhere", "--data", "other").err.startswith("error: nowhere is not a run")
+    assert not (trained.path / "joined").exists()
+
+
+def test_a_person_reads_before_and_after(trained: RunDirectory, made: Path, fedotp: Fedotp) -> None:
+    done = fedotp("join", "run", "--data", made / "images" / "day", "--name", "site-4")
+    assert done.status == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "site-4: 19 training and 5 test images"
+    assert lines[1].endswith("shared prompt, private one untrained")
+    assert lines[2].endswith("private prompt fitted")
+    assert lines[3] == "written to run/joined/site-4"

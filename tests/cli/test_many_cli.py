@@ -1,0 +1,133 @@
+"""`fedotp compare` and `fedotp sweep` as a user types them."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp
+from rich.console import Console
+
+from fedotp import RunDirectory
+from fedotp.cli.many_progress import ManyBars
+from fedotp.config import load_config
+from fedotp.runs import ManyObserver, Update, by_method, run_many
+
+
+def table(folder: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(folder, "table.csv").read_text().splitlines()))
+
+
+def test_compare(place: Path, fedotp: Fedotp) -> None:
+    words = ("compare", "tiny.toml", "--methods", "fedotp,fedotp:rule=classical,zeroshot", "--seeds", "0,1")
+    done = fedotp(*words)
+    assert done.status == 0
+    folder = "runs/compare-tiny"
+    rows = table(folder)
+    assert [row["method"] for row in rows] == ["FedOTP", "FedOTP, rule=classical", "Zero-shot CLIP"]
+    runs = [RunDirectory.open(f"{folder}/fedotp,seed={seed}") for seed in (0, 1)]
+    accuracy = [run.summary["final"]["accuracy"] for run in runs]
+    assert float(rows[0]["accuracy_mean"]) == pytest.approx(sum(accuracy) / 2)
+    assert runs[0].partition.digest == runs[1].partition.digest
+    assert RunDirectory.open(f"{folder}/fedotp,rule=classical,seed=1").config.method.rule == "classical"
+    assert done.out.splitlines()[1].split("  ")[0] == "method"
+    assert done.out.endswith(f"table  {folder}/table.csv\ntable  {folder}/table.md\nruns   {folder}\n")
+    assert "| FedOTP, rule=classical | 2 |" in Path(folder, "table.md").read_text()
+    assert done.err.splitlines()[-1].startswith("6 of 6: zeroshot,seed=1, accuracy ")
+
+    written = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("summary.json")}
+    again = fedotp(*words[:4], "--seeds", "0,1,2")
+    assert again.err.splitlines()[0] == "9 runs, 6 of them complete already"
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert [row["seeds"] for row in table(folder)] == ["3", "3", "3"]
+
+
+def test_sweep_in_two_processes_and_in_one_give_the_same(place: Path, fedotp: Fedotp) -> None:
+    words = ("sweep", "tiny.toml", "--grid", "method.mass=0.5,0.9", "--seeds", "0,1")
+    assert fedotp(*words, "--jobs", 2, "--out", "two", "--quiet").status == 0
+    assert fedotp(*words, "--out", "one", "--quiet").status == 0
+    names = [f"method.mass={mass},seed={seed}" for mass in (0.5, 0.9) for seed in (0, 1)]
+    assert sorted(path.name for path in Path("two").iterdir() if path.is_dir()) == names
+    timeless = [key for key in table("one")[0] if not key.startswith("seconds")]
+    one, two = ([[row[key] for key in timeless] for row in table(name)] for name in ("one", "two"))
+    assert one == two
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_does_not_stop_the_others(place: Path, fedotp: Fedotp, jobs: int) -> None:
+    done = fedotp("sweep", "tiny.toml", "--grid", "partition.min_size=1,1000", "--jobs", jobs, "--out", "here", "-q")
+    assert done.status == 1
+    (line,) = done.err.splitlines()
+    assert line.startswith("failed: partition.min_size=1000,seed=0: ")
+    assert [row["seeds"] for row in table("here")] == ["1", "0"]
+
+
+class Killer(ManyObserver):
+    """Ends one of the processes as a full memory would."""
+
+    def __init__(self) -> None:
+        self.victims = 0
+
+    def on_update(self, update: Update) -> None:
+        if not self.victims:
+            self.victims += 1
+            active_children()[0].kill()
+
+
+def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
+    config = load_config("tiny.toml").override(["federation.rounds=60", "evaluation.every=0"])
+    trials = by_method(config, ["fedotp", "promptfl"], [0])
+    outcomes = run_many(trials, "here", jobs=2, observer=Killer())
+    assert sorted(outcome.directory.is_complete for outcome in outcomes) == [False, True]
+    assert sorted(outcome.error for outcome in outcomes) == [
+        "",
+        "its process was ended by SIGKILL (was there enough memory?)",
+    ]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_the_rounds_and_the_same_command_goes_on(place: Path, fedotp: Fedotp, jobs: int) -> None:
+    """A real process, a real signal to all of its group, as a terminal sends it."""
+    words = ["sweep", "tiny.toml", "--grid", "method.mass=0.5,0.9", "--out", "here"]
+    words += ["--set", "federation.rounds=60", "--set", "evaluation.every=0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from fedotp.cli import main; main()", *words, "--jobs", str(jobs)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    first = RunDirectory("here/method.mass=0.5,seed=0")
+    while process.poll() is None and not any(True for _ in first.metrics("round")):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("stopped, 2 of 2 runs are left;")
+    assert not first.is_complete
+    done = fedotp(*words, "--quiet")
+    assert done.status == 0
+    assert [row["seeds"] for row in table("here")] == ["1", "1"]
+    assert [record["round"] for record in first.metrics("round")] == list(range(1, 61))
+
+
+def test_the_bars_leave_the_terminal_as_it_was(place: Path) -> None:
+    console = Console(force_terminal=True, width=80, file=open("screen", "w"))  # noqa: SIM115
+    trials = by_method(load_config("tiny.toml"), ["promptfl", "zeroshot"], [0])
+    with ManyBars(console) as bars:
+        bars.on_encoding = lambda *_: None  # type: ignore[method-assign]
+        run_many(trials, "here", observer=bars)
+        bars.on_interrupt()
+        bars._progress.refresh()
+    console.file.close()
+    screen = Path("screen").read_text()
+    assert "all runs" in screen
+    assert "2 of 2: zeroshot,seed=0, accuracy " in screen
+    assert "Ctrl-C: ending after the rounds" in screen
+    assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor is back

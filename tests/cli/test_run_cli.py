@@ -1,0 +1,285 @@
+"""`fedotp run`, `evaluate`, `runs` and `presets` on a tiny federation."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp
+from rich.console import Console
+
+from fedotp import RunDirectory, load_config, run
+from fedotp.cli import progress
+from fedotp.cli.show import print_numbers, printable
+from fedotp.config import presets
+
+OUT = "runs/images-fedotp-domain-dirichlet-seed0"
+
+
+def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("run", "tiny.toml", "--holdout-clients", 1, "--sequential")
+    assert done.status == 0
+    directory = RunDirectory.open(OUT)
+    assert directory.config.compute.sequential
+    assert directory.config.federation.holdout_clients == 1
+    rounds = [line for line in done.err.splitlines() if line.startswith("round ")]
+    assert [re.sub(r"\d+\.\d+|\d[\d,]*(?= images/s)", "#", line) for line in rounds] == [
+        "round 0 of 2: accuracy # % ± #",
+        "round 1 of 2: accuracy # % ± #, loss #, # images/s",
+        "round 2 of 2: accuracy # % ± #, loss #, # images/s",
+    ]
+    summary = directory.summary
+    lines = done.out.splitlines()
+    assert lines[0] == "FedOTP on images, 3 clients, 2 rounds"
+    assert lines[1].split()[:4] == ["mean", "accuracy", f"{100 * summary['final']['accuracy']:.2f}", "%"]
+    names = [line[:13].strip() for line in lines[1:9]]
+    assert names == [
+        "mean accuracy",
+        *summary["domains"],
+        "worst decile",
+        "macro-F1",
+        "joined later",
+        "communication",
+        "time",
+    ]
+    assert lines[-3:] == [
+        f"run   {OUT}",
+        f"next  fedotp runs show {OUT}",
+        "      fedotp compare tiny.toml --methods fedotp,promptfl,coop,zeroshot --set federation.holdout_clients=1 "
+        "--set compute.sequential=true",
+    ]
+
+
+def test_quiet_is_quiet_and_names_do_not_collide(place: Path, fedotp: Fedotp) -> None:
+    for name in (OUT, f"{OUT}-2"):
+        done = fedotp("run", "tiny.toml", "--quiet", "--set", "federation.rounds=1")
+        assert done.err == ""
+        assert f"run   {name}\n" in done.out
+
+
+def test_json_is_nothing_but_json_lines(place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("run", "tiny.toml", "--json", "--out", "here")
+    records = [json.loads(line) for line in done.out.splitlines()]
+    kinds = ["start", "evaluation", "round", "evaluation", "round", "evaluation", "summary"]
+    assert [record["kind"] for record in records] == kinds
+    assert done.err == ""
+    directory = RunDirectory.open("here")
+    assert records[0] == {"kind": "start", "run": "here", "round": 0, "rounds": 2}
+    written = [{k: v for k, v in record.items() if k != "seconds"} for record in directory.metrics()]
+    assert [{k: v for k, v in record.items() if k != "seconds"} for record in records[1:-1]] == written
+    assert records[-1] == {"kind": "summary", "run": "here", **directory.summary}
+
+
+def test_training_that_diverges_is_one_line(place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("run", "tiny.toml", "--quiet", "--out", "here", "--set", "optimizer.lr=1e30")
+    assert done.status == 2
+    assert re.fullmatch(r"error: training of client .* diverged in round .*; lower optimizer.lr = 1e\+30\n", done.err)
+
+
+def test_resuming_what_is_complete_changes_nothing(place: Path, fedotp: Fedotp) -> None:
+    fedotp("run", "tiny.toml", "--out", "here")
+    before = {path: path.stat().st_mtime_ns for path in Path("here").glob("*")}
+    done = fedotp("run", "--resume", "here")
+    assert done.status == 0
+    assert "mean accuracy" in done.out
+    assert {path: path.stat().st_mtime_ns for path in Path("here").glob("*")} == before
+
+
+def test_ctrl_c_ends_the_round_and_the_resumed_run_is_the_same(place: Path, fedotp: Fedotp) -> None:
+    """A real process, a real signal."""
+    command = [sys.executable, "-c", "from fedotp.cli import main; main()", "run"]
+    words = ["tiny.toml", "--set", "federation.rounds=80", "--set", "evaluation.every=0", "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, *words, "--out", "here"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"round":3,' in line:
+            process.send_signal(signal.SIGINT)
+            break
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    last = json.loads(out.splitlines()[-1])
+    assert last["kind"] == "interrupted"
+    assert 3 <= last["round"] < 80
+    assert err.splitlines() == [
+        f"stopped after a whole round; {last['round']} of 80 rounds are done",
+        "go on with: fedotp run --resume here",
+    ]
+    listed = fedotp("runs", "list", ".").out.splitlines()
+    assert listed[1].split()[1:3] == ["stopped", f"{last['round']}/80"]
+    assert fedotp("runs", "show", "here").out.endswith("\ngo on  fedotp run --resume here\n")
+
+    assert fedotp("run", "--resume", "here", "--quiet").status == 0
+    never = run(load_config("tiny.toml").override([words[2], words[4]]), "never-stopped")
+    resumed = RunDirectory.open("here")
+    for kind in ("round", "evaluation"):
+        pairs = zip(resumed.metrics(kind), never.metrics(kind), strict=True)
+        assert all({**a, "seconds": 0} == {**b, "seconds": 0} for a, b in pairs)
+    for key in never.summary:
+        assert key == "seconds" or resumed.summary[key] == never.summary[key]
+
+
+def test_an_interrupt_before_the_first_round_leaves_nothing(
+    place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedotp.runs._run.prepare", interrupted)
+    done = fedotp("run", "tiny.toml", "--out", "here")
+    assert done.status == 130
+    assert done.err == "stopped before the first round: no run was made; images already encoded are kept\n"
+    assert not Path("here").exists()
+
+
+def test_what_a_run_killed_before_its_start_left_is_no_hindrance(place: Path, fedotp: Fedotp) -> None:
+    Path("here").mkdir()
+    for name in ("manifest.json", "partition.json", ".config.toml.123.tmp"):
+        Path("here", name).write_text("{")
+    assert fedotp("run", "tiny.toml", "--out", "here", "--quiet").status == 0
+    Path("there").mkdir()
+    Path("there/partition.json").write_text("mine")
+    assert fedotp("run", "tiny.toml", "--out", "there").err == "error: there exists already; choose another --out\n"
+
+
+def test_the_live_display_leaves_the_terminal_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=80, file=open("screen", "w"))  # noqa: SIM115
+    with progress.LiveDisplay(console) as display:
+        monkeypatch.setattr(display, "_encoding", types.SimpleNamespace(show=lambda *_: None, close=lambda: None))
+        run(load_config("tiny.toml"), "here", observer=display)
+        display.on_interrupt()
+        display._rounds.refresh()
+    console.file.close()
+    screen = Path("screen").read_text()
+    assert "round 1 of 2" in screen
+    assert "accuracy" in screen
+    assert "images/s" in screen
+    assert "Ctrl-C: ending after this round" in screen
+    assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor is back
+
+
+class Writer:
+    """Stands for TensorBoard's SummaryWriter."""
+
+    scalars: dict[str, list[int]]
+
+    def __init__(self, folder: str, purge_step: int | None) -> None:
+        Writer.made = (folder, purge_step)
+        Writer.scalars = {}
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        Writer.scalars.setdefault(name, []).append(step)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None:
+        Writer.closed = True
+
+
+def test_tensorboard(place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    assert fedotp("run", "tiny.toml", "--out", "here", "--tensorboard", "-q").status == 0
+    assert Writer.made == ("here/tensorboard", None)
+    assert Writer.closed
+    assert Writer.scalars["train/loss"] == [1, 2]
+    assert Writer.scalars["test/accuracy"] == Writer.scalars["domain/day"] == [0, 1, 2]
+
+
+def test_tensorboard_that_is_not_there_is_one_line(
+    place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    done = fedotp("run", "tiny.toml", "--out", "here", "--tensorboard")
+    assert done.status == 2
+    assert done.err == ("error: TensorBoard is not installed; install it with: pip install 'fedotp[tensorboard]'\n")
+    assert not Path("here").exists()
+
+
+def test_evaluate(place: Path, fedotp: Fedotp) -> None:
+    fedotp("run", "tiny.toml", "--out", "here", "--quiet")
+    final = RunDirectory.open("here").summary["final"]
+    before = {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()}
+    shown = fedotp("evaluate", "here")
+    assert shown.out.splitlines()[0] == "FedOTP on images, 4 clients, 2 rounds"
+    assert f"mean accuracy  {100 * final['accuracy']:.2f} %" in shown.out
+    again = json.loads(fedotp("evaluate", "here", "--json").out)
+    assert {key: again[key] for key in final} == pytest.approx(final)
+    other = fedotp("evaluate", "here", "--json", "--set", "method.rule=average")
+    assert json.loads(other.out)["changes"] == ["method.rule=average"]
+    assert json.loads(other.out)["loss"] != again["loss"]
+    assert {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()} == before
+
+
+def test_runs_list_show_and_diff(place: Path, fedotp: Fedotp) -> None:
+    assert fedotp("runs", "list").err.startswith("error: runs is not a folder;")
+    for seed in (0, 1):
+        fedotp("run", "tiny.toml", "--quiet", "--set", f"seed={seed}")
+    Path("runs/damaged").mkdir()
+    for name in ("config.toml", "manifest.json"):
+        Path("runs/damaged", name).write_text("{")
+    (place / "not-a-run").mkdir()
+    (place / "not-a-run" / "config.toml").write_text("")
+    listed = fedotp("runs", "list").out.splitlines()
+    assert [line.split()[-1] for line in listed] == ["run", "runs/damaged", OUT, OUT.replace("seed0", "seed1")]
+    assert listed[1].split()[1] == "unreadable"
+    assert listed[2].split()[1:3] == ["complete", "2/2"]
+
+    shown = fedotp("runs", "show", OUT).out
+    assert "FedOTP (Li et al., CVPR 2024)" in shown
+    for client in RunDirectory.open(OUT).summary["clients"]:
+        assert f"{client['name']}  " in shown
+
+    diff = fedotp("runs", "diff", OUT, OUT.replace("seed0", "seed1")).out.splitlines()
+    assert ["seed", "0", "1"] in [line.split() for line in diff]
+    assert any(line.startswith("accuracy %") for line in diff)
+    assert "the same" in fedotp("runs", "diff", OUT, OUT).out
+
+
+def test_runs_show_leaves_out_most_of_many_clients(place: Path, fedotp: Fedotp) -> None:
+    fedotp("run", "tiny.toml", "--out", "here", "--quiet")
+    path = Path("here/summary.json")
+    summary = json.loads(path.read_text())
+    summary["clients"] = [{**summary["clients"][0], "name": f"site [red]{i}"} for i in range(30)]
+    path.write_text(json.dumps(summary))
+    assert "site [red]19" in fedotp("runs", "show", "here").out
+    assert "and 10 more: --all shows them" in fedotp("runs", "show", "here").out
+    assert "site [red]29" in fedotp("runs", "show", "here", "--all").out
+
+
+def test_presets_are_listed(fedotp: Fedotp) -> None:
+    printed = fedotp("presets").out
+    assert all(name in printed for name in presets())
+
+
+@pytest.mark.parametrize("name", ["[bold]green", "\x1b[2J", "a\nb", "\udcff"])
+def test_names_cannot_harm_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = dict.fromkeys(("accuracy", "accuracy_std", "accuracy_worst_decile", "macro_f1"), 0.5)
+    print_numbers({"final": numbers, "domains": {name: {"accuracy": 0.5, "accuracy_std": 0.0, "clients": 1}}})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[1].startswith(f"  {printable(name)}")
+    assert printable(name).isprintable()
+
+
+def test_help_has_examples_and_does_not_wait_for_torch() -> None:
+    program = (
+        "import sys, runpy\n"
+        "from typer.testing import CliRunner\n"
+        "from fedotp.cli import app\n"
+        "for words in ('run', 'compare', 'sweep', 'evaluate', 'presets', 'runs list', 'runs show', 'runs diff'):\n"
+        "    printed = CliRunner().invoke(app, [*words.split(), '--help'])\n"
+        "    assert printed.exit_code == 0 and 'Example' in printed.stdout, words\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,113 @@
+"""Every method lowers its own objective; nothing private is ever sent."""
+
+import numpy as np
+import pytest
+import torch
+from toy_federation import TRAINED, assert_same_bits, kept_rows, make_data, make_settings, make_task, simulator
+
+from fedotp.federation import evaluate_predictions
+from fedotp.methods import METHODS, FedOTP, Method, Parameters
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_every_method_lowers_its_objective_and_classifies_better(method: str) -> None:
+    data = make_data(train=(8, 12, 10, 8), test=(8,) * 4)
+    federation = simulator(method, make_settings(optimizer={"lr": 0.02}, batch_size=6), data=data)
+    before = federation.predict()
+    losses = [federation.run_round().mean_loss for _ in range(5)]  # with the penalty, where there is one
+    after = federation.predict()
+    assert losses[-1] < 0.5 * losses[0]
+    assert after.loss.mean() < 0.7 * before.loss.mean() or method == "promptfl-ft"  # which tunes before it predicts
+    accuracy = [evaluate_predictions(p, 3, data.domains).mean for p in (before, after)]
+    assert accuracy[1] > max(0.7, accuracy[0] - 1e-9)
+
+
+@pytest.mark.parametrize("method", ["promptfl-fedprox", "promptfl-fedamp"])
+def test_the_objective_includes_the_penalty(method: str) -> None:
+    """With a huge weight clients stay where they start."""
+    moved = []
+    for mu in (0.0, 30.0):
+        federation = simulator(METHODS[method](mu=mu), make_settings(optimizer={"lr": 0.01}))
+        name = "prompt" if "prompt" in federation.server else "prompts"
+        before = federation.server[name].clone()
+        federation.run_round()
+        moved.append(float((federation.server[name] - before).norm()))
+    assert moved[1] < 0.5 * moved[0]
+
+
+# Privacy ---------------------------------------------------------------------------------------------------
+
+FEDERATED = [name for name in TRAINED if name not in ("coop",)]
+VARIANTS = [*(METHODS[name]() for name in TRAINED), FedOTP(n_shared=2, n_private=3), FedOTP(n_shared=0, n_private=1)]
+
+
+def pieces(value: torch.Tensor) -> set[bytes]:
+    """The context vectors of a tensor (..., d), as bytes."""
+    return {row.numpy().tobytes() for row in value.detach().cpu().reshape(-1, value.shape[-1])}
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("method", VARIANTS, ids=lambda m: f"{m.name}-{getattr(m, 'n_shared', '')}")
+def test_nothing_private_is_ever_sent(method: Method, reset: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names and values: no context vector that a client keeps, before or after a round, is in what the server gets."""
+    sent: list[Parameters] = []
+    plain = type(method).aggregate
+
+    def aggregate(self, server, clients, uploads, weights):  # type: ignore[no-untyped-def]
+        sent.append(uploads)
+        return plain(self, server, clients, uploads, weights)
+
+    monkeypatch.setattr(type(method), "aggregate", aggregate)
+    federation = simulator(method, make_settings(optimizer={"reset": reset}, participation=0.8))
+    secret: set[bytes] = set()
+    for _ in range(3):
+        federation.run_round()
+        rows = kept_rows(federation)
+        for name in federation.private_names - method.publishes:
+            secret |= pieces(rows[name])
+        secret |= {p for name, value in rows.items() if "momentum." in name for p in pieces(value) if any(p)}
+    assert len(sent) == (3 if federation.server else 0)
+    published = federation.private_names & method.publishes
+    for uploads in sent:
+        assert not set(uploads) & (federation.private_names - published)
+        assert not any(name.startswith("optimizer") for name in uploads)
+        for value in uploads.values():
+            assert not pieces(value) & secret
+    for value in federation.server.values():
+        if value.dim() > 1:
+            assert not pieces(value) & secret
+    if method.name == "promptfl-fedamp":
+        assert published == {"prompt"}  # the server needs every client's own; it says so
+    elif federation.private_names:
+        assert secret
+        assert not published
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_the_server_only_sees_what_is_uploaded(method: str) -> None:
+    """Its next state is a function of the uploads: private prompts replaced after training change nothing."""
+    found = []
+    for spoil in (False, True):
+        federation = simulator(method)
+        plain = federation.trainer.train
+
+        def train(*args, plain=plain, spoil=spoil, federation=federation):  # type: ignore[no-untyped-def]
+            result = plain(*args)
+            hidden = federation.private_names - federation.method.publishes
+            if spoil:
+                result.params.update({name: torch.randn_like(result.params[name]) for name in hidden})
+            return result
+
+        federation.trainer.train = train  # type: ignore[method-assign]
+        federation.run_round()
+        found.append({name: value.clone() for name, value in federation.server.items()})
+    assert_same_bits(found[0], found[1])
+
+
+def test_initial_prompts_follow_the_seed() -> None:
+    one, same, other = (make_task(seed=seed).contexts(2) for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert one.dtype == torch.float32
+    assert make_task(torch.float64).contexts(2).dtype == torch.float64
+    assert np.allclose(make_task(torch.float64).contexts(2).numpy(), one.numpy())

@@ -1,0 +1,90 @@
+"""Numbers from predictions, against scikit-learn and by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score
+
+from fedotp.federation import Evaluation, Predictions, evaluate_predictions
+
+DOMAINS = ("a", "b", "a", None, "b", "a")
+
+
+@st.composite
+def predictions(draw: st.DrawFn, n_classes: int = 4) -> Predictions:
+    lines = draw(
+        st.lists(
+            st.tuples(st.integers(0, 5), st.integers(0, n_classes - 1), st.integers(0, n_classes - 1)),
+            min_size=1,
+            max_size=40,
+        )
+    )
+    client, label, predicted = (np.array(column, np.int64) for column in zip(*lines, strict=True))
+    loss = np.linspace(0, 2, len(lines))
+    return Predictions(client, np.arange(len(lines)), label, predicted, loss)
+
+
+@given(predictions())
+def test_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Predictions) -> None:
+    evaluation = evaluate_predictions(p, 4, DOMAINS)
+    assert evaluation.clients.tolist() == sorted(set(p.client.tolist()))
+    for i, client in enumerate(evaluation.clients):
+        mine = p.client == client
+        truth, guess = p.label[mine], p.predicted[mine]
+        assert evaluation.n[i] == mine.sum()
+        assert evaluation.accuracy[i] == pytest.approx(accuracy_score(truth, guess), abs=1e-12)
+        expected = f1_score(truth, guess, average="macro", zero_division=0)
+        assert evaluation.macro_f1[i] == pytest.approx(expected, abs=1e-12)
+        assert evaluation.loss[i] == pytest.approx(p.loss[mine].mean(), abs=1e-12)
+    for k in range(4):
+        ours, of_class = evaluation.class_accuracy[k], p.label == k
+        assert np.isnan(ours) if not of_class.any() else ours == pytest.approx((p.predicted == k)[of_class].mean())
+    assert evaluation.pooled == pytest.approx(accuracy_score(p.label, p.predicted))
+    assert evaluation.mean == pytest.approx(np.mean(evaluation.accuracy))
+    assert json.loads(json.dumps(evaluation.as_dict(), allow_nan=False))["n"] == evaluation.n.tolist()
+
+
+@given(predictions(), st.randoms(use_true_random=False))
+def test_the_order_of_the_lines_does_not_matter(p: Predictions, random) -> None:  # type: ignore[no-untyped-def]
+    at = np.array(random.sample(range(len(p.client)), len(p.client)))
+    shuffled = Predictions(p.client[at], p.row[at], p.label[at], p.predicted[at], p.loss[at])
+    one, other = (evaluate_predictions(x, 4, DOMAINS) for x in (p, shuffled))
+    np.testing.assert_allclose(one.macro_f1, other.macro_f1)
+    np.testing.assert_allclose(one.class_accuracy, other.class_accuracy)
+    assert one.totals() == pytest.approx(other.totals())
+
+
+def of_accuracies(accuracy: list[float]) -> Evaluation:
+    values, n = np.array(accuracy), len(accuracy)
+    return Evaluation(np.arange(n), np.ones(n, np.int64), values, values, values, values, {})
+
+
+def test_fairness_by_hand() -> None:
+    values = [0.9, 0.1, 0.5, 0.7] + [1.0] * 21
+    evaluation = of_accuracies(values)
+    assert evaluation.worst_decile == pytest.approx((0.1 + 0.5) / 2)  # 25 clients: the worst two
+    assert evaluation.std == pytest.approx(np.sqrt(np.mean((np.array(values) - np.mean(values)) ** 2)))
+    assert evaluation.totals()["accuracy_min"] == 0.1
+    assert of_accuracies([0.4, 0.2, 0.9]).worst_decile == pytest.approx(0.2)  # at least one
+
+
+def test_domains_by_hand() -> None:
+    client = np.array([0, 0, 1, 2, 3, 4])
+    right = np.array([1, 0, 1, 1, 0, 0])
+    p = Predictions(client, client, np.ones(6, np.int64), right, np.zeros(6))
+    domains = evaluate_predictions(p, 2, DOMAINS).domains()
+    assert domains == {
+        "a": {"accuracy": 0.75, "accuracy_std": 0.25, "clients": 2},
+        "b": {"accuracy": 0.5, "accuracy_std": 0.5, "clients": 2},
+    }
+
+
+def test_classes_nobody_has_or_predicts_do_not_count() -> None:
+    p = Predictions(np.zeros(4, int), np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.zeros(4))
+    evaluation = evaluate_predictions(p, 100, DOMAINS)
+    assert evaluation.macro_f1[0] == pytest.approx((4 / 5 + 2 / 3) / 2)
+    assert np.isnan(evaluation.class_accuracy[2:]).all()
+    assert evaluation.class_accuracy[:2].tolist() == [1.0, 0.5]

@@ -1,0 +1,294 @@
+"""Who takes part in a round, what the server makes of it, what travels, and clients that join later."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_federation import (
+    TRAIN,
+    TRAINED,
+    assert_same_bits,
+    in_order,
+    kept_rows,
+    make_data,
+    make_settings,
+    make_task,
+    simulator,
+    state_of,
+)
+
+from fedotp.errors import FedotpError
+from fedotp.federation import RoundSettings, evaluate_predictions
+from fedotp.federation._batches import local_steps, steps_per_epoch
+from fedotp.federation._sampling import held_out, sampled, survivors
+from fedotp.methods import METHODS, FedOTP, weighted_average
+
+EVERYONE = np.arange(len(TRAIN))
+
+# Aggregation -----------------------------------------------------------------------------------------------
+
+
+@given(
+    weights=st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any),
+    seed=st.integers(0, 99),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_the_server_averages_by_examples(weights: list[int], seed: int, dtype: torch.dtype) -> None:
+    """Eq. 4 in NumPy; any order of the clients; between their extremes; weight 0 does not count."""
+    rng = np.random.default_rng(seed)
+    values = torch.from_numpy(rng.normal(size=(len(weights), 2, 3))).to(dtype)
+    found = weighted_average({"p": values}, torch.tensor(weights))["p"]
+    expected = np.average(values.numpy().astype(np.float64), axis=0, weights=weights)
+    rounding = 1e-12 if dtype == torch.float64 else 1e-6
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=rounding)
+
+    order = rng.permutation(len(weights))
+    other = weighted_average({"p": values[order]}, torch.tensor(weights)[order])["p"]
+    np.testing.assert_allclose(other.numpy(), expected, rtol=0, atol=rounding)
+
+    counted = values[torch.tensor(weights) > 0]
+    assert (found >= counted.amin(0) - rounding).all()
+    assert (found <= counted.amax(0) + rounding).all()
+    some = weighted_average({"p": counted}, torch.tensor([w for w in weights if w]))["p"]
+    np.testing.assert_allclose(some.numpy(), expected, rtol=0, atol=rounding)
+
+
+def test_one_client_is_its_own_average_and_equals_stay_equal() -> None:
+    value = torch.randn(1, 2, 3)
+    assert torch.equal(weighted_average({"p": value}, torch.tensor([7]))["p"], value[0])
+    same = weighted_average({"p": value.expand(3, 2, 3)}, torch.tensor([1, 2, 4]))["p"]
+    torch.testing.assert_close(same, value[0], rtol=0, atol=1e-7)
+
+
+# Sampling --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("participation", "n", "k"), [(1.0, 5, 5), (0.5, 4, 2), (0.01, 5, 1), (0.1, 100, 10), (0.3, 5, 2)]
+)
+def test_a_share_of_the_clients_is_sampled_at_least_one(participation: float, n: int, k: int) -> None:
+    settings = RoundSettings(participation=participation)
+    members = np.arange(n) * 3
+    rounds = [sampled(settings, members, round_, seed=1) for round_ in range(20)]
+    for clients in rounds:
+        assert len(clients) == k
+        assert set(clients) <= set(members)
+        assert (np.diff(clients) > 0).all()
+    if k < n:
+        assert len({tuple(clients) for clients in rounds}) > 1
+        assert len(np.unique(np.concatenate(rounds))) > k
+    np.testing.assert_array_equal(rounds[3], sampled(settings, members, 3, seed=1))  # no hidden state
+
+
+def test_the_first_round_may_be_of_all_clients() -> None:
+    federation = simulator("fedotp", make_settings(participation=0.2, first_round="all"))
+    assert [len(federation.run_round().sampled) for _ in range(2)] == [5, 1]
+
+
+def test_clients_without_images_are_never_sampled() -> None:
+    federation = simulator("fedotp", data=make_data(train=(4, 0, 3), test=(2, 2, 2)))
+    report = federation.run_round()
+    assert report.sampled.tolist() == [0, 2]
+    assert set(federation.predict().client) == {0, 1, 2}  # but predict
+
+
+def test_clients_drop_out_with_the_given_probability_and_keep_what_they_had() -> None:
+    settings = RoundSettings(dropout=0.3)
+    clients = np.arange(100)
+    left = [len(survivors(settings, clients, round_, seed=0)) for round_ in range(100)]
+    assert abs(np.mean(left) - 70) < 2  # standard error 0.46
+    federation = simulator("fedotp", make_settings(dropout=0.5, seed=2))
+    before = kept_rows(federation)["private"]
+    report = federation.run_round()
+    lost = np.setdiff1d(report.sampled, report.answered)
+    assert 0 < len(lost) < 5
+    after = kept_rows(federation)["private"]
+    for client in EVERYONE:
+        assert torch.equal(before[client], after[client]) == (client in lost)
+    assert report.examples.tolist() == [TRAIN[i] for i in report.answered]
+    one_way = federation.server["shared"].numel() * 4
+    assert report.bytes_down == 5 * one_way
+    assert report.bytes_up == len(report.answered) * one_way
+
+
+def test_the_average_is_of_those_that_answered() -> None:
+    """A round in which some fail is a round in which only the others were sampled."""
+    federation = simulator("fedotp", make_settings(dropout=0.5, seed=2))
+    answered = federation.run_round().answered
+    other = simulator("fedotp", make_settings(seed=2))
+    other.members = answered
+    other.run_round()
+    assert_same_bits(state_of(federation), state_of(other))
+
+
+def test_a_round_with_too_few_answers_leaves_the_server_as_it_was() -> None:
+    federation = simulator("fedotp", make_settings(min_clients=6))
+    before = federation.server["shared"].clone()
+    federation.run_round()
+    assert torch.equal(federation.server["shared"], before)
+    enough = simulator("fedotp", make_settings(min_clients=5))
+    enough.run_round()
+    assert not torch.equal(enough.server["shared"], before)
+
+
+def test_a_round_without_any_answer_is_survived() -> None:
+    federation = simulator("fedotp", make_settings(participation=0.2, dropout=0.999999))
+    before = state_of(federation)
+    report = federation.run_round()
+    assert len(report.answered) == 0
+    assert np.isnan(report.mean_loss)
+    assert report.bytes_up == 0
+    assert_same_bits(before, state_of(federation))
+
+
+# Batches ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=4).map(lambda x: sorted(x, reverse=True)),
+    batch_size=st.integers(1, 5),
+    epochs=st.integers(0, 3),
+    drop_last=st.booleans(),
+)
+def test_every_epoch_shows_every_image_once(sizes: list[int], batch_size: int, epochs: int, drop_last: bool) -> None:
+    generators = [np.random.default_rng(i) for i in range(len(sizes))]
+    seen: list[dict[int, list[int]]] = [{} for _ in sizes]
+    per_epoch = steps_per_epoch(np.array(sizes), batch_size, drop_last)
+    n_steps = [0] * len(sizes)
+    for step in local_steps(np.array(sizes), generators, epochs=epochs, batch_size=batch_size, drop_last=drop_last):
+        assert step.places.shape[0] == len(step.epochs)
+        for client, (places, epoch) in enumerate(zip(step.places, step.epochs, strict=True)):
+            real = places[places >= 0].tolist()
+            assert 1 <= len(real) <= batch_size
+            assert places[: len(real)].tolist() == real  # padding comes last
+            seen[client].setdefault(int(epoch), []).extend(real)
+            n_steps[client] += 1
+    for client, size in enumerate(sizes):
+        whole = size // batch_size * batch_size
+        shown = whole if drop_last and whole else size
+        assert n_steps[client] == per_epoch[client] * epochs
+        assert sorted(seen[client]) == list(range(epochs if size else 0))
+        for places in seen[client].values():
+            assert len(places) == len(set(places)) == shown
+            assert set(places) <= set(range(size))
+
+
+def test_epochs_have_different_orders_and_views() -> None:
+    steps = list(local_steps(np.array([9]), [np.random.default_rng(0)], epochs=2, batch_size=9))
+    assert steps[0].places.tolist() != steps[1].places.tolist()
+    assert [int(step.epochs[0]) for step in steps] == [0, 1]
+
+
+# Communication ---------------------------------------------------------------------------------------------
+
+PROMPT = 3 * 32 * 4  # vectors, width, bytes
+
+
+@pytest.mark.parametrize(
+    ("method", "down", "up"),
+    [
+        ("fedotp", PROMPT, PROMPT),
+        ("coop", 0, 0),
+        ("promptfl", PROMPT, PROMPT),
+        ("promptfl-ft", PROMPT, PROMPT),
+        ("promptfl-fedprox", PROMPT, PROMPT),
+        ("promptfl-fedper", PROMPT // 3, PROMPT // 3),
+        ("promptfl-fedamp", PROMPT, PROMPT),
+        ("pfedprompt", PROMPT, PROMPT),
+    ],
+)
+def test_bytes_down_and_up_are_those_of_the_prompts_that_travel(method: str, down: int, up: int) -> None:
+    report = simulator(method, make_settings(participation=0.6)).run_round()
+    assert (report.bytes_down, report.bytes_up) == (3 * down, 3 * up)
+    assert report.n_images == 2 * report.examples.sum()
+
+
+def test_several_shared_prompts_all_travel() -> None:
+    report = simulator(FedOTP(n_shared=3, n_private=2)).run_round()
+    assert (report.bytes_down, report.bytes_up) == (5 * 3 * PROMPT, 5 * 3 * PROMPT)
+
+
+# Clients that join later -----------------------------------------------------------------------------------
+
+
+def test_held_out_clients_are_drawn_from_the_seed_and_leave_somebody() -> None:
+    settings = RoundSettings(holdout_clients=2)
+    assert [held_out(settings, 5, seed).tolist() for seed in (0, 0)] == [held_out(settings, 5, 0).tolist()] * 2
+    assert len({tuple(held_out(settings, 5, seed)) for seed in range(20)}) > 3
+    with pytest.raises(FedotpError, match="holdout_clients = 5: must leave at least one of the 5"):
+        held_out(RoundSettings(holdout_clients=5), 5, 0)
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_held_out_clients_never_train_and_never_reach_the_server(method: str) -> None:
+    """Change all their images: nothing else changes by a bit."""
+    settings = make_settings(holdout_clients=2)
+    found = []
+    for factor in (1, -5):
+        data = make_data()
+        federation = simulator(method, settings, data=data)
+        for client in federation.held_out:
+            rows = data.train.clients[client]
+            data.train.features.tokens[:, rows] *= factor
+            data.train.features.pooled[:, rows] *= factor
+        reports = [federation.run_round() for _ in range(2)]
+        for report in reports:
+            assert not set(report.sampled) & set(federation.held_out)
+        predictions = federation.predict()
+        assert not set(predictions.client) & set(federation.held_out)
+        found.append(state_of(federation) | {"loss": torch.from_numpy(predictions.loss)})
+    assert_same_bits(found[0], found[1])
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("method", TRAINED)
+def test_joining_fits_private_parameters_only(method: str, reset: bool) -> None:
+    settings = make_settings(holdout_clients=2, join_epochs=4, optimizer={"reset": reset})
+    federation = simulator(method, settings)
+    for _ in range(2):
+        federation.run_round()
+    server = {name: value.clone() for name, value in federation.server.items()}
+    before = kept_rows(federation)
+    predictions = federation.join(federation.held_out)
+    assert set(predictions.client) == set(federation.held_out)
+    assert_same_bits(federation.server, server)
+    after = kept_rows(federation)
+    members = np.setdiff1d(EVERYONE, federation.held_out)
+    for name in federation.private_names:
+        assert torch.equal(before[name][members], after[name][members])
+        assert not torch.equal(before[name][federation.held_out], after[name][federation.held_out])
+    if method != "promptfl-ft":  # they predicted with what the server has and their own, nothing else was fitted
+        one, other = (in_order(p).loss for p in (predictions, federation.predict(federation.held_out)))
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    again = federation.join(federation.held_out)  # from the start, not from the first time
+    assert torch.equal(torch.from_numpy(again.loss), torch.from_numpy(predictions.loss))
+
+
+@pytest.mark.parametrize("method", ["fedotp", "coop", "promptfl-fedper", "promptfl-fedamp"])
+def test_joining_is_better_than_using_what_the_server_sends(method: str) -> None:
+    federation = simulator(method, make_settings(holdout_clients=2, join_epochs=10), data=make_data(test=(8,) * 5))
+    for _ in range(2):
+        federation.run_round()
+    unfitted = federation.predict(federation.held_out)
+    fitted = federation.join(federation.held_out)
+    assert fitted.loss.mean() < unfitted.loss.mean()
+    accuracy = [evaluate_predictions(p, 3, federation.data.domains).mean for p in (unfitted, fitted)]
+    assert accuracy[1] >= accuracy[0]
+
+
+def test_a_new_client_of_fedamp_is_sent_the_mean_of_what_was_sent() -> None:
+    federation = simulator("promptfl-fedamp", make_settings(participation=0.4))
+    method = METHODS["promptfl-fedamp"]()
+    start = make_task().contexts(1)
+    torch.testing.assert_close(method.send(federation.server, None, 2)["mixture"], start.expand(2, *start.shape))
+    sent = federation.run_round().sampled
+    expected = federation.server["prompts"][torch.from_numpy(sent)].mean(0)
+    torch.testing.assert_close(method.send(federation.server, None, 2)["mixture"][1], expected)
+
+
+def test_training_that_diverges_is_refused_by_name() -> None:
+    federation = simulator("promptfl", make_settings(optimizer={"lr": 1e38}))
+    with pytest.raises(FedotpError, match=r"training of client client \d diverged in round 1 .* lower optimizer.lr"):
+        federation.run_round()

@@ -1,0 +1,128 @@
+"""Clients trained side by side, in groups, one by one or beside others: the same results."""
+
+import numpy as np
+import pytest
+import torch
+from toy_federation import (
+    TRAIN,
+    TRAINED,
+    in_order,
+    kept_rows,
+    make_data,
+    make_settings,
+    make_task,
+    simulator,
+    state_of,
+    worst_difference,
+)
+
+from fedotp.federation import FederatedData, Images, Simulator
+from fedotp.methods import METHODS
+
+WAYS = {"together": {"group_size": 64}, "pairs": {"group_size": 2}, "one by one": {"sequential": True}}
+
+
+def after(method: str, dtype: torch.dtype, compute: dict, rounds: int = 3, **optimizer: object) -> Simulator:
+    precision = "float64" if dtype == torch.float64 else "float32"
+    settings = make_settings(
+        participation=0.8, optimizer={"lr": 0.02, **optimizer}, compute={"precision": precision, **compute}
+    )
+    federation = simulator(method, settings, task=make_task(dtype))
+    for _ in range(rounds):
+        federation.run_round()
+    return federation
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 5e-6)])
+@pytest.mark.parametrize("method", TRAINED)
+def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float) -> None:
+    found = {way: after(method, dtype, compute) for way, compute in WAYS.items()}
+    assert [found[way].group_size for way in WAYS] == [64, 2, 1]
+    together = found["together"]
+    start = simulator(method, task=make_task(dtype))
+    assert worst_difference(state_of(together), state_of(start)) > 0.01
+    predictions = in_order(together.predict())
+    for way in ("pairs", "one by one"):
+        assert worst_difference(state_of(together), state_of(found[way])) <= tolerance, way
+        other = in_order(found[way].predict())
+        np.testing.assert_array_equal(other.row, predictions.row)
+        np.testing.assert_allclose(other.loss, predictions.loss, rtol=0, atol=1000 * tolerance)
+
+
+@pytest.mark.parametrize("optimizer", [{"name": "adamw", "lr": 0.01}, {"name": "adamw", "reset": False, "lr": 0.01}])
+def test_groups_change_nothing_for_adamw(optimizer: dict) -> None:
+    found = [state_of(after("fedotp", torch.float64, compute, **optimizer)) for compute in WAYS.values()]
+    assert worst_difference(found[0], found[1]) <= 1e-9  # AdamW divides by small numbers
+    assert worst_difference(found[0], found[2]) <= 1e-9
+
+
+def test_results_come_back_in_the_order_of_the_clients() -> None:
+    """Inside a group clients are sorted by size; nobody outside notices."""
+    federation = simulator("coop", make_settings(rounds=1))
+    report = federation.run_round()
+    alone = []
+    for client in range(len(TRAIN)):
+        one = simulator("coop", make_settings(rounds=1, compute={"sequential": True}))
+        one.members = np.array([client])
+        alone.append((one.run_round().loss[0], kept_rows(one)["prompt"][client]))
+    np.testing.assert_allclose(report.loss, [loss for loss, _ in alone], atol=1e-5)
+    torch.testing.assert_close(
+        kept_rows(federation)["prompt"], torch.stack([row for _, row in alone]), atol=1e-5, rtol=0
+    )
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_a_client_does_not_depend_on_who_trains_beside_it(method: str) -> None:
+    """Client 1 of one round, beside everyone and beside clients whose images are all different."""
+    data = make_data()
+    others = [i for i in range(len(TRAIN)) if i != 1]
+    labels, tokens, pooled = (
+        x.copy() if isinstance(x, np.ndarray) else x.clone()
+        for x in (data.train.labels, data.train.features.tokens, data.train.features.pooled)
+    )
+    theirs = np.concatenate([data.train.clients[i] for i in others])
+    labels[theirs] = (labels[theirs] + 1) % 3
+    tokens[:, theirs] = -3 * tokens[:, theirs]
+    pooled[:, theirs] = -3 * pooled[:, theirs]
+    changed = FederatedData(
+        data.names,
+        data.domains,
+        Images(type(data.train.features)(pooled, tokens), labels, data.train.clients),
+        data.test,
+    )
+    sent = []
+    for which in (data, changed):
+        federation = simulator(
+            method, make_settings(compute={"precision": "float64"}), task=make_task(torch.float64), data=which
+        )
+        plain = METHODS[method].upload
+        result = {}
+
+        def upload(self, params, private, plain=plain, result=result):  # type: ignore[no-untyped-def]
+            result.update({name: value[1] for name, value in params.items()})
+            return plain(self, params, private)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(METHODS[method], "upload", upload)
+            report = federation.run_round()
+        sent.append(result | {"loss": torch.tensor(report.loss[1]), "other": torch.tensor(report.loss[0])})
+    assert abs(sent[0].pop("other") - sent[1].pop("other")) > 0.01
+    assert worst_difference(sent[0], sent[1]) <= 1e-13
+
+
+def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = simulator("fedotp")
+    expected.run_round()
+    federation = simulator("fedotp")
+    plain = type(federation.trainer).train
+
+    def train(self, work, *args):  # type: ignore[no-untyped-def]
+        if len(work.clients) > 2:
+            raise torch.OutOfMemoryError("too many")
+        return plain(self, work, *args)
+
+    monkeypatch.setattr(type(federation.trainer), "train", train)
+    report = federation.run_round()
+    assert federation.group_size == 2
+    assert report.answered.tolist() == [0, 1, 2, 3, 4]
+    assert worst_difference(state_of(federation), state_of(expected)) <= 1e-5

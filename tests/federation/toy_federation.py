@@ -1,0 +1,145 @@
+"""A federation small enough to run in a blink: random towers, made-up tokens, uneven clients."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedotp.clip import CLIP, TINY
+from fedotp.federation import (
+    ComputeSettings,
+    EvaluationSettings,
+    FederatedData,
+    HeldFeatures,
+    Images,
+    KeptRows,
+    OptimizerSettings,
+    Predictions,
+    RoundSettings,
+    Settings,
+    Simulator,
+)
+from fedotp.methods import METHODS, Method, PromptSettings, Task
+
+CLASSES = ("cat", "egyptian mau", "car")
+TRAIN = (7, 3, 10, 5, 1)
+TEST = (4, 2, 5, 3, 2)
+N_PATCHES = 5
+SMALL = replace(TINY, embed_dim=16, text=replace(TINY.text, width=32, heads=2))
+TRAINED = [name for name in METHODS if name != "zeroshot"]
+
+
+@cache
+def small_clip(dtype: torch.dtype = torch.float32) -> CLIP:
+    """Every tensor random, biases and norms included, so that nothing hides behind a zero."""
+    clip = CLIP.random(SMALL)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in clip.named_parameters():
+            if name != "logit_scale":
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    return clip.to(dtype)
+
+
+def make_task(dtype: torch.dtype = torch.float32, *, seed: int = 0, **prompt: Any) -> Task:
+    return Task(small_clip(dtype), CLASSES, PromptSettings(**{"n_ctx": 3, "std": 0.1, **prompt}), seed=seed)
+
+
+def _images(
+    sizes: Sequence[int], generator: torch.Generator, n_views: int, classes_of: Sequence[Sequence[int]]
+) -> Images:
+    """Images whose tokens show their class; image j of client i is of class classes_of[i][j % ...]."""
+    ends = np.cumsum([0, *sizes])
+    clients = [np.arange(start, end) for start, end in pairwise(ends)]
+    labels = np.zeros(int(ends[-1]), np.int64)
+    for rows, classes in zip(clients, classes_of, strict=True):
+        labels[rows] = [classes[j % len(classes)] for j in range(len(rows))]
+    place = torch.randperm(len(labels), generator=generator).numpy()  # clients' rows are not next to each other
+    shuffled = np.zeros_like(labels)
+    shuffled[place] = labels
+    shown = torch.randn(len(CLASSES), SMALL.embed_dim, generator=torch.Generator().manual_seed(7))[shuffled]
+    pooled = torch.randn(n_views, len(labels), SMALL.embed_dim, generator=generator) + 2 * shown
+    tokens = torch.randn(n_views, len(labels), N_PATCHES, SMALL.embed_dim, generator=generator)
+    tokens[:, :, :2] += 2 * shown[:, None]
+    return Images(HeldFeatures(pooled, tokens), shuffled, tuple(np.sort(place[rows]) for rows in clients))
+
+
+def make_data(
+    train: Sequence[int] = TRAIN, test: Sequence[int] = TEST, *, n_views: int = 1, seed: int = 0
+) -> FederatedData:
+    """Client i has the classes i and i + 1 (modulo K)."""
+    generator = torch.Generator().manual_seed(seed)
+    classes = [(i % len(CLASSES), (i + 1) % len(CLASSES)) for i in range(len(train))]
+    return FederatedData(
+        names=tuple(f"client {i}" for i in range(len(train))),
+        domains=tuple("north" if i % 2 else "south" for i in range(len(train))),
+        train=_images(train, generator, n_views, classes),
+        test=_images(test, generator, 1, classes),
+    )
+
+
+def make_settings(
+    *,
+    optimizer: dict[str, Any] | None = None,
+    evaluation: dict[str, Any] | None = None,
+    compute: dict[str, Any] | None = None,
+    seed: int = 0,
+    **federation: Any,
+) -> Settings:
+    return Settings(
+        RoundSettings(**{"rounds": 3, "local_epochs": 2, "batch_size": 4, **federation}),
+        OptimizerSettings(**{"lr": 0.05, **(optimizer or {})}),
+        EvaluationSettings(**(evaluation or {})),
+        ComputeSettings(**{"group_size": 64, **(compute or {})}),
+        seed,
+    )
+
+
+def simulator(
+    method: Method | str,
+    settings: Settings | None = None,
+    *,
+    task: Task | None = None,
+    data: FederatedData | None = None,
+    kept: Path | None = None,
+) -> Simulator:
+    return Simulator(
+        METHODS[method]() if isinstance(method, str) else method,
+        task or make_task(),
+        data or make_data(),
+        settings or make_settings(),
+        make_kept=partial(KeptRows, path=kept),
+    )
+
+
+def kept_rows(federation: Simulator) -> dict[str, torch.Tensor]:
+    """What every client keeps."""
+    return federation.kept.read(np.arange(len(federation.data)), torch.device("cpu"))
+
+
+def state_of(federation: Simulator) -> dict[str, torch.Tensor]:
+    """All there is: the server's parameters and every client's."""
+    server = {f"server.{name}": value for name, value in federation.server.items()}
+    return server | {f"kept.{name}": value for name, value in kept_rows(federation).items()}
+
+
+def worst_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max((float((one[name] - other[name]).abs().max()) for name in one), default=0.0)
+
+
+def assert_same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name
+
+
+def in_order(predictions: Predictions) -> Predictions:
+    """By client and row; a simulator gives them in the order in which it computes them."""
+    at = np.lexsort((predictions.row, predictions.client))
+    return Predictions(*(getattr(predictions, name)[at] for name in ("client", "row", "label", "predicted", "loss")))

@@ -1,0 +1,305 @@
+"""What each method declares: its scores restated, its parameters, what it refuses."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedotp import ot
+from fedotp.clip import CLIP, TINY, ImageFeatures
+from fedotp.errors import FedotpError
+from fedotp.methods import (
+    METHODS,
+    Batch,
+    FedOTP,
+    Memory,
+    PFedPrompt,
+    PromptFL,
+    PromptFLAmp,
+    PromptFLFineTuned,
+    PromptFLPer,
+    PromptFLProx,
+    PromptSettings,
+    Task,
+    ZeroShot,
+)
+
+C, B, V, N, K, E = 2, 3, 5, 2, 4, 16
+NAMES = ("cat", "egyptian mau", "car", "dog")
+
+
+@pytest.fixture(scope="module")
+def clip() -> CLIP:
+    return CLIP.random(replace(TINY, embed_dim=E, text=replace(TINY.text, width=32, heads=2))).double()
+
+
+@pytest.fixture(scope="module")
+def task(clip: CLIP) -> Task:
+    return Task(clip, NAMES, PromptSettings(n_ctx=4, std=0.3))
+
+
+def make_batch(seed: int = 0) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    pooled = torch.randn(C, B, E, generator=generator, dtype=torch.float64)
+    tokens = torch.randn(C, B, V, E, generator=generator, dtype=torch.float64)
+    return Batch(ImageFeatures(pooled, tokens), torch.randint(K, (C, B), generator=generator))
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b / a.norm() / b.norm()
+
+
+# FedOTP ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_prompts", [1, 2, 3])
+@pytest.mark.parametrize("rule", ["unbalanced", "classical", "average"])
+def test_fedotp_matches_by_the_rule_it_names(rule: str, n_prompts: int) -> None:
+    """Image by image and class by class, the transport problem solved by the other solver."""
+    batch = make_batch()
+    classes = torch.randn(C, n_prompts, K, E, dtype=torch.float64)
+    found = FedOTP(n_private=n_prompts - 1, rule=rule, reg=0.2, mass=0.6).score(batch, classes)
+    for c in range(C):
+        for b in range(B):
+            for k in range(K):
+                rows = [
+                    [cosine(patch, classes[c, n, k]) for n in range(n_prompts)] for patch in batch.image.tokens[c, b]
+                ]
+                S = torch.stack([torch.stack(row) for row in rows])  # (V, N)
+                if rule == "average":
+                    expected = S.mean()
+                else:
+                    kept = {"mass": 0.6} if rule == "unbalanced" else {}
+                    plan = ot.solve(1 - S, kind=rule, reg=0.2, method="log", tol=1e-12, **kept).plan
+                    expected = (plan * S).sum()
+                assert found[c, b, k] == pytest.approx(float(expected), abs=1e-9)
+
+
+def test_the_rules_differ() -> None:
+    batch, classes = make_batch(), torch.randn(C, 2, K, E, dtype=torch.float64)
+    scores = [FedOTP(rule=rule).score(batch, classes) for rule in ("unbalanced", "classical", "average")]
+    assert (scores[0] - scores[1]).abs().max() > 0.01
+    assert (scores[1] - scores[2]).abs().max() > 0.01
+
+
+def test_global_and_local_prompts_start_different_and_stand_in_this_order(task: Task) -> None:
+    method = FedOTP(n_shared=2, n_private=1)
+    shared, private = method.shared(task, 9)["shared"], method.private(task)["private"]
+    assert torch.equal(torch.cat([shared, private]), task.contexts(3))
+    features = method.class_features(task, {"shared": shared[None], "private": private[None]})
+    torch.testing.assert_close(features, task.encoder(task.contexts(3)[None]))
+
+
+@given(n_shared=st.integers(0, 3), n_private=st.integers(0, 3))
+def test_any_number_of_prompts_but_none(n_shared: int, n_private: int) -> None:
+    if n_shared + n_private == 0:
+        with pytest.raises(FedotpError, match="at least one prompt"):
+            FedOTP(n_shared=n_shared, n_private=n_private)
+    else:
+        assert FedOTP(n_shared=n_shared, n_private=n_private).n_shared == n_shared
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (FedOTP, {"n_shared": -1}, "method.n_shared = -1"),
+        (FedOTP, {"rule": "pooled"}, "method.rule = 'pooled': must be unbalanced, classical or average"),
+        (FedOTP, {"mass": 1.2}, r"method.mass = 1.2: must be in \(0, 1\]"),
+        (FedOTP, {"reg": 0.0}, "method.reg = 0.0: must be positive"),
+        (FedOTP, {"reg": math.nan}, "method.reg = nan: must be positive"),
+        (FedOTP, {"solver": "magic"}, "method.solver = 'magic'"),
+        (PromptFLProx, {"mu": -1.0}, "method.mu = -1.0"),
+        (PromptFLProx, {"mu": math.nan}, "method.mu = nan"),
+        (PromptFLAmp, {"strength": 1.5}, "method.strength = 1.5: must be from 0 to 1"),
+        (PromptFLAmp, {"sigma": -1.0}, "method.sigma = -1.0"),
+        (PromptFLPer, {"n_base": -1}, "method.n_base = -1"),
+        (PromptFLFineTuned, {"epochs": -1}, "method.epochs = -1"),
+        (PFedPrompt, {"alpha": -1.0}, "method.alpha = -1.0"),
+        (PFedPrompt, {"values": "x"}, "method.values = 'x': must be features or labels"),
+    ],
+)
+def test_options_out_of_range_are_refused(method: type, options: dict, message: str) -> None:
+    with pytest.raises(FedotpError, match=f"^{message}"):
+        method(**options)
+
+
+# The others ------------------------------------------------------------------------------------------------
+
+
+def test_methods_are_known_by_their_names() -> None:
+    assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
+    assert len(METHODS) == 9
+    assert all(method.title and method.reference for method in METHODS.values())
+
+
+@pytest.mark.parametrize("name", ["coop", "promptfl", "promptfl-ft", "promptfl-fedprox", "promptfl-fedamp"])
+def test_one_prompt_is_matched_with_the_pooled_feature(task: Task, name: str) -> None:
+    batch, method = make_batch(), METHODS[name]()
+    prompt = task.contexts(1).expand(C, 1, 4, 32)
+    classes = method.class_features(task, {"prompt": prompt})
+    found = method.score(batch, classes)
+    plain = task.encoder.encode_plain(prompt)
+    for c in range(C):
+        for b in range(B):
+            for k in range(K):
+                expected = cosine(batch.image.pooled[c, b], plain[c, 0, k])
+                assert found[c, b, k] == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_the_loss_is_the_cross_entropy_of_real_images_and_the_penalty(task: Task) -> None:
+    batch = make_batch()
+    batch = batch._replace(labels=torch.tensor([[0, 3, -1], [2, -1, -1]]))
+    params = {"prompt": task.contexts(1) + torch.tensor([0.0, 0.1]).view(C, 1, 1, 1)}
+    received = {"prompt": task.contexts(1).expand(C, 1, 4, 32)}
+    plain, prox = (
+        PromptFL().loss(task, params, received, batch),
+        PromptFLProx(mu=3.0).loss(task, params, received, batch),
+    )
+    scores = PromptFL().score(batch, PromptFL().class_features(task, params)) * task.logit_scale.exp()
+    q = scores.softmax(-1)
+    assert plain[0] == pytest.approx(-(math.log(q[0, 0, 0]) + math.log(q[0, 1, 3])) / 2, abs=1e-12)
+    assert plain[1] == pytest.approx(-math.log(q[1, 0, 2]), abs=1e-12)
+    torch.testing.assert_close(prox - plain, torch.tensor([0.0, 1.5 * 0.01 * 4 * 32], dtype=torch.float64))
+
+
+def test_zero_shot_features_are_those_of_the_captions(clip: CLIP) -> None:
+    task = Task(clip, NAMES, template="a picture of {}, a pet.")
+    found = ZeroShot().class_features(task, {})
+    ids = clip.tokenizer([f"a picture of {name}, a pet." for name in NAMES], 77)
+    torch.testing.assert_close(found, clip.encode_text(ids)[None, None])
+    assert ZeroShot().shared(task, 3) == ZeroShot().private(task) == {}
+    with pytest.raises(FedotpError, match=r"has no \{\}"):
+        Task(clip, NAMES, template="a picture")
+
+
+@pytest.mark.parametrize(("n_base", "expected"), [(0, 2), (1, 1), (3, 3)])
+def test_fedper_shares_the_first_vectors(task: Task, n_base: int, expected: int) -> None:
+    method = PromptFLPer(n_base=n_base)
+    base, personal = method.shared(task, 3)["base"], method.private(task)["personal"]
+    assert base.shape == (1, expected, 32)
+    assert personal.shape == (1, 4 - expected, 32)
+    whole = method.class_features(task, {"base": base[None], "personal": personal[None]})
+    torch.testing.assert_close(whole, task.encoder(task.contexts(1)[None]))
+
+
+@pytest.mark.parametrize(("n_base", "n_ctx"), [(4, 4), (9, 4), (0, 1)])
+def test_fedper_needs_vectors_of_both_kinds(clip: CLIP, n_base: int, n_ctx: int) -> None:
+    task = Task(clip, NAMES, PromptSettings(n_ctx=n_ctx))
+    with pytest.raises(FedotpError, match=r"method.n_base = \d: must be"):
+        PromptFLPer(n_base=n_base).shared(task, 3)
+
+
+def test_fedper_divides_contexts_of_every_class(clip: CLIP) -> None:
+    task = Task(clip, NAMES, PromptSettings(n_ctx=4, per_class=True))
+    method = PromptFLPer(n_base=1)
+    assert method.shared(task, 3)["base"].shape == (1, K, 1, 32)
+    params = {"base": method.shared(task, 3)["base"][None], "personal": method.private(task)["personal"][None]}
+    torch.testing.assert_close(method.class_features(task, params), task.encoder(task.contexts(1)[None]))
+
+
+def test_prompts_all_clients_share_are_encoded_once_and_right(task: Task) -> None:
+    one, own = task.contexts(1), torch.randn(C, 2, 4, 32, dtype=torch.float64)
+    shared = one.expand(C, *one.shape)
+    expected = task.encoder(torch.cat([shared, own], dim=1))
+    torch.testing.assert_close(task.features(shared, own), expected)
+    torch.testing.assert_close(task.features(shared), expected[:, :1])
+
+
+# FedAMP ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strength", "sigma"), [(1.0, 0.0), (0.5, 0.0), (1.0, 2.0), (0.0, 1.0)])
+def test_fedamp_mixes_by_the_formula(strength: float, sigma: float) -> None:
+    method = PromptFLAmp(strength=strength, sigma=sigma)
+    prompts = torch.randn(5, 1, 2, 3, dtype=torch.float64)
+    server = {"prompts": prompts, "sent": torch.tensor([1.0, 0, 1, 1, 0])}
+    known = [0, 2, 3]
+    pairs = [(prompts[i] - prompts[j]).square().sum() for i in known for j in known if i != j]
+    scale = sigma or torch.stack(pairs).mean()
+    clients = torch.tensor([0, 1, 3])
+    found = method.send(server, clients, 3)["mixture"]
+    for place, i in enumerate(clients.tolist()):
+        mixed, weights = torch.zeros_like(prompts[0]), 0.0
+        for j in known:
+            if j != i:
+                xi = strength / len(known) * torch.exp(-(prompts[i] - prompts[j]).square().sum() / scale)
+                mixed, weights = mixed + xi * prompts[j], weights + xi
+        torch.testing.assert_close(found[place], mixed + (1 - weights) * prompts[i], rtol=0, atol=1e-12)
+        alone = method.send(server, clients[place : place + 1], 1)["mixture"]
+        torch.testing.assert_close(alone[0], found[place], rtol=0, atol=1e-14)
+
+
+def test_fedamp_before_anybody_has_sent_and_with_equal_prompts() -> None:
+    method, prompts = PromptFLAmp(), torch.randn(1, 1, 2, 3).expand(4, 1, 2, 3).clone()
+    for sent in (torch.zeros(4), torch.tensor([0.0, 1, 0, 0]), torch.ones(4)):
+        mixture = method.send({"prompts": prompts, "sent": sent}, torch.arange(4), 4)["mixture"]
+        torch.testing.assert_close(mixture, prompts)
+
+
+# pFedPrompt ------------------------------------------------------------------------------------------------
+
+
+def restated(batch: Batch, classes: Tensor, alpha: float, beta: float, values: str) -> Tensor:
+    """One image at a time, lists instead of masks."""
+    memory = batch.memory
+    assert memory is not None
+    out = torch.zeros(C, B, K, dtype=torch.float64)
+    for c in range(C):
+        for b in range(B):
+            f = batch.image.pooled[c, b] / batch.image.pooled[c, b].norm()
+            keys = [j for j in range(memory.labels.shape[1]) if memory.labels[c, j] >= 0]
+            if batch.places is not None:
+                keys = [j for j in keys if j != batch.places[c, b]]
+            G = [memory.spatial[c, j] / memory.spatial[c, j].norm() for j in keys]
+            powers = [math.exp(beta * float(f @ g)) for g in G]
+            w = [p / sum(powers) for p in powers]
+            for k in range(K):
+                t = classes[c, 0, k] / classes[c, 0, k].norm()
+                personal = 0.0
+                if keys and values == "labels":
+                    personal = sum(x for x, j in zip(w, keys, strict=True) if memory.labels[c, j] == k)
+                elif keys:
+                    v = sum(x * g for x, g in zip(w, G, strict=True))
+                    personal = float(v / v.norm() @ t)
+                out[c, b, k] = f @ t + alpha * personal
+    return out
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("values", ["features", "labels"])
+def test_attention_over_the_clients_own_images(values: str, training: bool) -> None:
+    """Client 0 has four images, client 1 has one: alone in training, it has nothing to attend to."""
+    batch = make_batch()
+    memory = Memory(
+        pooled=torch.randn(C, 4, E, dtype=torch.float64),
+        spatial=torch.randn(C, 4, E, dtype=torch.float64),
+        labels=torch.tensor([[0, 1, 1, 3], [2, -1, -1, -1]]),
+    )
+    places = torch.tensor([[3, 0, 2], [0, -1, -1]]) if training else None
+    batch = batch._replace(memory=memory, places=places)
+    classes = torch.randn(C, 1, K, E, dtype=torch.float64, requires_grad=True)
+    method = PFedPrompt(alpha=0.7, beta=3.0, values=values)
+    found = method.score(batch, classes)
+    expected = restated(batch, classes.detach(), 0.7, 3.0, values)
+    real = torch.ones(C, B, dtype=torch.bool) if places is None else places >= 0
+    torch.testing.assert_close(found[real].detach(), expected[real], rtol=0, atol=1e-12)
+    found.sum().backward()
+    assert classes.grad.isfinite().all()
+    if training:
+        plain = PromptFL().score(batch, classes)
+        torch.testing.assert_close(found[1, 0], plain[1, 0])  # the one-image client
+
+    worse = memory._replace(spatial=memory.spatial.clone())
+    worse.spatial[1, 1:] = 1e6  # padding
+    torch.testing.assert_close(method.score(batch._replace(memory=worse), classes), found)
+
+
+def test_a_client_without_images_has_no_personal_term() -> None:
+    batch, classes = make_batch(), torch.randn(C, 1, K, E, dtype=torch.float64)
+    nothing = Memory(torch.ones(C, 1, E).double(), torch.ones(C, 1, E).double(), torch.full((C, 1), -1))
+    found = PFedPrompt().score(batch._replace(memory=nothing), classes)
+    torch.testing.assert_close(found, PromptFL().score(batch, classes))

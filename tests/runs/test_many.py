@@ -1,0 +1,92 @@
+"""Which runs a comparison or a sweep is made of, and the table they end in."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedotp.config import Config, DataSettings
+from fedotp.errors import FedotpError
+from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_grid, by_method
+from fedotp.runs._table import n_bytes
+
+CONFIG = Config(DataSettings("oxford_pets")).override(["method.reg=0.01", "partition.seed=7", "seed=5"])
+
+
+def test_methods_are_named_by_what_they_change() -> None:
+    trials = by_method(CONFIG, ["fedotp", "fedotp:rule=classical:mass=0.50", "coop:optimizer.lr=1e-2"], [0, 3])
+    assert [trial.name for trial in trials] == [
+        "fedotp,seed=0",
+        "fedotp,seed=3",
+        "fedotp,rule=classical,mass=0.5,seed=0",
+        "fedotp,rule=classical,mass=0.5,seed=3",
+        "coop,optimizer.lr=0.01,seed=0",
+        "coop,optimizer.lr=0.01,seed=3",
+    ]
+    assert trials[2].labels == {"method": "FedOTP, rule=classical, mass=0.5"}
+    assert trials[3].config == CONFIG.override(["method.rule=classical", "method.mass=0.5", "seed=3"])
+    assert {trial.config.partition.seed for trial in trials} == {7}  # one split
+    assert [trial.config.seed for trial in trials] == [0, 3] * 3
+
+
+def test_a_grid_is_all_combinations() -> None:
+    trials = by_grid(CONFIG, ["method.mass=0.5,1", "data.template=none of {}"], [5])
+    assert [trial.labels for trial in trials] == [
+        {"method.mass": mass, "data.template": "none of {}"} for mass in ("0.5", "1.0")
+    ]
+    assert [trial.config.method for trial in trials] == [
+        CONFIG.override([f"method.mass={mass}"]).method for mass in (0.5, 1)
+    ]
+
+
+def test_directories_have_names_that_file_systems_take_and_that_differ() -> None:
+    names = [trial.name for trial in by_grid(CONFIG, ["backbone.name=ViT-B/16,ViT-B:16,ViT-B-16"], [0])]
+    assert len(set(names)) == 3
+    assert names[2] == "backbone.name=ViT-B-16,seed=0"
+    assert all(name.startswith("backbone.name=ViT-B-16") and "/" not in name and ":" not in name for name in names)
+    (long,) = by_grid(CONFIG, [f"data.root={'x' * 1000}"], [0])
+    assert len(long.name) < 150
+
+
+def test_the_options_of_another_method_are_refused_by_name() -> None:
+    with pytest.raises(FedotpError, match=r"^--methods coop:mass=0.5: unknown key method.mass: an option of fedotp"):
+        by_method(CONFIG, ["coop:mass=0.5"], [0])
+
+
+def outcome(folder: Path, label: str, seed: int, accuracy: float | None) -> Outcome:
+    path = folder / f"{label.replace('|', '')}{seed}"
+    path.mkdir()
+    if accuracy is not None:
+        summary = {
+            "final": {"accuracy": accuracy, "accuracy_worst_decile": 0.25, "macro_f1": 0.5},
+            "communication": {"bytes_up": 1024, "bytes_down": 1024},
+            "seconds": {"train": 2.0, "evaluate": 1.0},
+            "domains": {"clip_art": {"accuracy": accuracy}},
+            "joined": {"accuracy": 0.125},
+        }
+        (path / "summary.json").write_text(json.dumps(summary))
+    return Outcome(Trial(path.name, {"method": label}, CONFIG), RunDirectory(path))
+
+
+def test_the_table_has_a_row_for_all_seeds_of_a_method(tmp_path: Path) -> None:
+    outcomes = [outcome(tmp_path, "A|B", seed, accuracy) for seed, accuracy in enumerate((0.25, 0.5, 0.75, None))]
+    table = Table.of([*outcomes, outcome(tmp_path, "C", 0, None), outcome(tmp_path, "D", 0, 1.0)])
+    csv, markdown = (path.read_text() for path in table.save(tmp_path))
+    assert csv == (
+        "method,seeds,accuracy_mean,accuracy_std,worst_decile_mean,worst_decile_std,macro_f1_mean,macro_f1_std,"
+        "bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
+        "accuracy_clip_art_mean,accuracy_clip_art_std\n"
+        "A|B,3,0.5,0.25,0.25,0.0,0.5,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25\n"
+        "C,0,,,,,,,,,,,,,,\n"
+        "D,1,1.0,,0.25,,0.5,,2048.0,,2.0,,0.125,,1.0,\n"
+    )
+    assert markdown.splitlines()[2:5] == [
+        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 25.00 | 50.00 | 2.0 KiB | 2.0 | 12.50 ± 0.00 | 50.00 ± 25.00 |",
+        "| C | 0 of 1 | - | - | - | - | - | - | - |",
+        "| D | 1 | 100.00 | 25.00 | 50.00 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
+    ]
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")])
+def test_bytes(value: int, text: str) -> None:
+    assert n_bytes(value) == text

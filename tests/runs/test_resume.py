@@ -1,0 +1,255 @@
+"""Stopped at any moment and resumed, a run ends bit for bit as one never stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_run import assert_same_outcome, make_config, outcome
+
+import fedotp
+from fedotp.federation import Evaluation, RoundReport
+from fedotp.runs import Observer, RunDirectory
+
+CASES = {
+    "fedotp-sgd": {},
+    "fedotp-adamw-kept": {"optimizer": {"name": "adamw", "lr": 0.01, "reset": False}},
+    "fedamp-sgd-kept": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"reset": False}},
+    "fedamp-adamw": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"name": "adamw", "lr": 0.01}},
+    "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}, "evaluation": {"patience": 2}},
+    "views": {"data": {"views": 2}, "optimizer": {"schedule": "cosine", "warmup_rounds": 1}},
+    "finetuned": {"method": {"name": "promptfl-ft"}, "optimizer": {"reset": False}},
+}
+
+
+class Killed(BaseException):
+    """Nothing may catch it, as nothing catches SIGKILL."""
+
+
+class Deadly(Observer):
+    """Kills the run at the `at`-th thing it hears of."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.at = at
+        self.heard = 0
+
+    def _hear(self) -> None:
+        self.heard += 1
+        if self.heard == self.at:
+            raise Killed
+
+    def on_images(self, n: int) -> None:
+        self._hear()
+
+    def on_round(self, report: RoundReport) -> None:
+        self._hear()
+
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        self._hear()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_killed_at_any_step_round_or_evaluation(case: str, inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, **CASES[case])
+    counting = Deadly()
+    expected = outcome(fedotp.run(config, tmp_path / "whole", observer=counting))
+    assert counting.heard > 10
+    moments = range(1, counting.heard + 1, 2 if case == "fedotp-sgd" else 4)
+    for at in moments:
+        path = tmp_path / f"killed-{at}"
+        with pytest.raises(Killed):
+            fedotp.run(config, path, observer=Deadly(at))
+        assert not RunDirectory(path).is_complete
+        done = fedotp.resume(path)
+        assert_same_outcome(outcome(done), expected, f"when killed at {at} of {counting.heard}")
+
+
+def deadly_calls(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
+    """Kill the run just before the `at`-th time it forces a file to disk or puts one in place."""
+    made = 0
+
+    def guard(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            nonlocal made
+            made += 1
+            if made == at:
+                raise Killed
+            return plain(*args)
+
+        return call
+
+    for name in ("fsync", "replace", "pwrite"):
+        monkeypatch.setattr(os, name, guard(getattr(os, name)))
+    return lambda: made
+
+
+@pytest.mark.parametrize(("case", "first"), [("fedotp-adamw-kept", 1), ("fedamp-sgd-kept", 2)])
+def test_a_run_killed_before_any_write(case: str, first: int, inputs: Path, tmp_path: Path) -> None:
+    """Also between the last checkpoint and the summary; temporary files are left behind and do no harm."""
+    config = make_config(inputs, federation={"rounds": 2}, **CASES[case])
+    with pytest.MonkeyPatch.context() as patch:
+        count = deadly_calls(patch, -1)
+        expected = outcome(fedotp.run(config, tmp_path / "whole"))
+        n_calls = count()
+    assert n_calls > 20
+    n_resumed = left_behind = 0
+    moments = range(first, n_calls + 1, 2)  # every second one: the two cases make the same writes
+    for at in moments:
+        path = tmp_path / f"killed-{at}"
+        with pytest.MonkeyPatch.context() as patch:
+            deadly_calls(patch, at)
+            with pytest.raises(Killed):
+                fedotp.run(config, path)
+        left_behind += len(list(path.rglob(".*")))
+        if not (path / "config.toml").exists():  # it was not yet a run
+            with pytest.raises(fedotp.FedotpError, match="is not a run"):
+                fedotp.resume(path)
+            continue
+        n_resumed += 1
+        assert_same_outcome(outcome(fedotp.resume(path)), expected, f"when killed before write {at} of {n_calls}")
+    assert n_resumed > len(moments) - 5
+    assert left_behind > 2
+
+
+def test_a_run_killed_again_and_again(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, **CASES["fedotp-adamw-kept"])
+    expected = outcome(fedotp.run(config, tmp_path / "whole"))
+    path = tmp_path / "killed"
+    with pytest.raises(Killed):
+        fedotp.run(config, path, observer=Deadly(3))
+    for at in (2, 7, 1, 9):
+        with pytest.raises(Killed):
+            fedotp.resume(path, observer=Deadly(at))
+    assert_same_outcome(outcome(fedotp.resume(path)), expected)
+
+
+class Interrupting(Observer):
+    """Presses Ctrl-C in a round, or sends what a scheduler sends."""
+
+    def __init__(self, round_: int, number: int) -> None:
+        self.round, self.number = round_, number
+        self.told = self.ended = 0
+
+    def on_round(self, report: RoundReport) -> None:
+        if report.round == self.round:
+            os.kill(os.getpid(), self.number)
+
+    def on_interrupt(self) -> None:
+        self.told += 1
+
+    def on_end(self, path: Path) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("round_", [1, 2, 3])
+def test_an_interrupted_run_ends_its_round_and_goes_on_later(
+    inputs: Path, tmp_path: Path, round_: int, number: int
+) -> None:
+    config = make_config(inputs)
+    expected = outcome(fedotp.run(config, tmp_path / "whole"))
+    before = signal.getsignal(number)
+    observer = Interrupting(round_, number)
+    stopped = fedotp.run(config, tmp_path / "stopped", observer=observer)
+    assert (observer.told, observer.ended) == (1, 1)
+    assert signal.getsignal(number) is before
+    assert stopped.is_complete == (round_ == 3)
+    assert [record["round"] for record in stopped.metrics("round")] == list(range(1, round_ + 1))
+    assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)
+
+
+def test_a_second_interrupt_ends_the_run_at_once(inputs: Path, tmp_path: Path) -> None:
+    class Impatient(Interrupting):
+        def on_interrupt(self) -> None:
+            os.kill(os.getpid(), self.number)
+
+    with pytest.raises(KeyboardInterrupt):
+        fedotp.run(make_config(inputs), tmp_path / "run", observer=Impatient(1, signal.SIGINT))
+    expected = outcome(fedotp.run(make_config(inputs), tmp_path / "whole"))
+    assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), expected)
+
+
+def test_a_complete_run_is_left_as_it_is(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs), tmp_path / "run")
+    before = {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(done.path.rglob("*")) if path.is_file()
+    }
+    assert fedotp.resume(done.path).summary == done.summary
+    after = {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(done.path.rglob("*")) if path.is_file()
+    }
+    assert before == after
+
+
+def test_two_runs_of_one_configuration_are_the_same_and_another_seed_is_not(inputs: Path, tmp_path: Path) -> None:
+    one, two = (outcome(fedotp.run(make_config(inputs), tmp_path / name)) for name in ("one", "two"))
+    assert_same_outcome(one, two)
+    other = outcome(fedotp.run(make_config(inputs, seed=1), tmp_path / "other"))
+    assert other["server.shared"] != one["server.shared"]
+
+
+_KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+import fedotp
+from toy_run import make_config, outcome, assert_same_outcome
+inputs, folder = Path(sys.argv[2]), Path(sys.argv[3])
+config = make_config(inputs, federation={"rounds": 6}, optimizer={"reset": False})
+expected = outcome(fedotp.run(config, folder / "first"))
+start = time.perf_counter()
+fedotp.run(config, folder / "second")
+whole = time.perf_counter() - start
+random.seed(0)
+path = folder / "killed"
+n_killed = 0
+def size():
+    return (path / "metrics.jsonl").stat().st_size if (path / "metrics.jsonl").exists() else 0
+for attempt in range(6):
+    child = os.fork()
+    if child == 0:
+        fedotp.resume(path) if (path / "config.toml").exists() else fedotp.run(config, path)
+        os._exit(0)
+    seen = size()
+    while size() == seen and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        time.sleep(0.002)  # until it has written something
+    time.sleep(random.uniform(0, 0.3) * whole)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    n_killed += os.WIFSIGNALED(status)
+done = fedotp.resume(path)
+assert done.is_complete
+assert_same_outcome(outcome(done), expected)
+print(n_killed)
+"""
+
+
+def test_a_process_killed_by_sigkill_at_random_moments(inputs: Path, tmp_path: Path) -> None:
+    fedotp.run(make_config(inputs), tmp_path / "warm")  # the tokens are there
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(Path(__file__).parent), str(inputs), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 3
+
+
+def test_lines_written_after_the_last_checkpoint_are_forgotten(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs)
+    expected = outcome(fedotp.run(config, tmp_path / "whole"))
+    stopped = fedotp.run(config, tmp_path / "stopped", observer=Interrupting(2, signal.SIGINT))
+    with open(stopped.path / "metrics.jsonl", "a") as file:
+        file.write(json.dumps({"kind": "round", "round": 3}) + "\n" + '{"kind": "eval')
+    assert [record["round"] for record in stopped.metrics("round")] == [1, 2, 3]  # the broken line is not read
+    (stopped.path / "state" / ".checkpoint.safetensors.123.tmp").write_bytes(b"half a checkpoint")
+    (stopped.path / ".123.predictions.npz").write_bytes(b"half of it")
+    assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)

@@ -1,0 +1,258 @@
+"""What a run directory holds, when clients are evaluated, when a run stops."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_run import make_config, outcome
+
+import fedotp
+from fedotp.federation import Evaluation, RoundReport, Simulator, evaluate_predictions
+from fedotp.runs import Observer, RunDirectory, _run, find_runs, free_name
+
+
+def rounds_of(run: RunDirectory, kind: str) -> list[int]:
+    return [record["round"] for record in run.metrics(kind)]
+
+
+def test_a_run_is_a_directory(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs)
+    done = fedotp.run(config, tmp_path / "run")
+    files = {str(path.relative_to(done.path)) for path in done.path.rglob("*") if path.is_file()}
+    assert files == {
+        "config.toml",
+        "manifest.json",
+        "partition.json",
+        "metrics.jsonl",
+        "predictions.npz",
+        "summary.json",
+        "state/checkpoint.safetensors",
+        "state/private.bin",
+        "state/lock",
+    }
+    again = RunDirectory.open(done.path)
+    assert again.config == config
+    assert again.manifest["backbone"]["digest"]
+    assert again.manifest["seed"] == 0
+    assert again.manifest["transforms"]["test"]
+    assert len(again.manifest["clients"]) == 5
+    assert again.is_complete
+    assert [path.path for path in find_runs(tmp_path)] == [done.path]
+    assert free_name(config, tmp_path).parent == tmp_path
+
+
+def test_the_summary_says_what_metrics_and_predictions_say(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs), tmp_path / "run")
+    summary, predictions = done.summary, done.predictions()
+    names, domains = done.manifest["clients"], done.manifest["domains"]
+    rounds = list(done.metrics("round"))
+    assert summary["communication"] == {
+        key: sum(record[key] for record in rounds) for key in ("bytes_up", "bytes_down")
+    }
+    assert rounds[0]["bytes_up"] == rounds[0]["bytes_down"] == 3 * 2 * 64 * 4  # clients, vectors, width, bytes
+    last = list(done.metrics("evaluation"))[-1]
+    trained = [client["name"] for client in summary["clients"]]
+    joined = [client["name"] for client in summary["joined"]["clients"]]
+    assert sorted({names[i] for i in predictions.client}) == sorted(trained + joined)
+    assert not set(trained) & set(joined)
+    mine = np.isin(predictions.client, [names.index(name) for name in trained])
+    part = type(predictions)(*(value[mine] for value in vars(predictions).values()))
+    evaluation = evaluate_predictions(part, 3, domains)
+    assert summary["final"] == pytest.approx(evaluation.totals(), abs=1e-6)
+    assert {key: last[key] for key in summary["final"]} == summary["final"]
+    assert [client["accuracy"] for client in summary["clients"]] == pytest.approx(evaluation.accuracy)
+    best = max(record["accuracy"] for record in done.metrics("evaluation"))
+    assert summary["best"]["accuracy"] == best
+    assert summary["rounds"] == 3
+    json.loads((done.path / "summary.json").read_text(), parse_constant=lambda x: pytest.fail(f"{x} is not JSON"))
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"), [(0, [5]), (1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4, 5]), (5, [0, 5]), (9, [0, 5])]
+)
+def test_clients_are_evaluated_every_k_rounds(inputs: Path, tmp_path: Path, every: int, expected: list[int]) -> None:
+    config = make_config(inputs, federation={"rounds": 5}, evaluation={"every": every})
+    assert rounds_of(fedotp.run(config, tmp_path / "run"), "evaluation") == expected
+
+
+def test_evaluation_changes_nothing(inputs: Path, tmp_path: Path) -> None:
+    often, never = (
+        outcome(fedotp.run(make_config(inputs, evaluation={"every": every, "clients": 0}), tmp_path / str(every)))
+        for every in (1, 0)
+    )
+    for name in ("server.shared", "kept.private", "predictions.loss"):
+        assert often[name] == never[name]
+
+
+def test_a_sample_of_the_clients_is_evaluated_and_all_at_the_end(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, evaluation={"clients": 2}, federation={"rounds": 5, "holdout_clients": 0})
+    *sampled, last = fedotp.run(config, tmp_path / "run").metrics("evaluation")
+    assert [len(record["clients"]) for record in sampled] == [2] * 5
+    assert len({tuple(record["clients"]) for record in sampled}) > 1
+    with_test_images = np.unique(RunDirectory(tmp_path / "run").predictions().client)
+    assert last["clients"] == with_test_images.tolist()
+
+
+def test_no_rounds_is_an_evaluation_of_the_start(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs, federation={"rounds": 0}), tmp_path / "run")
+    assert rounds_of(done, "evaluation") == [0]
+    assert rounds_of(done, "round") == []
+    assert done.summary["rounds"] == 0
+    assert done.summary["communication"] == {"bytes_up": 0, "bytes_down": 0}
+    assert fedotp.evaluate_run(done.path).mean == done.summary["final"]["accuracy"]
+
+
+def test_zero_shot_needs_no_rounds(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs, method={"name": "zeroshot"}), tmp_path / "run")
+    assert rounds_of(done, "round") == []
+    assert done.summary["joined"]["clients"]
+
+
+def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
+    """Let the evaluations of a run have these mean accuracies."""
+    values = iter(accuracies)
+
+    def scripted(*args: Any) -> Evaluation:
+        evaluation = evaluate_predictions(*args)
+        return replace(evaluation, accuracy=np.full_like(evaluation.accuracy, next(values)))
+
+    monkeypatch.setattr(_run, "evaluate_predictions", scripted)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "patience", "min_delta", "n_rounds", "best"),
+    [
+        # One value per evaluation: before the first round, after each, and of everyone at the end.
+        ([0.125, 0.25, 0.25, 0.25, 0.25], 2, 0.0, 3, (0.25, 1)),
+        ([0.125, 0.25, 0.125, 0.5, 0.125, 0.25, 0.25], 2, 0.0, 5, (0.5, 3)),
+        ([0.125, 0.25, 0.375, 0.5, 0.5, 0.5], 2, 0.125, 4, (0.5, 4)),  # a rise by 0.125 is not more than 0.125
+        ([0.125, 0.25, 0.25, 0.25], 2, 0.125, 2, (0.25, 2)),
+        ([0.5, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25], 0, 0.0, 6, (0.5, 0)),  # patience 0 never stops
+        ([0.0, 0.0, 0.0, 0.0], 2, 0.0, 2, (0.0, 0)),
+    ],
+)
+def test_a_run_stops_when_accuracy_has_not_risen(
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    accuracies: list[float],
+    patience: int,
+    min_delta: float,
+    n_rounds: int,
+    best: tuple[float, int],
+) -> None:
+    config = make_config(
+        inputs,
+        federation={"rounds": 6, "holdout_clients": 0},
+        evaluation={"patience": patience, "min_delta": min_delta},
+    )
+    script(monkeypatch, accuracies)
+    done = fedotp.run(config, tmp_path / "run")
+    assert rounds_of(done, "round") == list(range(1, n_rounds + 1))
+    assert done.summary["stopped_early"] == (n_rounds < 6)
+    assert done.summary["rounds"] == n_rounds
+    assert (done.summary["best"]["accuracy"], done.summary["best"]["round"]) == best
+
+
+def test_a_finished_run_is_evaluated_again_with_the_same_result(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs), tmp_path / "run")
+    before = {path: path.read_bytes() for path in sorted(done.path.rglob("*")) if path.is_file()}
+    evaluation = fedotp.evaluate_run(done.path)
+    assert evaluation.totals() == done.summary["final"]
+    other = fedotp.evaluate_run(done.path, ["method.mass=0.2"])
+    assert other.totals() != done.summary["final"]
+    assert before == {path: path.read_bytes() for path in sorted(done.path.rglob("*")) if path.is_file()}
+    with pytest.raises(fedotp.FedotpError, match="belongs to another federation"):
+        fedotp.evaluate_run(done.path, ["prompt.n_ctx=3"])
+    with pytest.raises(fedotp.FedotpError, match="belongs to another federation"):
+        fedotp.evaluate_run(done.path, ["compute.precision=float64"])
+
+
+def test_the_observer_hears_of_everything(inputs: Path, tmp_path: Path) -> None:
+    heard: list[str] = []
+    images = 0
+
+    class Listening(Observer):
+        def on_start(self, path: Path, config: object, *, round_: int, images_per_round: int) -> None:
+            heard.append(f"start {round_}")
+
+        def on_images(self, n: int) -> None:
+            nonlocal images
+            images += n
+
+        def on_round(self, report: RoundReport) -> None:
+            heard.append(f"round {report.round}")
+
+        def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+            heard.append(f"evaluation {round_}")
+
+        def on_end(self, path: Path) -> None:
+            heard.append("end")
+
+    config = make_config(inputs, federation={"rounds": 2, "holdout_clients": 0})
+    done = fedotp.run(config, tmp_path / "run", observer=Listening())
+    assert heard == ["start 0", "evaluation 0", "round 1", "evaluation 1", "round 2", "evaluation 2", "end"]
+    assert images == sum(record["images"] for record in done.metrics("round"))
+
+
+def test_float64_is_float64_all_the_way(inputs: Path, tmp_path: Path) -> None:
+    found = {
+        precision: outcome(fedotp.run(make_config(inputs, compute={"precision": precision}), tmp_path / precision))
+        for precision in ("float32", "float64")
+    }
+    single = np.frombuffer(found["float32"]["server.shared"], np.float32)
+    double = np.frombuffer(found["float64"]["server.shared"], np.float64)
+    assert len(single) == len(double)
+    assert 0 < np.abs(single - double).max() < 1e-3
+    assert (double != double.astype(np.float32)).any()
+
+
+def test_groups_and_sequential_training_change_nothing_beyond_rounding(inputs: Path, tmp_path: Path) -> None:
+    ways = {"together": {}, "pairs": {"group_size": 2}, "one": {"sequential": True}}
+    found = {
+        way: outcome(fedotp.run(make_config(inputs, compute={"precision": "float64", **compute}), tmp_path / way))
+        for way, compute in ways.items()
+    }
+    for way in ("pairs", "one"):
+        for name in ("server.shared", "kept.private"):
+            one, other = (np.frombuffer(found[w][name], np.float64) for w in ("together", way))
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def test_clients_without_any_test_image_are_one_line(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Simulator.predict
+
+    def predict(self, clients=None, on_images=None):  # type: ignore[no-untyped-def]
+        predictions = plain(self, clients, on_images)
+        return type(predictions)(*(value[:0] for value in vars(predictions).values()))
+
+    monkeypatch.setattr(Simulator, "predict", predict)
+    with pytest.raises(fedotp.FedotpError, match="no client that trains has a test image"):
+        fedotp.run(make_config(inputs), tmp_path / "run")
+
+
+def test_a_run_in_another_thread_is_the_same(inputs: Path, tmp_path: Path) -> None:
+    """Where Python cannot catch signals."""
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(fedotp.run, make_config(inputs), tmp_path / "thread").result()
+    assert outcome(done) == outcome(fedotp.run(make_config(inputs), tmp_path / "main"))
+
+
+def test_held_out_clients_without_test_images_are_survived(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Simulator.join
+
+    def join(self, clients, on_images=None):  # type: ignore[no-untyped-def]
+        predictions = plain(self, clients, on_images)
+        return type(predictions)(*(value[:0] for value in vars(predictions).values()))
+
+    monkeypatch.setattr(Simulator, "join", join)
+    done = fedotp.run(make_config(inputs), tmp_path / "run")
+    assert done.summary["joined"]["clients"] == []

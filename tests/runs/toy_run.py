@@ -1,0 +1,96 @@
+"""Whole runs in a blink: coloured squares on disk, a random tower in a file."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+import fedotp
+from fedotp.clip import CLIP, TINY, save
+from fedotp.federation import load_checkpoint
+from fedotp.runs import RunDirectory, make_simulator, prepare
+
+COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+def make_inputs(folder: Path) -> Path:
+    """A backbone and 3 classes x 2 domains x 6 images."""
+    save(CLIP.random(TINY), folder / "tiny.safetensors")
+    rng = np.random.default_rng(0)
+    for domain in ("day", "night"):
+        for name, colour in COLOURS.items():
+            place = folder / "data" / domain / name
+            place.mkdir(parents=True)
+            for i in range(6):
+                pixels = rng.integers(0, 90, (32, 32, 3))
+                pixels[8:24, 8:24] = np.array(colour) // (2 if domain == "night" else 1)
+                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{i}.png")
+    return folder
+
+
+def make_config(inputs: Path, **sections: Any) -> fedotp.Config:
+    """Four clients of uneven size, one of them held out; `sections` are updated key by key."""
+    tables: dict[str, Any] = {
+        "data": {"dataset": str(inputs / "data"), "store": str(inputs / "store")},
+        "backbone": {"name": str(inputs / "tiny.safetensors")},
+        "partition": {"scheme": "dirichlet", "n_clients": 5, "alpha": 0.8},
+        "prompt": {"n_ctx": 2, "std": 0.1},
+        "federation": {
+            "rounds": 3,
+            "local_epochs": 1,
+            "batch_size": 4,
+            "participation": 0.7,
+            "holdout_clients": 1,
+            "join_epochs": 1,
+        },
+        "optimizer": {"lr": 0.05},
+        "evaluation": {"clients": 3},
+        "compute": {"device": "cpu"},
+    }
+    tables = copy.deepcopy(tables)
+    for section, values in sections.items():
+        if isinstance(values, dict):
+            tables.setdefault(section, {}).update(values)
+        else:
+            tables[section] = values
+    return fedotp.Config.from_dict(tables)
+
+
+def _without_times(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != "seconds"}
+
+
+def outcome(run: RunDirectory) -> dict[str, Any]:
+    """Everything a complete run has found, without times."""
+    run = RunDirectory.open(run.path)
+    prepared = prepare(run.config, partition=run.partition)
+    simulator = make_simulator(prepared, run)
+    progress = load_checkpoint(run.checkpoint, simulator)
+    kept = simulator.kept.read(np.arange(len(simulator.data)), torch.device("cpu"))
+    simulator.kept.close()
+    predictions = run.predictions()
+    found = {
+        "config": run.path.joinpath("config.toml").read_text(),
+        "metrics": [_without_times(record) for record in run.metrics()],
+        "summary": _without_times(run.summary),
+        "round": progress.round,
+        "bytes": (progress.bytes_up, progress.bytes_down),
+    }
+    arrays = {f"predictions.{name}": value for name, value in vars(predictions).items()}
+    arrays |= {f"server.{name}": value.numpy() for name, value in simulator.server.items()}
+    arrays |= {f"kept.{name}": value.numpy() for name, value in kept.items()}
+    return found | {name: value.tobytes() for name, value in arrays.items()}
+
+
+def assert_same_outcome(one: dict[str, Any], other: dict[str, Any], where: object = "") -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert value == other[name], f"{name} differs {where}"
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
