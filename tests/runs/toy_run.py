@@ -67,7 +67,7 @@ def _without_times(record: dict[str, Any]) -> dict[str, Any]:
 def outcome(run: RunDirectory) -> dict[str, Any]:
     """Everything a complete run has found, without times."""
     run = RunDirectory.open(run.path)
-    prepared = prepare(run.config, partition=run.partition)
+    prepared = prepare(run.config, like=run)
     simulator = make_simulator(prepared, run)
     progress = load_checkpoint(run.checkpoint, simulator)
     kept = simulator.kept.read(np.arange(len(simulator.data)), torch.device("cpu"))

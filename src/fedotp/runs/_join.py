@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, FederatedData, Simulator, evaluate_predictions, load_server
 from fedotp.federation._random import Ints
 from fedotp.runs._directory import RunDirectory
-from fedotp.runs._prepare import encode_for, find_device, load_backbone, make_task
+from fedotp.runs._prepare import encode_for, find_device, load_backbone, make_task, require_same
 
 
 def join(
@@ -51,12 +51,7 @@ def join(
     if folder.exists():
         raise FedotpError(f"{folder} exists already; choose another --name")
     clip = load_backbone(config.backbone.source, find_device(config.compute.device))
-    recorded = run.manifest["backbone"]
-    if clip.digest != recorded["digest"]:
-        raise FedotpError(
-            f"{path}: the run was made with the backbone {recorded['name']} {recorded['digest'][:12]}, "
-            f"but {config.backbone.name} is {clip.digest[:12]} now"
-        )
+    require_same(run, "backbone", config.backbone.name, clip.digest)
     encoded = encode_for(config, dataset, clip, on_progress)
     client = Client(name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
     images = FederatedData.of(encoded, [client])

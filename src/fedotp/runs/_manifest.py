@@ -13,7 +13,6 @@ import torch
 import fedotp
 from fedotp.clip import EvalTransform, TrainTransform
 from fedotp.data import EncodedDataset
-from fedotp.errors import FedotpError
 from fedotp.runs._prepare import Prepared
 
 
@@ -58,16 +57,6 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "test": EvalTransform(size).spec,
         },
     }
-
-
-def require_same(recorded: dict[str, Any], now: dict[str, Any], where: Path) -> None:
-    """Refuse to go on with another backbone, other data or another division than the run began with."""
-    for what, key in (("backbone", "digest"), ("data", "digest")):
-        if recorded[what][key] != now[what][key]:
-            raise FedotpError(
-                f"{where}: the run began with {what} {recorded[what]['name']} {recorded[what][key][:12]}, "
-                f"but now it is {now[what]['name']} {now[what][key][:12]}; give the one it began with"
-            )
 
 
 def _in_both(encoded: EncodedDataset) -> int | None:

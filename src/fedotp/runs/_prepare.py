@@ -15,6 +15,7 @@ from fedotp.data._encode import OnProgress
 from fedotp.errors import FedotpError
 from fedotp.federation import Features, FederatedData, HeldFeatures
 from fedotp.methods import Task
+from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
@@ -37,17 +38,23 @@ class Prepared:
     partition: Partition
 
 
-def prepare(config: Config, observer: Observer | None = None, partition: Partition | None = None) -> Prepared:
-    """Load backbone and data, divide them (or use `partition`), encode what is not encoded yet."""
+def prepare(config: Config, observer: Observer | None = None, like: RunDirectory | None = None) -> Prepared:
+    """Load backbone and data, divide them, encode what is not encoded yet.
+
+    `like` is the run that is to go on or to be looked at: the division is its own, and another backbone or other data
+    than it began with are refused.
+    """
     observer = observer or Observer()
     device = find_device(config.compute.device)
     dataset = load_dataset(config.data.source, root=config.data.root_folder)
     clip = load_backbone(config.backbone.source, device)
+    if like is not None:
+        require_same(like, "backbone", config.backbone.name, clip.digest)
     if config.data.skip_broken:  # which images are broken is known only when all were decoded
         dataset = encode_for(config, dataset, clip, observer.on_encoding).dataset
-    if partition is None:
-        partition = make_partition(dataset, config.partition)
-    partition.require(dataset)
+    if like is not None:
+        require_same(like, "data", dataset.name, dataset.digest)
+    partition = make_partition(dataset, config.partition) if like is None else like.partition
     used, clients = _used(dataset, partition)
     encoded = encode_for(config, used, clip, observer.on_encoding)
     data = FederatedData.of(encoded, clients)
@@ -55,6 +62,16 @@ def prepare(config: Config, observer: Observer | None = None, partition: Partiti
         data = _resident(data, device)
     task = make_task(config, clip, dataset.classes, template_of(config, dataset))
     return Prepared(config, task, data, dataset, encoded, partition)
+
+
+def require_same(run: RunDirectory, what: str, name: str, digest: str) -> None:
+    """Refuse to go on with another backbone or other data than a run began with."""
+    recorded = run.manifest[what]
+    if recorded["digest"] != digest:
+        raise FedotpError(
+            f"{run.path}: the run began with {what} {recorded['name']} {recorded['digest'][:12]}, "
+            f"but now it is {name} {digest[:12]}; give the one it began with"
+        )
 
 
 def _used(dataset: Dataset, partition: Partition) -> tuple[Dataset, list[Client]]:

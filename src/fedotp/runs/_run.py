@@ -23,7 +23,7 @@ from fedotp.federation import (
 )
 from fedotp.runs._directory import RunDirectory, free_name
 from fedotp.runs._interrupt import listen
-from fedotp.runs._manifest import make_manifest, require_same
+from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
 from fedotp.runs._prepare import Prepared, prepare
 
@@ -59,8 +59,7 @@ def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirector
     with directory.locked():
         if directory.is_complete:
             return directory
-        prepared = prepare(directory.config, observer, directory.partition)
-        require_same(directory.manifest, make_manifest(prepared), directory.path)
+        prepared = prepare(directory.config, observer, directory)
         simulator = make_simulator(prepared, directory)
         progress = Progress(group_size=simulator.group_size)
         if directory.checkpoint.is_file():
@@ -249,8 +248,7 @@ def restore(
     config = directory.config.override(list(changes))
     if config.partition != directory.config.partition:
         raise FedotpError(f"{path}: a run is evaluated on its own partition; leave partition.* out of --set")
-    prepared = prepare(config, observer, directory.partition)
-    require_same(directory.manifest, make_manifest(prepared), directory.path)
+    prepared = prepare(config, observer, directory)
     if not directory.checkpoint.is_file():
         raise FedotpError(f"{path} has no checkpoint yet; go on with `fedotp run --resume {path}`")
     simulator = make_simulator(prepared, directory)
