@@ -177,6 +177,16 @@ def test_other_data_are_refused(own_inputs: Path, tmp_path: Path) -> None:
     assert fedotp.resume(stopped.path).is_complete
 
 
+def test_an_image_changed_under_its_name_is_noticed(own_inputs: Path, tmp_path: Path) -> None:
+    stopped = fedotp.run(make_config(own_inputs), tmp_path / "run", observer=StopAfter(1))
+    image = min((own_inputs / "data" / "day" / "red").iterdir())
+    before = image.read_bytes()
+    Image.new("RGB", (32, 32), (1, 2, 3)).save(image)
+    refused(stopped, r"the run began with data .*; give the one it began with")
+    image.write_bytes(before)
+    assert fedotp.resume(stopped.path).is_complete
+
+
 def test_a_run_refused_before_it_begins_leaves_nothing(inputs: Path, tmp_path: Path) -> None:
     config = make_config(inputs, federation={"holdout_clients": 5})
     with pytest.raises(FedotpError, match="holdout_clients = 5"):

@@ -73,6 +73,10 @@ class TokenStore:
         nearest = self._order[np.searchsorted(in_order, keys).clip(max=len(in_order) - 1)]
         return np.where(self._table["key"][nearest] == keys, nearest, -1)
 
+    def keys(self, numbers: Ints) -> Keys:
+        """The keys of the records with these numbers (...)."""
+        return np.ascontiguousarray(self._table["key"][numbers])
+
     def append(self, keys: Keys, records: Records) -> None:
         """Write records (n,) under their keys (n,); they are found after the next `refresh`."""
         with self._explained("cannot be written"):

@@ -1,6 +1,8 @@
 """A data set whose images are tokens: what training and evaluation read."""
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -60,6 +62,14 @@ class EncodedDataset:
     test: EncodedSplit
     n_encoded: int
     n_repaired: int
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 over the contents of all images, in order: equal only where every image has the same bytes."""
+        sha = hashlib.sha256()
+        for split in (self.train, self.test):
+            sha.update(split.store.keys(split.records).tobytes())
+        return sha.hexdigest()
 
     def split(self, name: SplitName) -> EncodedSplit:
         """Return the split called `name`."""

@@ -40,6 +40,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
         "data": {
             "name": dataset.name,
             "digest": dataset.digest,
+            "content": prepared.encoded.content,
             "split": dataset.split_note,
             "classes": list(dataset.classes),
             "train_images": len(dataset.train),

@@ -57,6 +57,8 @@ def prepare(config: Config, observer: Observer | None = None, like: RunDirectory
     partition = make_partition(dataset, config.partition) if like is None else like.partition
     used, clients = _used(dataset, partition)
     encoded = encode_for(config, used, clip, observer.on_encoding)
+    if like is not None:
+        require_same(like, "data", dataset.name, encoded.content, key="content")
     data = FederatedData.of(encoded, clients)
     if device.type == "cuda":
         data = _resident(data, device)
@@ -64,12 +66,12 @@ def prepare(config: Config, observer: Observer | None = None, like: RunDirectory
     return Prepared(config, task, data, dataset, encoded, partition)
 
 
-def require_same(run: RunDirectory, what: str, name: str, digest: str) -> None:
+def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:
     """Refuse to go on with another backbone or other data than a run began with."""
     recorded = run.manifest[what]
-    if recorded["digest"] != digest:
+    if recorded[key] != digest:
         raise FedotpError(
-            f"{run.path}: the run began with {what} {recorded['name']} {recorded['digest'][:12]}, "
+            f"{run.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
             f"but now it is {name} {digest[:12]}; give the one it began with"
         )
 
