@@ -1,5 +1,10 @@
 """The fused kernel against the torch path in float64: on CUDA, or interpreted on the CPU (small, because slow)."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,7 +15,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # lanes of pa
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
-SHAPES = [(49, 1), (196, 2), (49, 2), (257, 2), (64, 3), (400, 6)] if CUDA else [(17, 1), (20, 2), (24, 3)]
+SHAPES = (
+    [(49, 1), (196, 2), (49, 2), (257, 2), (64, 3), (400, 6), (5, 2), (16, 2), (32, 4)]
+    if CUDA
+    else [(17, 1), (20, 2), (24, 3)]
+)
 REGS = [1.0, 0.1, 0.05, 0.01, 0.005] if CUDA else [0.1, 0.01]
 MASSES = [0.05, 0.8, 1.0] if CUDA else [0.8, 1.0]
 PROBLEMS = 200 if CUDA else 3
@@ -83,3 +92,17 @@ def test_it_is_used_by_default_and_float64_is_not_degraded() -> None:
     assert torch.equal(score(sim), score(sim, fused=True))
     assert score(sim.double()).dtype == torch.float64
     torch.testing.assert_close(score(sim.double()), 0.8 - solve(1 - sim.double()).value)
+
+
+def test_all_lanes_of_a_warp_round_alike() -> None:
+    """Lanes that round differently may take different branches, and the warp would hang (seen with 16 patches)."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+
+    def counts(narrowest: int) -> list[int]:
+        program = Path(__file__).with_name("compile_fused.py")
+        command = [sys.executable, "-W", "ignore", program, str(narrowest)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return [int(line.split()[-1]) for line in done.stdout.splitlines()]
+
+    assert counts(narrowest=64) == [0] * 6
+    assert max(counts(narrowest=1)) > 0  # what it guards against

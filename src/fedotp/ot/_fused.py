@@ -29,6 +29,7 @@ _EPS4 = tl.constexpr(4 * torch.finfo(torch.float32).eps)
 _FILLED_FROM = tl.constexpr(FILLED_FROM_DEVIATION)
 _TINY = tl.constexpr(1e-37)
 _LOG2_E = tl.constexpr(math.log2(math.e))
+_NARROWEST = 64  # patches of a tile
 _INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")  # on the CPU, for tests: no assembly there
 
 
@@ -225,8 +226,11 @@ def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
     """Compile-time choices for similarities (outer, N, inner, V).
 
     A warp holds up to 1,024 entries of the tile; few registers per thread make room for many warps (measured).
+    Tiles are at least `_NARROWEST` wide, so that a lane adds up several patches before lanes exchange sums. With one
+    patch a lane, the compiler fuses a lane's product into the sum with its neighbour's; lanes then differ in the last
+    bit, take different branches of the loop, and the warp waits for ever.
     """
-    N, V = triton.next_power_of_2(sim.shape[1]), triton.next_power_of_2(sim.shape[3])
+    N, V = triton.next_power_of_2(sim.shape[1]), max(triton.next_power_of_2(sim.shape[3]), _NARROWEST)
     return {
         "N": N,
         "V": V,
