@@ -131,14 +131,13 @@ def _data(
     config: ClipConfig, n_clients: int, n_train: int, *, n_classes: int, n_test: int, device: str = "cpu"
 ) -> FederatedData:
     """Clients whose images come from one pool of at most 4,096: memory is the engine's, not the data's."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(device).manual_seed(0)
     images = []
     for n_images in (n_train, n_test):
         n = min(n_clients * n_images, 4096)
-        pooled = torch.randn(1, n, config.embed_dim, generator=generator, dtype=torch.float16)
-        tokens = torch.randn(1, n, config.n_patches, config.embed_dim, generator=generator, dtype=torch.float16)
+        pooled = torch.randn(1, n, config.embed_dim, generator=generator, device=device).half()
+        tokens = torch.randn(1, n, config.n_patches, config.embed_dim, generator=generator, device=device).half()
         rows = tuple(np.arange(i * n_images, (i + 1) * n_images) % n for i in range(n_clients))
-        features = HeldFeatures(pooled.to(device), tokens.to(device))
-        images.append(Images(features, np.arange(n) % n_classes, rows))
+        images.append(Images(HeldFeatures(pooled, tokens), np.arange(n) % n_classes, rows))
     train, test = images
     return FederatedData(tuple(f"client-{i}" for i in range(n_clients)), (None,) * n_clients, train, test)
