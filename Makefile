@@ -1,9 +1,10 @@
 # make test   lint, types and tests in a fresh environment
-# make demo   the shortest run that shows what fedotp does
+# make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages
 VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.demo
 
 .PHONY: install lint types unit test demo bench format clean
 
@@ -14,6 +15,10 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	touch $(STAMP)
+
+$(DEMO): pyproject.toml
+	test -e $(STAMP) || ($(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet -e '.[report]')
+	touch $(DEMO)
 
 lint: install
 	$(BIN)/ruff check .
@@ -27,8 +32,8 @@ unit: install
 
 test: lint types unit
 
-demo: install
-	$(BIN)/python examples/quickstart.py
+demo: $(DEMO)
+	$(BIN)/fedotp demo
 
 bench: install
 	$(BIN)/python -m bench

@@ -3,14 +3,18 @@
 import doctest
 import importlib
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 
+import fedotp.cli
 import fedotp.clip
 from fedotp.clip import CLIP, TINY
+from fedotp.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,7 +31,7 @@ def test_examples_in_docstrings(module: str) -> None:
 def test_python_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run as printed, with a toy in place of the backbone that would be downloaded."""
     monkeypatch.setattr(fedotp.clip, "load", lambda name: CLIP.random(TINY))
-    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    _, first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     names = {"pixels": torch.randn(30, 3, 32, 32), "labels": torch.randint(0, 2, (10, 3))}
     exec(first, names)
     assert names["scores"].shape == (10, 3, 2)
@@ -35,6 +39,62 @@ def test_python_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"cost": torch.rand(4, 9, 2)}
     exec(second, names)
     assert names["result"].plan.shape == (4, 9, 2)
+
+
+def test_a_run_in_ten_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The README's first lines of Python, on the embedded backbone, cut short."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "cache"))
+    whole = fedotp.load_config
+    few = ["federation.rounds=1", "partition.shots=4", "optimizer.lr=0.01"]
+    monkeypatch.setattr(fedotp, "load_config", lambda name: whole(name).override(few), raising=False)
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    assert len(code.strip().splitlines()) <= 10
+    exec(code, {})
+    numbers = [[float(word) for word in line.split()] for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in numbers[1:3]] == [0, 1]  # an evaluation before the first round and after it
+    assert 0.5 < numbers[0][0] <= 1
+    assert 0.5 < numbers[3][0] <= 1
+
+
+def test_a_method_in_the_documentation_runs() -> None:
+    """docs/methods.md: a method of one's own."""
+    sys.path.insert(0, str(ROOT / "tests" / "federation"))
+    from toy_federation import make_settings, simulator
+
+    sys.path.pop(0)
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "methods.md").read_text(), re.DOTALL)[0]
+    try:
+        exec(code, {"__name__": "docs"})
+        federation = simulator("two-prompts", make_settings(optimizer={"lr": 0.1}))
+    finally:
+        METHODS.pop("two-prompts", None)
+    losses = [federation.run_round().mean_loss for _ in range(3)]
+    assert losses[-1] < losses[0]
+    assert federation.private_names == {"private"}
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_spelt_right(page: Path) -> None:
+    """Commands, options and settings exist."""
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = [part for block in blocks for line in block.splitlines() for part in line.split("; ")]
+    for line in lines:
+        if not line.startswith("fedotp "):
+            continue
+        words = shlex.split(line, comments=True)[1:]
+        command = typer.main.get_command(fedotp.cli.app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        parsed = command.make_context(line, words).params
+        changes = [*(parsed.get("changes") or []), *(f"{axis}".split(",")[0] for axis in parsed.get("grid") or [])]
+        if command.name in ("run", "compare", "sweep") and not str(parsed["source"]).endswith(".toml"):
+            fedotp.load_config(parsed["source"] or "demo").override(changes)
 
 
 def test_the_quickstart_learns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
+from coloured_squares import draw_day_and_night
 from fedotp.cli import main
 from fedotp.clip import CLIP, TINY, save
 
@@ -52,15 +50,7 @@ def make(folder: Path) -> None:
     """Write backbones, images in two domains and tiny.toml; the first run fills the token store."""
     for seed, name in enumerate(("tiny", "other")):
         save(CLIP.random(TINY, seed=seed), folder / f"{name}.safetensors")
-    rng = np.random.default_rng(0)
-    for domain in ("day", "night"):
-        for name, colour in COLOURS.items():
-            place = folder / "images" / domain / name
-            place.mkdir(parents=True)
-            for i in range(8):
-                pixels = rng.integers(0, 90, (32, 32, 3))
-                pixels[8:24, 8:24] = np.array(colour) // (2 if domain == "night" else 1)
-                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{i}.png")
+    draw_day_and_night(folder / "images", COLOURS, 8)
     (folder / "tiny.toml").write_text(CONFIG.format(folder=folder))
 
 

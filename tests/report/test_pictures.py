@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
 from fedotp.errors import FedotpError
@@ -19,13 +20,7 @@ COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30)}
 def done(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     folder = tmp_path_factory.mktemp("report")
     save(CLIP.random(TINY), folder / "tiny.safetensors")
-    rng = np.random.default_rng(0)
-    for name, colour in COLOURS.items():
-        (folder / "data" / name).mkdir(parents=True)
-        for i in range(10):
-            pixels = rng.integers(0, 90, (32, 32, 3)).astype(np.uint8)
-            pixels[8:24, 8:24] = colour
-            Image.fromarray(pixels).save(folder / "data" / name / f"{i}.png")
+    draw_squares(folder / "data", COLOURS, 10)
     tables = {
         "data": {"dataset": str(folder / "data"), "store": str(folder / "store")},
         "backbone": {"name": str(folder / "tiny.safetensors")},

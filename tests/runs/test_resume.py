@@ -196,7 +196,7 @@ def test_two_runs_of_one_configuration_are_the_same_and_another_seed_is_not(inpu
 _KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 import torch
 torch.set_num_threads(1)
 import fedotp

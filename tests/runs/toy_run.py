@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 
 import fedotp
+from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
 from fedotp.federation import load_checkpoint
 from fedotp.runs import RunDirectory, make_simulator, prepare
@@ -20,15 +20,7 @@ COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 def make_inputs(folder: Path) -> Path:
     """A backbone and 3 classes x 2 domains x 6 images."""
     save(CLIP.random(TINY), folder / "tiny.safetensors")
-    rng = np.random.default_rng(0)
-    for domain in ("day", "night"):
-        for name, colour in COLOURS.items():
-            place = folder / "data" / domain / name
-            place.mkdir(parents=True)
-            for i in range(6):
-                pixels = rng.integers(0, 90, (32, 32, 3))
-                pixels[8:24, 8:24] = np.array(colour) // (2 if domain == "night" else 1)
-                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{i}.png")
+    draw_day_and_night(folder / "data", COLOURS, 6)
     return folder
 
 
