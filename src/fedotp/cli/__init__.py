@@ -5,7 +5,7 @@ import sys
 import typer
 
 from fedotp import __version__
-from fedotp.cli import data, join, many, run, runs, tokens, weights
+from fedotp.cli import data, demo, join, many, run, runs, tokens, weights
 from fedotp.cli.show import printable
 from fedotp.errors import FedotpError
 
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(demo.app)
 app.add_typer(run.app)  # `fedotp run`, `evaluate` and `presets`
 app.add_typer(many.app)  # `fedotp compare` and `sweep`
 app.add_typer(join.app)

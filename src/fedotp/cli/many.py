@@ -13,7 +13,7 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.config import Config
-    from fedotp.runs import Table, Trial
+    from fedotp.runs import Outcome, Table, Trial
 
 app = typer.Typer()
 
@@ -50,7 +50,7 @@ def compare(
 
     config = _load(source, changes)
     trials = by_method(config, methods.split(","), _seeds(seeds))
-    _run(trials, out or _default("compare", source), jobs, quiet=quiet)
+    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet)
 
 
 @app.command()
@@ -86,11 +86,11 @@ def sweep(
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
     config = _load(source, changes)
     trials = by_grid(config, grid, [config.seed] if seeds is None else _seeds(seeds))
-    _run(trials, out or _default("sweep", source), jobs, quiet=quiet)
+    run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
 
 
-def _run(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> None:
-    """Run what is missing, print and save the table, and end the command with the status that fits."""
+def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> "list[Outcome]":
+    """Run what is missing, print and save the table; where not all is complete, end the command."""
     from fedotp.cli.many_progress import many_progress
     from fedotp.cli.progress import say
     from fedotp.runs import Table, run_many
@@ -114,6 +114,7 @@ def _run(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> 
     if left:
         say(f"stopped, {left} of {len(outcomes)} runs are left; the same command again goes on with them")
         raise typer.Exit(INTERRUPTED)
+    return outcomes
 
 
 def _print(table: "Table") -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import huggingface_hub
 
+from fedotp.clip import _mini
 from fedotp.errors import FedotpError
 
 _FILE = "open_clip_model.safetensors"
@@ -20,10 +21,12 @@ REPOSITORIES = {
 def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
     """The weights file of a backbone of `CONFIGS`, downloaded only if the local cache does not have it.
 
-    The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given.
+    The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given. `mini` comes with the package.
     """
+    if name == _mini.NAME:
+        return _mini.mini_file()
     if name not in REPOSITORIES:
-        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join(REPOSITORIES)}")
+        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*REPOSITORIES, _mini.NAME])}")
     repository = REPOSITORIES[name]
     cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir)
     if isinstance(cached, str):

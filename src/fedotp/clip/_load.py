@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from fedotp.clip import _mini
 from fedotp.clip._config import CONFIGS, Activation, ClipConfig
 from fedotp.clip._files import find_file, read_file
 from fedotp.clip._hub import fetch
@@ -34,16 +35,18 @@ def load(
     activation: Activation | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> CLIP:
-    """A frozen CLIP from a name of `CONFIGS` or from a file.
+    """A frozen CLIP from a name or from a file.
 
-    A name is looked up in the local Hugging Face cache and downloaded if it is not there; a file never needs
-    the network. It may be OpenAI's `.pt`, a `CLIPModel` of Hugging Face,
-    an open_clip checkpoint, or one of ours; a folder that holds one of the latter three under its usual name
-    will do too. The architecture follows from the tensor shapes.
+    `mini` is the small backbone that comes with the package. A name of `CONFIGS` is looked up in the local
+    Hugging Face cache and downloaded if it is not there; a file never needs the network. It may be OpenAI's
+    `.pt`, a `CLIPModel` of Hugging Face, an open_clip checkpoint, or one of ours; a folder that holds one of the
+    latter three under its usual name will do too. The architecture follows from the tensor shapes.
 
     `activation` overrides what the files beside the weights say, and QuickGELU where they say nothing.
     `tokenizer` is needed only by text towers with a vocabulary of their own in a file that is not ours.
     """
+    if source == _mini.NAME:
+        return _load_file(_mini.mini_file(), device, dtype, activation, tokenizer)
     if isinstance(source, str) and source in CONFIGS:
         path = fetch(source)
         model = _load_file(path, device, dtype, activation, tokenizer)
@@ -52,8 +55,9 @@ def load(
         return model
     path = Path(source)
     if not path.exists():
-        nearest = difflib.get_close_matches(str(source), CONFIGS, n=1)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(CONFIGS)}"
+        names = [*CONFIGS, _mini.NAME]
+        nearest = difflib.get_close_matches(str(source), names, n=1)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
     return _load_file(path, device, dtype, activation, tokenizer)
 
