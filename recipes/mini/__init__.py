@@ -1,0 +1,1 @@
+"""How the embedded backbone `mini` was made: material, targets, student, text tower, evaluation."""
