@@ -154,3 +154,11 @@ def _assignments(config: Config) -> list[str]:
         elif line:
             lines.append(section + line)
     return lines + [f"{key}=none" for key, value in flatten(config).items() if value is None]
+
+
+def test_the_number_of_clients_follows_from_the_domains_if_it_is_not_given() -> None:
+    demo = Config.preset("demo")
+    assert demo.partition.n_clients == 5
+    assert demo.override(["partition.scheme=domain"]).partition.n_clients is None
+    assert demo.override(["partition.scheme=domain-dirichlet", "partition.n_clients=8"]).partition.n_clients == 8
+    assert demo.override(["partition.scheme=dirichlet"]).partition.n_clients == 5

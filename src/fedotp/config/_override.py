@@ -59,11 +59,16 @@ def _change_method(tables: dict[str, Any], chosen: dict[str, str]) -> None:
 
 
 def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
-    """Another scheme drops what it has no use for; what is chosen beside it stays, to be refused."""
+    """Another scheme drops what it has no use for; what is chosen beside it stays, to be refused.
+
+    The number of clients goes, too, where it follows from the domains or coarse labels of the data.
+    """
     scheme = parse(chosen.get("partition.scheme", tables["partition"]["scheme"]), str)
     if scheme == tables["partition"]["scheme"] or scheme not in SCHEMES:
         return
     useless = set() if scheme == "pathological" else {"shots"}
     if not PartitionSettings(str(scheme)).draws_sizes:
         useless |= {"alpha", "min_size"}
+    if scheme in ("domain", "domain-dirichlet", "coarse"):
+        useless.add("n_clients")
     tables["partition"] = {key: value for key, value in tables["partition"].items() if key not in useless}
