@@ -77,9 +77,10 @@ class FederatedData:
     @classmethod
     def of(cls, encoded: EncodedDataset, clients: Sequence[Client]) -> "FederatedData":
         """The images of `clients`, whose rows are positions in `encoded`."""
+        several = len(encoded.dataset.domains) > 1  # one domain is none
         return cls(
             names=tuple(client.name for client in clients),
-            domains=tuple(client.domain for client in clients),
+            domains=tuple(client.domain if several else None for client in clients),
             train=Images(encoded.train, encoded.dataset.train.labels, tuple(client.train for client in clients)),
             test=Images(encoded.test, encoded.dataset.test.labels, tuple(client.test for client in clients)),
         )
