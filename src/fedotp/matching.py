@@ -107,6 +107,23 @@ class Matching:
             max_iter=self.max_iter,
         )
 
+    def plan(self, similarity: Tensor) -> Tensor:
+        """Transport plan (..., V, N) for similarities (..., V, N): how much of patch m goes to prompt n (Eq. 6).
+
+        Without transport ("average") every patch goes to every prompt alike.
+        """
+        if self.rule == "pooled":
+            raise FedotpError("rule = 'pooled' has no transport plan; it looks at the whole image only")
+        return ot.solve(
+            1 - similarity,
+            kind="uniform" if self.rule == "average" else self.rule,
+            reg=self.reg,
+            mass={"unbalanced": self.mass, "classical": None, "average": 1.0}[self.rule],
+            method=self.method,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        ).plan
+
 
 def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:
     """Softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""

@@ -6,7 +6,7 @@ import torch
 import ot as pot
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.matching import Matching, cross_entropy, pooled_score, probabilities, similarity
+from fedotp.matching import Matching, Rule, cross_entropy, pooled_score, probabilities, similarity
 
 C, B, V, N, K, E = 2, 3, 9, 2, 4, 16
 
@@ -127,3 +127,17 @@ def test_cross_entropy_is_per_client_and_skips_padding() -> None:
 def test_wrong_settings_are_refused_at_once(options: dict[str, object], message: str) -> None:
     with pytest.raises(FedotpError, match=message):
         Matching(**options)
+
+
+@pytest.mark.parametrize("rule", ["average", "classical", "unbalanced"])
+def test_the_score_is_the_similarity_under_the_plan(image: ImageFeatures, classes: torch.Tensor, rule: Rule) -> None:
+    matching = Matching(rule=rule, mass=0.7)
+    given = similarity(image.tokens, classes)
+    plan = matching.plan(given)
+    assert plan.sum((-2, -1)) == pytest.approx(torch.full(plan.shape[:3], 0.7 if rule == "unbalanced" else 1.0))
+    torch.testing.assert_close((plan * given).sum((-2, -1)), matching(image, classes), atol=1e-6, rtol=0)
+
+
+def test_the_pooled_rule_has_no_plan() -> None:
+    with pytest.raises(FedotpError, match="no transport plan"):
+        Matching(rule="pooled").plan(torch.zeros(4, 2))

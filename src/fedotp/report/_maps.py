@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedotp import ot
 from fedotp.clip import EvalTransform
 from fedotp.errors import FedotpError
 from fedotp.matching import similarity
@@ -54,9 +53,7 @@ def transport_maps(run: str | Path, client: str, n_images: int = 4) -> list[Tran
     classes = method.class_features(simulator.task, params)  # (1, N, K, e)
     features, labels = test.read(rows[None], 0, simulator.device, classes.dtype)
     own = similarity(features.tokens, classes)[0, torch.arange(len(rows)), labels[0]]  # (n, V, N)
-    kind: ot.Kind = "uniform" if method.rule == "average" else method.rule
-    mass = method.mass if method.rule == "unbalanced" else None
-    plan = ot.solve(1 - own, kind=kind, reg=method.reg, mass=mass).plan
+    plan = method.matching.plan(own)
     plan = plan / plan.sum(-2, keepdim=True)
     grid = simulator.task.clip.config.vision.grid
     return [
