@@ -4,7 +4,7 @@ import numpy as np
 
 from fedotp.errors import FedotpError
 from fedotp.federation._random import Ints, draws, order
-from fedotp.federation._settings import RoundSettings
+from fedotp.federation._settings import EvaluationSettings, RoundSettings
 
 
 def held_out(settings: RoundSettings, n_clients: int, seed: int) -> Ints:
@@ -31,3 +31,10 @@ def survivors(settings: RoundSettings, clients: Ints, round_: int, seed: int) ->
         return clients
     lives = [draws(seed, "dropout", round_, int(client)).random() >= settings.dropout for client in clients]
     return clients[np.array(lives, bool)]
+
+
+def drawn_for_evaluation(settings: EvaluationSettings, everyone: Ints, round_: int, seed: int) -> Ints | None:
+    """Those of `everyone` that are evaluated after a round, in ascending order; None for all."""
+    if not 0 < settings.clients < len(everyone):
+        return None
+    return np.sort(everyone[order(draws(seed, "evaluate", round_), len(everyone))[: settings.clients]])

@@ -1,0 +1,140 @@
+"""The clients of a federation on one machine: what each keeps, how it trains, what it predicts."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from fedotp.federation._data import FederatedData
+from fedotp.federation._evaluate import Predictions, predict
+from fedotp.federation._kept import KeptRows
+from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
+from fedotp.federation._optimizer import fresh_state, learning_rate
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import Settings
+from fedotp.methods import Method, Parameters, Task
+
+_OPTIMIZER = "optimizer."  # prefix of what a client keeps of its optimizer
+
+
+class Clients(ABC):
+    """Clients that are at work here; where their messages come from is for `_received` to say.
+
+    The simulator has all of them; a site of a real federation has one, itself.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        task: Task,
+        data: FederatedData,
+        settings: Settings,
+        *,
+        make_kept: Callable[[Parameters, int], KeptRows] = KeptRows,
+    ) -> None:
+        """Clients before the first round; `make_kept` says where they keep what is theirs."""
+        self.method = method
+        self.task = task
+        self.data = data
+        self.settings = settings
+        self.trainer = LocalTrainer(method, task, data, settings)
+        self.device = self.trainer.device
+        self.round = 0
+        self.group_size = 1
+        private = method.private(task)
+        self.private_names = frozenset(private)
+        kept = {**private, **({} if settings.optimizer.reset else self._optimizer_state(private))}
+        self.kept = make_kept(kept, len(data))
+
+    @abstractmethod
+    def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
+        """What the server has sent to `clients` (C,): (C, ...); `new` ones are not known to it."""
+
+    # Training ----------------------------------------------------------------------------------------------
+
+    def round_work(self, clients: Ints) -> LocalWork:
+        """What `clients` (C,) are to do in this round."""
+        rounds = self.settings.federation
+        lr = learning_rate(self.settings.optimizer, self.round, rounds.rounds)
+        return LocalWork(clients, self.round, rounds.local_epochs, lr, self.round * rounds.local_epochs)
+
+    def train(
+        self, work: LocalWork, on_images: OnImages | None = None, *, new: bool = False
+    ) -> Iterator[tuple[Ints, LocalResult]]:
+        """Train the clients of `work` in groups that fit; `new` clients start from the initial private parameters."""
+        todo = work.clients
+        while len(todo):
+            clients = todo[: self.group_size]
+            try:
+                received = self._received(clients, new=new)
+                kept = self.kept.read(clients, self.device, initial=new)
+                private = {name: kept[name] for name in self.private_names}
+                state = {name.removeprefix(_OPTIMIZER): kept[name] for name in kept if name.startswith(_OPTIMIZER)}
+                group = LocalWork(**{**vars(work), "clients": clients})
+                result = self.trainer.train(group, received, private, state or None, on_images)
+            except torch.OutOfMemoryError:
+                if len(clients) == 1:
+                    raise
+                self.group_size = len(clients) // 2  # the estimate was too high: smaller groups from here on
+                continue
+            yield clients, result
+            todo = todo[len(clients) :]
+
+    def keep(self, clients: Ints, result: LocalResult) -> None:
+        """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer."""
+        rows = {name: result.params[name] for name in self.private_names}
+        if not self.settings.optimizer.reset:
+            # A client that joins has trained some parameters only; the optimizer of the others is still fresh.
+            fresh = self.kept.read(clients, self.device, initial=True)
+            rows = fresh | rows | {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}
+        self.kept.write(clients, rows)
+
+    # Evaluation --------------------------------------------------------------------------------------------
+
+    def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
+        """What `clients` (all, if not given) predict for their test images."""
+        clients = np.arange(len(self.data)) if clients is None else clients
+        return Predictions.join([self._predict(group, params, on_images) for group, params in self.deployed(clients)])
+
+    def deployed(self, clients: Ints, *, new: bool = False) -> Iterator[tuple[Ints, Parameters]]:
+        """What `clients` predict with (C, ...), in groups that fit; fine-tuned first where the method says so."""
+        if epochs := self._finetune_epochs():
+            purpose = "join" if new else "finetune"
+            work = LocalWork(clients, self.round, epochs, self.settings.optimizer.lr, purpose=purpose)
+            for group, result in self.train(work, new=new):
+                yield group, result.params
+            return
+        for start in range(0, len(clients), self.group_size):
+            group = clients[start : start + self.group_size]
+            yield group, self.parameters(group, new=new)
+
+    def predict_new(self, clients: Ints) -> Predictions:
+        """What clients new to the federation predict before they have trained anything."""
+        return self._predict(clients, self.parameters(clients, new=True), None)
+
+    def parameters(self, clients: Ints, *, new: bool = False) -> Parameters:
+        """What `clients` (C,) predict with: (C, ...); `new` ones have not trained anything yet."""
+        kept = self.kept.read(clients, self.device, initial=new)
+        private = {name: kept[name] for name in self.private_names}
+        return self.method.deployed(self._received(clients, new=new), private)
+
+    def _predict(self, clients: Ints, params: Parameters, on_images: OnImages | None) -> Predictions:
+        predictions = predict(self.method, self.task, self.data, clients, params, self.settings)
+        if on_images:
+            on_images(len(predictions.row))
+        return predictions
+
+    # What is kept ------------------------------------------------------------------------------------------
+
+    def _optimizer_state(self, private: Parameters) -> Parameters:
+        """What one client keeps of its optimizer, before the first step."""
+        received = self._received(np.zeros(1, np.int64))
+        params = self.method.start(received, {name: value[None] for name, value in private.items()})
+        state = fresh_state(self.settings.optimizer, {name: value[0] for name, value in params.items()})
+        state["steps"] = torch.zeros((), device=self.device)
+        return {f"{_OPTIMIZER}{name}": value for name, value in state.items()}
+
+    def _finetune_epochs(self) -> int:
+        epochs = self.method.finetune_epochs
+        return self.settings.federation.local_epochs if epochs is None else epochs
