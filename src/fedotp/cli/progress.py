@@ -16,7 +16,7 @@ from fedotp.cli.tokens import encoding_progress
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
 from fedotp.runs import Observer
-from fedotp.runs._run import round_record
+from fedotp.runs._loop import round_record
 
 if TYPE_CHECKING:
     from fedotp.data._encode import OnProgress

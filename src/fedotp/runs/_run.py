@@ -1,12 +1,10 @@
 """Run a federation from its configuration to its summary, and go on where it was stopped."""
 
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fedotp.config import Config
 from fedotp.errors import FedotpError
@@ -16,13 +14,15 @@ from fedotp.federation import (
     Predictions,
     Progress,
     RoundReport,
+    Settings,
     Simulator,
     evaluate_predictions,
     load_checkpoint,
     save_checkpoint,
 )
+from fedotp.federation._local import OnImages
 from fedotp.runs._directory import RunDirectory, free_name
-from fedotp.runs._interrupt import listen
+from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
 from fedotp.runs._prepare import Prepared, prepare
@@ -45,7 +45,8 @@ def run(config: Config, out: str | Path | None = None, *, observer: Observer | N
     simulator = make_simulator(prepared, directory)  # refuses what cannot work before anything is written
     directory.create(config, make_manifest(prepared), prepared.partition)
     with directory.locked():
-        _Loop(prepared, directory, simulator, Progress(group_size=simulator.group_size), observer).go()
+        progress = Progress(group_size=simulator.group_size)
+        Loop(config, directory, Simulated(prepared, simulator), progress, observer).go()
     return directory
 
 
@@ -65,7 +66,7 @@ def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirector
         if directory.checkpoint.is_file():
             progress = load_checkpoint(directory.checkpoint, simulator)
         directory.cut_metrics(progress.metrics_bytes)
-        _Loop(prepared, directory, simulator, progress, observer).go()
+        Loop(directory.config, directory, Simulated(prepared, simulator), progress, observer).go()
     return directory
 
 
@@ -85,156 +86,76 @@ def _kept_in(directory: RunDirectory, initial: Any, n_clients: int) -> KeptRows:
     return KeptRows(initial, n_clients, directory.kept)
 
 
-class _Loop:
-    """The rounds of one run."""
+@dataclass(eq=False)
+class Simulated:
+    """A federation simulated here, as a run sees it."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        directory: RunDirectory,
-        simulator: Simulator,
-        progress: Progress,
-        observer: Observer,
-    ) -> None:
-        self.prepared = prepared
-        self.directory = directory
-        self.simulator = simulator
-        self.progress = progress
-        self.observer = observer
-        self.settings = simulator.settings
-        self.n_classes = len(prepared.task.classes)
+    prepared: Prepared
+    simulator: Simulator
 
-    def go(self) -> None:
-        """Run all rounds that are left, unless interrupted, and write the summary."""
-        rounds = self.settings.federation.rounds if self.simulator.learns else 0
-        per_round = self.settings.federation.participation * self.settings.federation.local_epochs
-        n_images = int(per_round * self.simulator.data.train.sizes(self.simulator.members).sum()) if rounds else 0
-        self.observer.on_start(
-            self.directory.path, self.prepared.config, round_=self.simulator.round, images_per_round=n_images
-        )
-        with listen(self.observer.on_interrupt) as interrupt:
-            if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
-                self._evaluate()
-                self._commit()
-            while self.simulator.round < rounds and not self.progress.stopped:
-                if interrupt.wanted:
-                    self.observer.on_end(self.directory.path)
-                    return
-                self._round(rounds)
-                self._commit()
-            self._finish()
-        self.observer.on_end(self.directory.path)
+    @property
+    def settings(self) -> Settings:
+        """How it is run."""
+        return self.simulator.settings
 
-    def _round(self, rounds: int) -> None:
-        report = self.simulator.run_round(self.observer.on_images)
-        progress = self.progress
-        progress.bytes_up += report.bytes_up
-        progress.bytes_down += report.bytes_down
-        progress.train_seconds += report.seconds
-        self._append(round_record(report))
-        self.observer.on_round(report)
-        every = self.settings.evaluation.every
-        if every and report.round % every == 0 and report.round < rounds:
-            self._evaluate()
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self.simulator.round
 
-    def _evaluate(self) -> None:
-        """Evaluate after a round that is not the last, and count towards early stopping."""
-        evaluation, _ = self._evaluation(self.simulator.drawn_for_evaluation())
-        progress, settings = self.progress, self.settings.evaluation
-        if evaluation.mean > progress.best_accuracy + settings.min_delta or progress.best_accuracy < 0:
-            progress.best_accuracy, progress.best_round, progress.since_best = evaluation.mean, self.simulator.round, 0
-        else:
-            progress.since_best += 1
-        progress.stopped = bool(settings.patience) and progress.since_best >= settings.patience
+    @property
+    def learns(self) -> bool:
+        """Whether the method has anything to train."""
+        return self.simulator.learns
 
-    def _evaluation(self, clients: np.ndarray | None) -> tuple[Evaluation, Predictions]:
-        start = time.perf_counter()
-        predictions = self.simulator.predict(clients)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return self.simulator.data.names
+
+    @property
+    def domains(self) -> tuple[str | None, ...]:
+        """The clients' domains."""
+        return self.simulator.data.domains
+
+    @property
+    def images_per_round(self) -> int:
+        """Of the members' images, those of the share that takes part, in every epoch."""
+        rounds = self.settings.federation
+        n_images = self.simulator.data.train.sizes(self.simulator.members).sum()
+        return int(rounds.participation * rounds.local_epochs * n_images)
+
+    def run_round(self, on_images: OnImages | None = None) -> RoundReport:
+        """One communication round."""
+        return self.simulator.run_round(on_images)
+
+    def evaluate(self, *, everyone: bool) -> tuple[Evaluation, Predictions]:
+        """Evaluate all that took part in training, or those drawn for this round."""
+        predictions = self.simulator.predict(None if everyone else self.simulator.drawn_for_evaluation())
         if not len(predictions.row):
             raise FedotpError(
                 "no client that trains has a test image: nothing can be evaluated; divide the data otherwise"
             )
-        evaluation = evaluate_predictions(predictions, self.n_classes, self.simulator.data.domains)
-        seconds = time.perf_counter() - start
-        self.progress.evaluate_seconds += seconds
-        record = {"kind": "evaluation", "round": self.simulator.round, "seconds": round(seconds, 3)}
-        self._append({**record, **evaluation.as_dict()})
-        self.observer.on_evaluation(self.simulator.round, evaluation)
-        return evaluation, predictions
+        return self._evaluation(predictions), predictions
 
-    def _append(self, record: dict[str, Any]) -> None:
-        self.progress.metrics_bytes = self.directory.append_metrics(record)
+    def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
+        """Let the held-out clients join."""
+        if not len(self.simulator.held_out):
+            return None
+        predictions = self.simulator.join(self.simulator.held_out, on_images)
+        return self._evaluation(predictions), predictions
 
-    def _commit(self) -> None:
-        self.progress.round = self.simulator.round
-        self.progress.group_size = self.simulator.group_size
-        save_checkpoint(self.directory.checkpoint, self.simulator, self.progress)
+    def save(self, path: Path, progress: Progress) -> None:
+        """Write a checkpoint."""
+        progress.group_size = self.simulator.group_size
+        save_checkpoint(path, self.simulator, progress)
 
-    def _finish(self) -> None:
-        """Evaluate everyone, let the held-out clients join, and write the summary."""
-        before = self.progress.metrics_bytes
-        evaluation, predictions = self._evaluation(None)
-        progress = self.progress
-        if evaluation.mean > progress.best_accuracy:
-            progress.best_accuracy, progress.best_round = evaluation.mean, self.simulator.round
-        summary: dict[str, Any] = {
-            "method": self.simulator.method.title,
-            "rounds": self.simulator.round,
-            "stopped_early": progress.stopped,
-            "final": evaluation.totals(),
-            "best": {"accuracy": progress.best_accuracy, "round": progress.best_round},
-            "clients": _by_client(evaluation, self.simulator.data.names, self.simulator.data.domains),
-            "domains": evaluation.domains(),
-            "communication": {"bytes_up": progress.bytes_up, "bytes_down": progress.bytes_down},
-            "skipped_images": len(self.prepared.dataset.skipped),
-        }
-        if len(self.simulator.held_out):
-            joined = self.simulator.join(self.simulator.held_out, self.observer.on_images)
-            outcome = evaluate_predictions(joined, self.n_classes, self.simulator.data.domains)
-            summary["joined"] = {
-                **(outcome.totals() if len(outcome.n) else {}),  # they may have no test images
-                "clients": _by_client(outcome, self.simulator.data.names, self.simulator.data.domains),
-            }
-            predictions = Predictions.join([predictions, joined])
-        summary["seconds"] = {"train": progress.train_seconds, "evaluate": progress.evaluate_seconds}
-        self.directory.save_predictions(predictions)
-        progress.metrics_bytes = before  # a kill before the summary is there has the last evaluation made again
-        self._commit()
-        self.directory.save_summary(summary)
+    def facts(self) -> dict[str, Any]:
+        """Images that could not be read."""
+        return {"skipped_images": len(self.prepared.dataset.skipped)}
 
-
-def round_record(report: RoundReport) -> dict[str, Any]:
-    """A round's line in metrics.jsonl."""
-    return {
-        "kind": "round",
-        "round": report.round,
-        "sampled": report.sampled.tolist(),
-        "answered": report.answered.tolist(),
-        "loss": None if np.isnan(report.mean_loss) else report.mean_loss,
-        "client_loss": report.loss.tolist(),
-        "lr": report.lr,
-        "bytes_up": report.bytes_up,
-        "bytes_down": report.bytes_down,
-        "images": report.n_images,
-        "seconds": round(report.seconds, 3),
-    }
-
-
-def _by_client(evaluation: Evaluation, names: tuple[str, ...], domains: tuple[str | None, ...]) -> list[dict[str, Any]]:
-    columns = zip(
-        evaluation.clients, evaluation.n, evaluation.accuracy, evaluation.macro_f1, evaluation.loss, strict=True
-    )
-    return [
-        {
-            "name": names[client],
-            "domain": domains[client],
-            "test_images": int(n),
-            "accuracy": float(accuracy),
-            "macro_f1": float(f1),
-            "loss": float(loss),
-        }
-        for client, n, accuracy, f1, loss in columns
-    ]
+    def _evaluation(self, predictions: Predictions) -> Evaluation:
+        return evaluate_predictions(predictions, len(self.prepared.task.classes), self.domains)
 
 
 def restore(

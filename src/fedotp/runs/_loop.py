@@ -1,0 +1,206 @@
+"""The rounds of a run, whoever does the work: train, evaluate, write down, and end with a summary."""
+
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedotp.config import Config
+from fedotp.federation import Evaluation, Predictions, Progress, RoundReport, Settings
+from fedotp.federation._local import OnImages
+from fedotp.runs._directory import RunDirectory
+from fedotp.runs._interrupt import listen
+from fedotp.runs._observer import Observer
+
+
+class Federation(Protocol):
+    """What a run needs of a federation: one simulated here, or one of real sites."""
+
+    @property
+    def settings(self) -> Settings:
+        """How it is run."""
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether the method has anything to train."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clients' names; their numbers are their places."""
+
+    @property
+    def domains(self) -> tuple[str | None, ...]:
+        """The clients' domains, None where mixed."""
+
+    @property
+    def images_per_round(self) -> int:
+        """How many training images a round is expected to see."""
+
+    def run_round(self, on_images: OnImages | None = None) -> RoundReport:
+        """One communication round."""
+
+    def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
+        """Evaluate everyone or those drawn for this round; image by image, or at all, where clients tell that much."""
+
+    def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
+        """Let the clients join that never trained; None where there are none."""
+
+    def save(self, path: Path, progress: Progress) -> None:
+        """Write a checkpoint, atomically."""
+
+    def facts(self) -> dict[str, Any]:
+        """What else belongs in the summary."""
+
+
+class Loop:
+    """The rounds of one run."""
+
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        federation: Federation,
+        progress: Progress,
+        observer: Observer,
+    ) -> None:
+        """`progress` says how far the run has come."""
+        self.config = config
+        self.directory = directory
+        self.federation = federation
+        self.progress = progress
+        self.observer = observer
+        self.settings = federation.settings
+
+    def go(self) -> None:
+        """Run all rounds that are left, unless interrupted, and write the summary."""
+        rounds = self.settings.federation.rounds if self.federation.learns else 0
+        n_images = self.federation.images_per_round if rounds else 0
+        self.observer.on_start(
+            self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
+        )
+        with listen(self.observer.on_interrupt) as interrupt:
+            if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
+                self._evaluate()
+                self._commit()
+            while self.federation.round < rounds and not self.progress.stopped:
+                if interrupt.wanted:
+                    self.observer.on_end(self.directory.path)
+                    return
+                self._round(rounds)
+                self._commit()
+            self._finish()
+        self.observer.on_end(self.directory.path)
+
+    def _round(self, rounds: int) -> None:
+        report = self.federation.run_round(self.observer.on_images)
+        progress = self.progress
+        progress.bytes_up += report.bytes_up
+        progress.bytes_down += report.bytes_down
+        progress.train_seconds += report.seconds
+        self._append(round_record(report))
+        self.observer.on_round(report)
+        every = self.settings.evaluation.every
+        if every and report.round % every == 0 and report.round < rounds:
+            self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Evaluate after a round that is not the last, and count towards early stopping."""
+        evaluation, _ = self._evaluation(everyone=False)
+        if evaluation is None:
+            return
+        progress, settings = self.progress, self.settings.evaluation
+        if evaluation.mean > progress.best_accuracy + settings.min_delta or progress.best_accuracy < 0:
+            progress.best_accuracy, progress.best_round, progress.since_best = evaluation.mean, self.federation.round, 0
+        else:
+            progress.since_best += 1
+        progress.stopped = bool(settings.patience) and progress.since_best >= settings.patience
+
+    def _evaluation(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
+        start = time.perf_counter()
+        evaluation, predictions = self.federation.evaluate(everyone=everyone)
+        seconds = time.perf_counter() - start
+        self.progress.evaluate_seconds += seconds
+        if evaluation is None:
+            return None, None
+        record = {"kind": "evaluation", "round": self.federation.round, "seconds": round(seconds, 3)}
+        self._append({**record, **evaluation.as_dict()})
+        self.observer.on_evaluation(self.federation.round, evaluation)
+        return evaluation, predictions
+
+    def _append(self, record: dict[str, Any]) -> None:
+        self.progress.metrics_bytes = self.directory.append_metrics(record)
+
+    def _commit(self) -> None:
+        self.progress.round = self.federation.round
+        self.federation.save(self.directory.checkpoint, self.progress)
+
+    def _finish(self) -> None:
+        """Evaluate everyone, let the held-out clients join, and write the summary."""
+        before = self.progress.metrics_bytes
+        evaluation, predictions = self._evaluation(everyone=True)
+        progress = self.progress
+        if evaluation is not None and evaluation.mean > progress.best_accuracy:
+            progress.best_accuracy, progress.best_round = evaluation.mean, self.federation.round
+        summary: dict[str, Any] = {
+            "method": self.config.method.title,
+            "rounds": self.federation.round,
+            "stopped_early": progress.stopped,
+            "final": evaluation.totals() if evaluation else {},
+            "best": {"accuracy": progress.best_accuracy, "round": progress.best_round} if evaluation else {},
+            "clients": self._by_client(evaluation) if evaluation else [],
+            "domains": evaluation.domains() if evaluation else {},
+            "communication": {"bytes_up": progress.bytes_up, "bytes_down": progress.bytes_down},
+            **self.federation.facts(),
+        }
+        if (joined := self.federation.join_held_out(self.observer.on_images)) is not None:
+            outcome, lines = joined
+            summary["joined"] = {
+                **(outcome.totals() if len(outcome.n) else {}),  # they may have no test images
+                "clients": self._by_client(outcome),
+            }
+            predictions = lines if predictions is None else Predictions.join([predictions, lines])
+        summary["seconds"] = {"train": progress.train_seconds, "evaluate": progress.evaluate_seconds}
+        if predictions is not None:
+            self.directory.save_predictions(predictions)
+        progress.metrics_bytes = before  # a kill before the summary is there has the last evaluation made again
+        self._commit()
+        self.directory.save_summary(summary)
+
+    def _by_client(self, evaluation: Evaluation) -> list[dict[str, Any]]:
+        columns = zip(
+            evaluation.clients, evaluation.n, evaluation.accuracy, evaluation.macro_f1, evaluation.loss, strict=True
+        )
+        return [
+            {
+                "name": self.federation.names[client],
+                "domain": self.federation.domains[client],
+                "test_images": int(n),
+                "accuracy": float(accuracy),
+                "macro_f1": float(f1),
+                "loss": float(loss),
+            }
+            for client, n, accuracy, f1, loss in columns
+        ]
+
+
+def round_record(report: RoundReport) -> dict[str, Any]:
+    """A round's line in metrics.jsonl."""
+    return {
+        "kind": "round",
+        "round": report.round,
+        "sampled": report.sampled.tolist(),
+        "answered": report.answered.tolist(),
+        "loss": None if np.isnan(report.mean_loss) else report.mean_loss,
+        "client_loss": [None if np.isnan(loss) else float(loss) for loss in report.loss],
+        "lr": report.lr,
+        "bytes_up": report.bytes_up,
+        "bytes_down": report.bytes_down,
+        "images": report.n_images,
+        "seconds": round(report.seconds, 3),
+        **({"faults": dict(report.faults)} if report.faults else {}),
+    }
