@@ -1,6 +1,6 @@
 """Federations: rounds, sampling, local training along the client axis, aggregation, evaluation, checkpoints."""
 
-from fedotp.federation._checkpoint import Progress, load_checkpoint, load_server, save_checkpoint
+from fedotp.federation._checkpoint import Progress, load_checkpoint, load_rows, load_server, save_checkpoint
 from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
 from fedotp.federation._evaluate import Predictions, predict
 from fedotp.federation._kept import KeptRows
@@ -36,6 +36,7 @@ __all__ = [
     "Simulator",
     "evaluate_predictions",
     "load_checkpoint",
+    "load_rows",
     "load_server",
     "predict",
     "save_checkpoint",

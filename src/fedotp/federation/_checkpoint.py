@@ -1,11 +1,12 @@
 """The state of a federation on disk: one file that is replaced atomically, beside the rows clients keep."""
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import safetensors
@@ -14,7 +15,8 @@ import torch
 
 from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
-from fedotp.federation._simulator import Simulator
+from fedotp.federation._kept import KeptRows
+from fedotp.federation._random import Ints
 from fedotp.methods import Parameters
 
 _SERVER = "server."
@@ -42,7 +44,17 @@ class Progress:
     evaluate_seconds: float = 0.0
 
 
-def save_checkpoint(path: Path, simulator: Simulator, progress: Progress) -> None:
+class Saved(Protocol):
+    """What a checkpoint holds: a simulator's state, or that of a server of real sites."""
+
+    server: Parameters
+    kept: KeptRows
+    device: torch.device
+    round: int
+    group_size: int
+
+
+def save_checkpoint(path: Path, simulator: Saved, progress: Progress) -> None:
     """Write the server's parameters, the index of the clients' rows and `progress` to `path`, atomically.
 
     The rows themselves must be in a file: give `Simulator` a `make_kept` that says where.
@@ -58,12 +70,34 @@ def save_checkpoint(path: Path, simulator: Simulator, progress: Progress) -> Non
     simulator.kept.commit()
 
 
+def load_progress(path: Path) -> Progress:
+    """How far the run had come when the checkpoint `path` was written."""
+    return Progress(**_read(path)[1])
+
+
 def load_server(path: Path) -> Parameters:
     """What the server held when the checkpoint `path` was written."""
     return _server(_read(path)[0])
 
 
-def load_checkpoint(path: Path, simulator: Simulator) -> Progress:
+def load_rows(path: Path, kept: Path) -> tuple[Ints, Parameters]:
+    """What clients had in the file `kept` when the checkpoint `path` was written: their numbers (C,) and rows (C, ...).
+
+    Clients that have trained nothing yet are left out: what they start from is in no file.
+    """
+    tensors, _, layout = _read(path)
+    empty = {name: _zeros(text, path) for name, text in layout.items()}
+    rows = KeptRows(empty, len(tensors["kept.slot"]), kept)
+    rows.slot[:] = tensors["kept.slot"].numpy()
+    rows.checksum[:] = tensors["kept.checksum"].numpy().astype(np.uint32)
+    clients = np.flatnonzero(rows.slot >= 0) if layout else np.empty(0, np.int64)
+    try:
+        return clients, rows.read(clients, torch.device("cpu")) if len(clients) else {}
+    finally:
+        rows.close()
+
+
+def load_checkpoint(path: Path, simulator: Saved) -> Progress:
     """Put `simulator` where it was when `path` was written."""
     if not simulator.kept.is_durable:
         raise ValueError("this simulator's clients keep their own in memory, not in the file a checkpoint speaks of")
@@ -90,6 +124,15 @@ def load_checkpoint(path: Path, simulator: Simulator) -> Progress:
     simulator.round = progress.round
     simulator.group_size = progress.group_size or simulator.group_size
     return progress
+
+
+def _zeros(layout: str, path: Path) -> torch.Tensor:
+    """Zeros in the shape and type of what `KeptRows.layout` describes, as in "torch.float32 (1, 16, 512)"."""
+    found = re.fullmatch(r"torch\.(float16|bfloat16|float32|float64) \(([\d, ]*)\)", layout)
+    if not found:
+        raise FedotpError(f"{path}: its clients keep {layout!r}, which this version does not know")
+    shape = [int(size) for size in found[2].replace(",", " ").split()]
+    return torch.zeros(shape, dtype=getattr(torch, found[1]))
 
 
 def _server(tensors: Parameters) -> Parameters:

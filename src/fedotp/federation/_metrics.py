@@ -93,11 +93,6 @@ def evaluate_predictions(predictions: Predictions, n_classes: int, domains: tupl
     of_class = np.bincount(predictions.label, minlength=n_classes)
     with np.errstate(invalid="ignore"):
         class_accuracy = np.bincount(predictions.label, right, minlength=n_classes) / of_class
-    by_domain: dict[str, list[float]] = {}
-    for client, value in zip(clients, accuracy, strict=True):
-        domain = domains[client]
-        if domain is not None:
-            by_domain.setdefault(domain, []).append(float(value))
     return Evaluation(
         clients=clients,
         n=n,
@@ -105,10 +100,18 @@ def evaluate_predictions(predictions: Predictions, n_classes: int, domains: tupl
         macro_f1=macro_f1(predictions.label, predictions.predicted, index, len(clients), n_classes),
         loss=np.bincount(index, predictions.loss, minlength=len(clients)) / n,
         class_accuracy=class_accuracy,
-        domain_accuracy={
-            name: (float(np.mean(values)), float(np.std(values)), len(values)) for name, values in by_domain.items()
-        },
+        domain_accuracy=by_domain(clients, accuracy, domains),
     )
+
+
+def by_domain(clients: Ints, accuracy: Floats, domains: tuple[str | None, ...]) -> dict[str, tuple[float, float, int]]:
+    """Mean, standard deviation and number of the accuracies (C,) of the `clients` (C,) of each domain."""
+    groups: dict[str, list[float]] = {}
+    for client, value in zip(clients, accuracy, strict=True):
+        domain = domains[client]
+        if domain is not None:
+            groups.setdefault(domain, []).append(float(value))
+    return {name: (float(np.mean(values)), float(np.std(values)), len(values)) for name, values in groups.items()}
 
 
 def macro_f1(labels: Ints, predicted: Ints, client: Ints, n_clients: int, n_classes: int) -> Floats:

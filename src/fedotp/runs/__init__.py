@@ -4,6 +4,7 @@ from fedotp.runs._directory import RunDirectory, find_runs, free_name
 from fedotp.runs._join import join
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
+from fedotp.runs._parameters import StoredParameters, stored_parameters
 from fedotp.runs._prepare import Prepared, prepare
 from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run
 from fedotp.runs._table import Table
@@ -18,6 +19,7 @@ __all__ = [
     "Outcome",
     "Prepared",
     "RunDirectory",
+    "StoredParameters",
     "Table",
     "TensorBoard",
     "Trial",
@@ -34,4 +36,5 @@ __all__ = [
     "resume",
     "run",
     "run_many",
+    "stored_parameters",
 ]

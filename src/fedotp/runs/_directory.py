@@ -2,10 +2,10 @@
 
 config.toml        the complete resolved configuration, enough to run it again
 manifest.json      versions, backbone and data digests, transforms, seed, device
-partition.json     who has which images
+partition.json     who has which images; not in a run of real sites
 metrics.jsonl      one line per round and per evaluation, append-only
 state/             the latest checkpoint and what clients keep
-predictions.npz    the last evaluation, image by image
+predictions.npz    the last evaluation, image by image, where that is known
 summary.json       final numbers; it exists when the run is complete
 """
 
@@ -44,11 +44,15 @@ class RunDirectory:
             raise FedotpError(f"{path} is not a run: it has no config.toml; `fedotp runs list` lists the runs")
         return run
 
-    def create(self, config: Config, manifest: dict[str, Any], partition: Partition) -> None:
-        """Write what is known before the first round. A directory that holds anything is refused."""
+    def create(self, config: Config, manifest: dict[str, Any], partition: Partition | None) -> None:
+        """Write what is known before the first round. A directory that holds anything is refused.
+
+        Of a federation of real sites nobody knows who has which images: it has no partition.
+        """
         self.require_new()
-        write_atomically(self._file("manifest.json"), json.dumps(manifest, indent=2) + "\n")
-        partition.save(self._file("partition.json"))
+        self.save_manifest(manifest)
+        if partition is not None:
+            partition.save(self._file("partition.json"))
         write_atomically(self._file("config.toml"), config.to_toml())  # last: with it, the directory is a run
 
     def require_new(self) -> None:
@@ -64,6 +68,10 @@ class RunDirectory:
             go_on = f"resume it with `fedotp run --resume {self.path}`, or " if is_run else ""
             raise FedotpError(f"{self.path} exists already; {go_on}choose another --out")
 
+    def save_manifest(self, manifest: dict[str, Any]) -> None:
+        """Write what the run was made with."""
+        write_atomically(self._file("manifest.json"), json.dumps(manifest, indent=2) + "\n")
+
     @cached_property
     def config(self) -> Config:
         """The resolved configuration."""
@@ -78,6 +86,11 @@ class RunDirectory:
     def partition(self) -> Partition:
         """Who has which images."""
         return Partition.load(self._file("partition.json"))
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether the clients are real sites, whose images and private prompts are not here."""
+        return "deployment" in self.manifest
 
     @property
     def is_complete(self) -> bool:

@@ -1,6 +1,7 @@
 """A client that comes after training: only its private prompt is fitted, the shared one stays as it is."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def join(
         raise FedotpError(f"{path} has no checkpoint yet; go on with `fedotp run --resume {path}`")
     config = run.config
     dataset = load_dataset(data)
-    number = _numbers(run, dataset)
+    number = class_numbers(run.manifest["data"]["classes"], dataset, "the run")
     name = name or dataset.name
     folder = run.path / "joined" / name
     if Path(name).name != name or name in (".", ".."):
@@ -78,13 +79,12 @@ def join(
     return result
 
 
-def _numbers(run: RunDirectory, dataset: Dataset) -> Ints:
-    """The run's numbers of the classes of `dataset`, which need not have all of them."""
-    known: list[str] = run.manifest["data"]["classes"]
+def class_numbers(known: Sequence[str], dataset: Dataset, where: str) -> Ints:
+    """The places in `known` of the classes of `dataset`, which need not have all of them."""
     unknown = [name for name in dataset.classes if name not in known]
     if unknown:
         raise FedotpError(
-            f"{dataset.name} has the class {unknown[0]!r}, which the run does not know; its classes are "
+            f"{dataset.name} has the class {unknown[0]!r}, which {where} does not know; its classes are "
             f"{', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
         )
     return np.array([known.index(name) for name in dataset.classes])

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 import fedotp
-from fedotp.clip import EvalTransform, TrainTransform
+from fedotp.clip import CLIP, EvalTransform, TrainTransform
+from fedotp.config import Config
 from fedotp.data import EncodedDataset
 from fedotp.runs._prepare import Prepared
 
@@ -19,24 +20,10 @@ from fedotp.runs._prepare import Prepared
 def make_manifest(prepared: Prepared) -> dict[str, Any]:
     """Versions, digests, transforms, device."""
     clip, dataset = prepared.task.clip, prepared.dataset
-    device = clip.text_projection.device
     size = clip.config.image_size
     views = prepared.config.data.views
     return {
-        "fedotp": fedotp.__version__,
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"cpu, {torch.get_num_threads()} threads",
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "seed": prepared.config.seed,
-        "method": {"title": prepared.config.method.title, "reference": prepared.config.method.reference},
-        "backbone": {"name": prepared.config.backbone.name, "digest": clip.digest},
+        **made_with(prepared.config, clip),
         "data": {
             "name": dataset.name,
             "digest": dataset.digest,
@@ -57,6 +44,27 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "views": views,
             "test": EvalTransform(size).spec,
         },
+    }
+
+
+def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
+    """Versions, machine, command, method and backbone."""
+    device = clip.text_projection.device
+    return {
+        "fedotp": fedotp.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"cpu, {torch.get_num_threads()} threads",
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seed": config.seed,
+        "method": {"title": config.method.title, "reference": config.method.reference},
+        "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
 
 

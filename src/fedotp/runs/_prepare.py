@@ -62,7 +62,7 @@ def prepare(config: Config, observer: Observer | None = None, like: RunDirectory
     data = FederatedData.of(encoded, clients)
     if device.type == "cuda":
         data = _resident(data, device)
-    task = make_task(config, clip, dataset.classes, template_of(config, dataset))
+    task = make_task(config, clip, dataset.classes, template_of(config, dataset.name))
     return Prepared(config, task, data, dataset, encoded, partition)
 
 
@@ -103,9 +103,9 @@ def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str)
     return Task(precise, tuple(classes), config.prompt, template, config.seed)
 
 
-def template_of(config: Config, dataset: Dataset) -> str:
+def template_of(config: Config, dataset: str) -> str:
     """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one."""
-    info = DATASETS.get(dataset.name)
+    info = DATASETS.get(dataset)
     return config.data.template or (info.template if info else _DEFAULT_TEMPLATE)
 
 

@@ -1,0 +1,91 @@
+"""What server and sites agree on before they work together.
+
+Every message of the server carries it, so that a site that was restarted, or comes late, knows all it needs.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+from flwr.app import ConfigRecord
+
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+
+PROTOCOL = 1
+_KEY = "agreement"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A federation as all its members know it.
+
+    Attributes:
+        run: the run's own name, different for every run.
+        config: the configuration; where a site has its images is its own business.
+        classes: names of the classes, in order; empty as long as the server does not know them.
+        template: caption of zero-shot CLIP.
+        backbone: digest of the frozen backbone.
+    """
+
+    run: str
+    config: Config
+    classes: tuple[str, ...]
+    template: str
+    backbone: str
+
+    @cached_property
+    def text(self) -> str:
+        """The agreement as JSON."""
+        return json.dumps(
+            {
+                "protocol": PROTOCOL,
+                "run": self.run,
+                "config": self.config.to_dict(),
+                "classes": list(self.classes),
+                "template": self.template,
+                "backbone": self.backbone,
+            },
+            sort_keys=True,
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal agreements."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def put(self, record: ConfigRecord) -> None:
+        """Write it into a message."""
+        record[_KEY] = self.text
+
+    @classmethod
+    def of(cls, record: ConfigRecord) -> "Agreement":
+        """Read it from a message."""
+        try:
+            values = json.loads(str(record[_KEY]))
+            protocol = values["protocol"]
+        except (KeyError, TypeError, ValueError):
+            raise FedotpError(
+                "the message says nothing of an agreement: it does not come from a fedotp server"
+            ) from None
+        if protocol != PROTOCOL:
+            raise FedotpError(
+                f"the server speaks protocol {protocol}, this site {PROTOCOL}: install the same version of fedotp"
+            )
+        return cls(
+            run=str(values["run"]),
+            config=Config.from_dict(_without_none(values["config"]), "the server's configuration"),
+            classes=tuple(values["classes"]),
+            template=str(values["template"]),
+            backbone=str(values["backbone"]),
+        )
+
+
+def _without_none(tables: dict[str, object]) -> dict[str, object]:
+    """TOML, and so a configuration's tables, have no null: a key without value is left out."""
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in tables.items()
+        if value is not None
+    }

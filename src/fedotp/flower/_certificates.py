@@ -1,0 +1,167 @@
+"""The authority of a federation and the server certificate it signs: elliptic-curve keys, X.509."""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedotp.errors import FedotpError
+
+PrivateKey = ec.EllipticCurvePrivateKey
+
+AUTHORITY_DAYS = 3653  # ten years
+LOOPBACK = ("localhost", "127.0.0.1")  # the server process talks to itself
+_SLACK = timedelta(days=1)  # valid from yesterday on: clocks of sites may be slow
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_LONGEST_HOST = 253
+
+
+def new_key() -> PrivateKey:
+    """Make a P-384 key."""
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def sign_authority(key: PrivateKey, now: datetime) -> x509.Certificate:
+    """Certify `key` by itself, as an authority that signs servers but no further authorities."""
+    name = _name("fedotp authority")
+    return (
+        _certificate(name, name, key.public_key(), now, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA384())
+    )
+
+
+def sign_server(
+    key: ec.EllipticCurvePublicKey,
+    hosts: Sequence[str],
+    authority: x509.Certificate,
+    authority_key: PrivateKey,
+    *,
+    days: int,
+    now: datetime,
+) -> x509.Certificate:
+    """Certify that `key` is the server's, under the names and addresses `hosts` and on loopback."""
+    names: list[x509.GeneralName] = [_alternative_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    return (
+        _certificate(_name("fedotp server"), authority.subject, key, now, days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(issuer, critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority_key, hashes.SHA384())
+    )
+
+
+def check_host(host: str) -> str:
+    """Return the host name or IP address as certificates have it, or refuse it."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        if not _HOST.fullmatch(host) or len(host) > _LONGEST_HOST or re.fullmatch(r"[\d.]+", host):
+            raise FedotpError(
+                f"'{host}' is not a host: give a name such as fl.example.org or an IP address, without a port"
+            ) from None
+        return host.lower()
+
+
+def certified_hosts(certificate: x509.Certificate) -> list[str]:
+    """Return the names and addresses a server certificate is for, in the order they were given."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(name.value) for name in names]
+
+
+def check_pair(certificate: x509.Certificate, key: PrivateKey, authority: x509.Certificate, folder: Path) -> None:
+    """Refuse a server certificate that its key or the authority does not belong to."""
+    if certificate.public_key() != key.public_key():
+        raise FedotpError(f"{folder}: server.crt and server.key do not belong together; copy the whole folder again")
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        raise FedotpError(f"{folder}: server.crt is not signed by ca.crt; copy the whole folder again") from None
+
+
+def check_dates(certificate: x509.Certificate, path: Path, now: datetime, *, cure: str) -> None:
+    """Refuse a certificate that is not valid now."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > end:
+        raise FedotpError(f"{path} expired on {end:%Y-%m-%d}; {cure}")
+    if now < begin:
+        raise FedotpError(f"{path} is valid from {begin:%Y-%m-%d} on and today is {now:%Y-%m-%d}: set this clock")
+
+
+def load_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate in PEM."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        raise FedotpError(f"{path} is not a certificate in PEM; copy it again") from None
+
+
+def load_key(path: Path) -> PrivateKey:
+    """Read a private key: PEM, as the authority and the server have it, or OpenSSH's format, as a site has it."""
+    content = path.read_bytes()
+    ssh = b"OPENSSH" in content.partition(b"\n")[0]
+    load = serialization.load_ssh_private_key if ssh else serialization.load_pem_private_key
+    try:
+        key = load(content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, PrivateKey):
+        raise FedotpError(f"{path} is not an elliptic-curve private key without passphrase; copy it again")
+    return key
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return what `openssl x509 -noout -fingerprint -sha256` prints of it."""
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SLACK)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _alternative_name(host: str) -> x509.DNSName | x509.IPAddress:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,18 @@
+"""The words server and sites use: keys of the records in their messages."""
+
+CONFIG = "config"
+ARRAYS = "arrays"
+METRICS = "metrics"
+PREDICTIONS = "predictions"
+
+NUMBER = "number"
+ROUND = "server-round"
+ACCEPTED = "accepted"
+EXAMPLES = "num-examples"
+LOSS = "loss"
+IMAGES = "images"
+REFUSED = "refused"
+CLASSES = "classes"
+NAME = "name"
+CLIP = "clipping_norm"  # Flower's own word
+COLUMNS = ("row", "label", "predicted", "loss")  # of predictions

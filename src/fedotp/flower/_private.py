@@ -1,0 +1,61 @@
+"""What a site keeps of a run: its private prompt, in a file that is replaced atomically and never sent.
+
+The last two rounds are kept. If the server did not get a site's answer, or was killed before it wrote it down, the
+round is done again, and the site must start it from where it stood before.
+"""
+
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+
+from fedotp._files import write_atomically
+from fedotp.errors import FedotpError
+from fedotp.methods import Parameters
+
+_KEPT = 2
+_FORMAT = "fedotp-private-1"
+
+
+class PrivateFile:
+    """The private parameters of one site in one run, after each of the last rounds it trained in."""
+
+    def __init__(self, path: Path) -> None:
+        """A file that need not exist yet."""
+        self.path = path
+        self._rounds = self._read() if path.is_file() else {}
+
+    @property
+    def rounds(self) -> list[int]:
+        """Rounds whose parameters are there, counted from 1, in ascending order."""
+        return sorted(self._rounds)
+
+    def after(self, round_: int) -> Parameters | None:
+        """The parameters (...) as they were after a round; None where they are not known."""
+        return self._rounds.get(round_)
+
+    def keep(self, round_: int, params: Parameters) -> None:
+        """Write down the parameters (...) after a round; what was kept of later rounds is void."""
+        past = [number for number in self.rounds if number < round_][-_KEPT + 1 :]
+        rounds = {number: self._rounds[number] for number in past}
+        rounds[round_] = {name: value.detach().cpu().clone() for name, value in params.items()}
+        tensors = {f"{number}.{name}": value for number, row in rounds.items() for name, value in row.items()}
+        metadata = {"format": _FORMAT, "rounds": " ".join(map(str, sorted(rounds)))}
+        write_atomically(self.path, safetensors.torch.save(tensors, metadata=metadata))
+        self._rounds = rounds
+
+    def _read(self) -> dict[int, Parameters]:
+        try:
+            with safetensors.safe_open(self.path, "pt") as file:
+                facts = file.metadata() or {}
+                tensors: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if facts.get("format") != _FORMAT:
+                raise FedotpError(f"{self.path} is not a site's private prompt; it should say format {_FORMAT!r}")
+            rounds: dict[int, Parameters] = {int(number): {} for number in facts["rounds"].split()}
+            for key, value in tensors.items():
+                number, _, name = key.partition(".")
+                rounds[int(number)][name] = value
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise FedotpError(f"cannot read {self.path}: {error}; restore it from a copy, or remove it") from error
+        return rounds

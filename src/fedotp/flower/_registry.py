@@ -1,0 +1,83 @@
+"""The sites of a federation as its server knows them."""
+
+from dataclasses import dataclass, field
+
+from fedotp.errors import FedotpError
+
+
+@dataclass
+class Member:
+    """One site.
+
+    Attributes:
+        name: its name; its number is its place in the registry.
+        node: the Flower node it is, once it is connected; `came` says since when.
+        state: "unknown" (not asked yet), "asked", "told" (who it is), "ready" to work, or "refused".
+        train_images, test_images, domain: as it says itself.
+        accepted: the last round whose update was taken from it.
+        faults: how often it was asked and no update could be taken.
+    """
+
+    name: str
+    node: int | None = None
+    came: str = ""
+    state: str = "unknown"
+    classes: tuple[str, ...] = ()
+    train_images: int = 0
+    test_images: int = 0
+    domain: str | None = None
+    accepted: int = 0
+    faults: int = 0
+
+
+@dataclass
+class Registry:
+    """All sites, in the order of their numbers.
+
+    `nodes` are the nodes whose names are certain, because their keys were registered under them; without it (in a
+    simulation, or on a SuperLink of one's own) a site is who it says.
+    """
+
+    members: list[Member] = field(default_factory=list)
+    nodes: dict[int, str] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(member.name for member in self.members)
+
+    def of_node(self, node: int) -> Member | None:
+        """The site at a node."""
+        return next((member for member in self.members if member.node == node), None)
+
+    def number(self, member: Member) -> int:
+        """The site's number."""
+        return self.members.index(member)
+
+    def meet(self, node: int, came: str) -> Member:
+        """A node is connected: the site it is, if that is certain, else one to be named."""
+        known = self.of_node(node)
+        if known is None and self.nodes is not None:
+            if node not in self.nodes:
+                raise FedotpError(f"node {node} is not registered")
+            known = next(member for member in self.members if member.name == self.nodes[node])
+        if known is None:
+            known = Member("")
+            self.members.append(known)
+        if known.came != came:  # new, or restarted: it may have other images now
+            known.node, known.came, known.state = node, came, "unknown"
+        return known
+
+    def introduce(self, member: Member, name: str) -> Member:
+        """A site says its name. Returns the member that it is, which may be one seen before at another node."""
+        if member.name == name:
+            return member
+        if member.name:
+            raise FedotpError(f"the site with the key of {member.name} calls itself {name}; give it its own key")
+        known = next((other for other in self.members if other.name == name), None)
+        if known is None:
+            member.name = name
+            return member
+        self.members.remove(member)
+        known.node, known.came, known.state = member.node, member.came, member.state
+        return known

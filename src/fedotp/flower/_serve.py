@@ -1,0 +1,161 @@
+"""Run a federation of real sites into a run directory, or go on with one."""
+
+import logging
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import flwr
+from flwr.serverapp import Grid
+
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+from fedotp.federation import Progress, load_checkpoint
+from fedotp.federation._checkpoint import load_progress
+from fedotp.flower._agreement import PROTOCOL, Agreement
+from fedotp.flower._post import Post
+from fedotp.flower._registry import Member, Registry
+from fedotp.flower._server import Deployed
+from fedotp.flower._settings import ServerSettings
+from fedotp.flower._welcome import Welcome
+from fedotp.methods import Task
+from fedotp.runs import Observer, RunDirectory
+from fedotp.runs._loop import Loop
+from fedotp.runs._manifest import made_with
+from fedotp.runs._prepare import find_device, load_backbone, make_task, template_of
+
+log = logging.getLogger("fedotp.server")
+
+
+def serve(
+    grid: Grid,
+    config: Config,
+    settings: ServerSettings,
+    out: Path,
+    *,
+    classes: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
+    nodes: dict[int, str] | None = None,
+    observer: Observer | None = None,
+) -> RunDirectory:
+    """Run the federation that `config` describes with the sites that come, in the new directory `out`.
+
+    Args:
+        grid: Flower's connection to the sites.
+        classes: names of the classes, in order; without them they are those that all sites have.
+        names: names of the sites, in the order of their numbers; `nodes` says which Flower node is which. Without them
+            a site is who it says.
+    """
+    directory = RunDirectory(out)
+    directory.require_new()
+    registry = Registry([Member(name) for name in names], nodes)
+    agreement = _agreement(config, uuid.uuid4().hex, classes)
+    welcome = Welcome(Post(grid), registry, agreement)
+    welcome.gather(settings)
+    task = _task(config, welcome.agreement)
+    federation = Deployed(grid, config, task, welcome, settings)
+    directory.create(config, _manifest(config, welcome, settings, task), None)
+    with directory.locked():
+        Loop(config, directory, federation, Progress(), observer or Observer()).go()
+    return directory
+
+
+def resume_serving(
+    grid: Grid,
+    path: Path,
+    settings: ServerSettings,
+    *,
+    names: tuple[str, ...] = (),
+    nodes: dict[int, str] | None = None,
+    observer: Observer | None = None,
+) -> RunDirectory:
+    """Go on with the run of real sites in `path`, from the last round that was written down."""
+    directory = RunDirectory.open(path)
+    if not directory.is_deployed:
+        raise FedotpError(f"{path} was simulated; go on with `fedotp run --resume {path}`")
+    with directory.locked():
+        if directory.is_complete:
+            return directory
+        config, manifest = directory.config, directory.manifest
+        known: list[str] = manifest["clients"]
+        everyone = [*known, *(name for name in names if name not in known)]
+        registry = Registry([Member(name) for name in everyone], nodes)
+        agreement = _agreement(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]))
+        if agreement.backbone != manifest["backbone"]["digest"]:
+            raise FedotpError(
+                f"{path}: the run began with backbone {manifest['backbone']['name']} "
+                f"{manifest['backbone']['digest'][:12]}, but now it is {agreement.backbone[:12]}"
+            )
+        welcome = Welcome(Post(grid), registry, agreement)
+        welcome.decided = True
+        progress = Progress()
+        releases = 0
+        if directory.checkpoint.is_file():
+            progress, releases = _recall(directory, registry)
+        welcome.gather(settings)
+        n_sites = manifest["deployment"]["sites"]
+        federation = Deployed(
+            grid, config, _task(config, agreement), welcome, settings, n_sites=n_sites, n_releases=releases
+        )
+        if directory.checkpoint.is_file():
+            load_checkpoint(directory.checkpoint, federation)
+        directory.cut_metrics(progress.metrics_bytes)
+        if list(registry.names) != known:
+            directory.save_manifest({**manifest, "clients": list(registry.names)})
+        log.info("going on after round %d", federation.round)
+        Loop(config, directory, federation, progress, observer or Observer()).go()
+    return directory
+
+
+def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:
+    """How far the run has come, and how many averages it published; sites get back what was accepted of them."""
+    progress = load_progress(directory.checkpoint)
+    directory.cut_metrics(progress.metrics_bytes)
+    releases = 0
+    for record in directory.metrics("round"):
+        releases += bool(record["answered"])
+        for number in record["answered"]:
+            registry.members[number].accepted = record["round"]
+        for name in record.get("faults", {}):
+            registry.members[registry.names.index(name)].faults += 1
+    return progress, releases
+
+
+def _agreement(config: Config, run: str, classes: tuple[str, ...]) -> Agreement:
+    clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+    return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest)
+
+
+def _task(config: Config, agreement: Agreement) -> Task:
+    clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+    return make_task(config, clip, agreement.classes, agreement.template)
+
+
+def _manifest(config: Config, welcome: Welcome, settings: ServerSettings, task: Task) -> dict[str, Any]:
+    registry, agreement = welcome.registry, welcome.agreement
+    return {
+        **made_with(config, task.clip),
+        "flower": flwr.__version__,
+        "data": {
+            "name": "the sites' own images",
+            "digest": "",
+            "content": "",
+            "split": "each site's own",
+            "classes": list(agreement.classes),
+            "train_images": sum(member.train_images for member in registry.members),
+            "test_images": sum(member.test_images for member in registry.members),
+            "skipped": [],
+        },
+        "partition": "",
+        "clients": list(registry.names),
+        "domains": [member.domain for member in registry.members],
+        "template": agreement.template,
+        "deployment": {
+            "run": agreement.run,
+            "protocol": PROTOCOL,
+            "sites": len(registry.members),
+            "train_images": {m.name: m.train_images for m in registry.members},
+            "settings": asdict(settings),
+        },
+    }

@@ -1,0 +1,240 @@
+"""A site: one client of a real federation, with its images, its frozen backbone and its private prompt."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedotp.config import BackboneSettings, Config
+from fedotp.data._encode import OnProgress
+from fedotp.errors import FedotpError
+from fedotp.federation import FederatedData, LocalResult, Predictions, Settings
+from fedotp.federation._clients import Clients
+from fedotp.federation._random import Ints
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._private import PrivateFile
+from fedotp.flower._source import OwnImages, Part, Source, in_place
+from fedotp.methods import Method, Parameters, Task
+from fedotp.runs._prepare import find_device, load_backbone, make_task
+
+log = logging.getLogger("fedotp.site")
+
+Share = Literal["nothing", "loss", "scores", "predictions"]
+SHARES: tuple[Share, ...] = get_args(Share)
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """What a site decides for itself.
+
+    Attributes:
+        name: what the federation calls it.
+        state: the folder of its private prompts and its tokens.
+        data: its images: a folder, or the name of a data set.
+        part: instead of `data`, the number of a client in the configuration's own partition (simulations, trials).
+        share: what it tells of itself beyond its update, each including the one before: "nothing", its training
+            "loss", "scores" on its own test images, or "predictions" for each of them (without the images' names).
+        backbone: where its backbone lies, if not where the configuration says.
+        device: where it computes.
+    """
+
+    name: str
+    state: Path
+    data: str = ""
+    part: int = -1
+    share: Share = "scores"
+    backbone: str = ""
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse what no federation could use."""
+        if self.share not in SHARES:
+            raise FedotpError(f"share = {self.share!r}: must be {', '.join(SHARES[:-1])} or {SHARES[-1]}")
+        if bool(self.data) == (self.part >= 0):
+            raise FedotpError(f"site {self.name}: give its images, or the number of its part, and not both")
+
+    @property
+    def source(self) -> Source:
+        """Where its images come from."""
+        return OwnImages(self.data, self.name) if self.data else Part(self.part)
+
+    def shares(self, what: Share) -> bool:
+        """Whether the site tells `what`."""
+        return SHARES.index(self.share) >= SHARES.index(what)
+
+    def local(self, config: Config) -> Config:
+        """The federation's configuration with the site's own folders and device."""
+        return replace(
+            config,
+            data=replace(config.data, store=str(self.state / "tokens"), root=""),
+            backbone=BackboneSettings(self.backbone) if self.backbone else config.backbone,
+            compute=replace(config.compute, device=self.device),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a site has to say of a round: its update (no client axis), its images, its mean objective."""
+
+    update: Parameters
+    n_examples: int
+    loss: float
+    n_images: int
+
+
+class Site:
+    """Answers what the server asks. The backbone and the encoded images stay in memory between messages."""
+
+    def __init__(self, settings: SiteSettings, on_encoding: OnProgress | None = None) -> None:
+        """Nothing is loaded before the server has said what for."""
+        self.settings = settings
+        self._on_encoding = on_encoding
+        self._work: tuple[str, int, _Work] | None = None
+
+    def classes(self, config: Config) -> tuple[str, ...]:
+        """The class names the site knows, in order."""
+        return self.settings.source.classes(self.settings.local(config))
+
+    def agree(self, agreement: Agreement, number: int) -> dict[str, Any]:
+        """Prepare to work as client `number`; return what the server must know. What does not fit is refused."""
+        work = self._prepared(agreement, number)
+        data = work.clients.data
+        only = np.array([number])
+        return {
+            "domain": data.domains[number] or "",
+            "train-images": int(data.train.sizes(only)[0]),
+            "test-images": int(data.test.sizes(only)[0]),
+        }
+
+    def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
+        """Train in round `round_` (counted from 1) from what was received (no client axis).
+
+        `accepted` is the last round whose update the server has taken from this site, 0 for none: that is where its
+        private prompt starts from.
+        """
+        work = self._prepared(agreement, number)
+        work.recall(accepted)
+        clients = work.clients
+        clients.round = round_ - 1
+        clients.received = received
+        only = np.array([number])
+        n_examples = int(clients.data.train.sizes(only)[0])
+        if not n_examples:
+            return Trained({}, 0, float("nan"), 0)
+        ((_, result),) = clients.train(clients.round_work(only))
+        work.keep(round_, result)
+        update = clients.method.upload(result.params, clients.private_names)
+        return Trained(
+            update={name: value[0] for name, value in update.items()},
+            n_examples=n_examples,
+            loss=float(result.loss[0]),
+            n_images=result.n_images,
+        )
+
+    def predict(
+        self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters
+    ) -> Predictions:
+        """What the site predicts for its test images after round `round_`."""
+        work = self._prepared(agreement, number)
+        work.recall(accepted)
+        work.clients.round = round_
+        work.clients.received = received
+        return work.clients.predict(np.array([number]))
+
+    def expected(self, agreement: Agreement, number: int) -> Parameters:
+        """What a message of the server to this site holds, as names, shapes and types."""
+        clients = self._prepared(agreement, number).clients
+        return clients.example
+
+    def _prepared(self, agreement: Agreement, number: int) -> "_Work":
+        """Everything for this agreement, made when it is first needed."""
+        if self._work is None or self._work[:2] != (agreement.digest, number):
+            self._work = None  # free the memory of the last one first
+            self._work = agreement.digest, number, self._prepare(agreement, number)
+        return self._work[2]
+
+    def _prepare(self, agreement: Agreement, number: int) -> "_Work":
+        settings = self.settings
+        config = settings.local(agreement.config)
+        clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+        if clip.digest != agreement.backbone:
+            raise FedotpError(
+                f"site {settings.name} has backbone {config.backbone.name} {clip.digest[:12]}, "
+                f"the federation {agreement.config.backbone.name} {agreement.backbone[:12]}: install the same file"
+            )
+        self._check_classes(agreement, config)
+        data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
+        task = make_task(config, clip, agreement.classes, agreement.template)
+        clients = _OneClient(config.method, task, in_place(data, number), config.settings)
+        private = PrivateFile(settings.state / agreement.run / "private.safetensors")
+        log.info(
+            "ready: %s, %s images to train on", config.method.title, clients.data.train.sizes(np.array([number]))[0]
+        )
+        return _Work(clients, private, number)
+
+    def _check_classes(self, agreement: Agreement, config: Config) -> None:
+        """A site may lack classes; what it has must be known, in whatever order."""
+        unknown = [name for name in self.settings.source.classes(config) if name not in agreement.classes]
+        if unknown:
+            raise FedotpError(
+                f"site {self.settings.name} has the class {unknown[0]!r}, which the federation does not know; "
+                f"its classes are {listed(agreement.classes)}"
+            )
+
+
+class _OneClient(Clients):
+    """A site's only client; what it received is put here before it works."""
+
+    def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
+        self.received: Parameters = {}
+        everyone = method.send(method.shared(task, len(data)), None, 1)
+        self.example = {name: value[0] for name, value in everyone.items()}
+        self.received = self.example
+        super().__init__(method, task, data, settings)
+
+    def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
+        return {name: value[None].to(self.device) for name, value in self.received.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """A site's client and the file of what it keeps."""
+
+    clients: _OneClient
+    private: PrivateFile
+    number: int
+
+    def recall(self, accepted: int) -> None:
+        """Put the private parameters where they were after round `accepted`."""
+        kept = self.clients.kept
+        kept.slot[self.number] = -1  # the initial ones
+        if not accepted or not kept.layout:
+            return
+        params = self.private.after(accepted)
+        if params is None:
+            last = self.private.rounds[-1:]
+            log.warning(
+                "the private prompt after round %d is not in %s; going on from %s",
+                accepted,
+                self.private.path,
+                f"round {last[0]}" if last else "the start",
+            )
+            params = self.private.after(last[0]) if last else None
+        if params is not None:
+            kept.write(np.array([self.number]), {name: params[name][None] for name in kept.layout})
+
+    def keep(self, round_: int, result: LocalResult) -> None:
+        """Write down what is the site's own after a round."""
+        only = np.array([self.number])
+        self.clients.keep(only, result)
+        rows = self.clients.kept.read(only, self.clients.device)
+        if rows:
+            self.private.keep(round_, {name: value[0] for name, value in rows.items()})
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first dozen of `names` as text."""
+    return f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"

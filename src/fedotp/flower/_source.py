@@ -1,0 +1,103 @@
+"""Where a site's images come from."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from fedotp.clip import CLIP
+from fedotp.config import Config
+from fedotp.data import Client, load_dataset
+from fedotp.data._encode import OnProgress
+from fedotp.errors import FedotpError
+from fedotp.federation import FederatedData, Images
+from fedotp.runs import Prepared, prepare
+from fedotp.runs._join import class_numbers
+from fedotp.runs._prepare import encode_for
+
+
+class Source(Protocol):
+    """A site's images."""
+
+    def classes(self, config: Config) -> tuple[str, ...]:
+        """The class names the site knows, in order."""
+
+    def images(
+        self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
+    ) -> FederatedData:
+        """The site's images, encoded once; it is the only client. Labels are places in `classes`."""
+
+
+@dataclass(frozen=True)
+class OwnImages:
+    """The site's own data set: a folder of images, or anything else that `fedotp.data.load_dataset` reads."""
+
+    data: str
+    name: str
+
+    def classes(self, config: Config) -> tuple[str, ...]:
+        """The classes of the data set."""
+        return load_dataset(self.data).classes
+
+    def images(
+        self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
+    ) -> FederatedData:
+        """All of the data set; it need not have images of every class."""
+        dataset = load_dataset(self.data)
+        number = class_numbers(classes, dataset, "the federation")
+        encoded = encode_for(config, dataset, clip, on_progress)
+        client = Client(self.name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
+        images = FederatedData.of(encoded, [client])
+        return replace(
+            images,
+            train=replace(images.train, labels=number[images.train.labels]),
+            test=replace(images.test, labels=number[images.test.labels]),
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One client's part of the data set that the configuration names: for simulations and trials."""
+
+    part: int
+
+    def classes(self, config: Config) -> tuple[str, ...]:
+        """The classes of the data set."""
+        return _prepared(config).dataset.classes
+
+    def images(
+        self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
+    ) -> FederatedData:
+        """The images of the client with that number."""
+        prepared = _prepared(config)
+        if classes != prepared.dataset.classes:
+            raise FedotpError(f"the federation's classes are not those of {prepared.dataset.name}")
+        data = prepared.data
+        if not 0 <= self.part < len(data):
+            raise FedotpError(f"part {self.part}: the configuration divides the images into {len(data)} parts, from 0")
+        return FederatedData(
+            names=(data.names[self.part],),
+            domains=(data.domains[self.part],),
+            train=replace(data.train, clients=(data.train.clients[self.part],)),
+            test=replace(data.test, clients=(data.test.clients[self.part],)),
+        )
+
+
+@lru_cache(maxsize=1)
+def _prepared(config: Config) -> Prepared:
+    return prepare(config)
+
+
+def in_place(data: FederatedData, number: int) -> FederatedData:
+    """The only client of `data` as number `number` of a federation whose other clients' images are elsewhere."""
+
+    def moved(images: Images) -> Images:
+        return replace(images, clients=(np.empty(0, np.int64),) * number + images.clients)
+
+    return FederatedData(
+        names=("",) * number + data.names,
+        domains=(None,) * number + data.domains,
+        train=moved(data.train),
+        test=moved(data.test),
+    )

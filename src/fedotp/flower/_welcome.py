@@ -1,0 +1,163 @@
+"""How sites come into a federation: who are you, do we agree, what have you got."""
+
+import logging
+import time
+from dataclasses import replace
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+
+from fedotp.errors import FedotpError
+from fedotp.flower import _messages as words
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._post import Post
+from fedotp.flower._registry import Member, Registry
+from fedotp.flower._settings import ServerSettings
+from fedotp.flower._site import listed
+
+log = logging.getLogger("fedotp.server")
+
+_PAUSE = 0.5
+_REMIND = 30.0  # seconds between two lines about who is missing
+_SETTLED = 3.0  # seconds without a newcomer after which sites that nobody named are all there
+_LAST = 1 << 62  # where a site that has no part of a common data set comes among those that have one
+
+
+class Welcome:
+    """Greets sites as they connect, without waiting for anyone but at the start.
+
+    A site is first asked who it is and which classes it has, where that is not known beforehand; then it is told the
+    whole agreement and its number, prepares itself, and is ready, or says why it cannot take part.
+    """
+
+    def __init__(self, post: Post, registry: Registry, agreement: Agreement) -> None:
+        """`agreement` may still be without classes."""
+        self.post = post
+        self.registry = registry
+        self.agreement = agreement
+        self.decided = bool(agreement.classes) and registry.nodes is not None
+        self._waiting: dict[str, int] = {}
+        self._strangers: set[int] = set()
+        self._parts: dict[str, int] = {}
+
+    def gather(self, settings: ServerSettings) -> None:
+        """Wait until as many sites are ready as `settings` ask for."""
+        start = reminded = newcomer = time.monotonic()
+        n_seen = 0
+        while True:
+            self.step()
+            members = [member for member in self.registry.members if member.node is not None]
+            if len(members) != n_seen:
+                n_seen, newcomer = len(members), time.monotonic()
+            wanted = settings.min_sites or (len(self.registry.members) if self.registry.nodes is not None else 0)
+            settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
+            told = [member for member in members if member.state == "told"]
+            if not self.decided and told and settled and len(told) >= (wanted or n_seen):
+                self._decide(told)
+            ready = [member for member in members if member.state == "ready"]
+            refused = [member for member in members if member.state == "refused"]
+            if self.decided and ready and len(ready) >= (wanted or n_seen - len(refused)):
+                return
+            if refused and settings.min_sites == 0 and len(ready) + len(refused) == (wanted or n_seen) and ready:
+                return  # the rest has been refused, which the log says
+            if refused and len(refused) == len(self.registry.members):
+                raise FedotpError("every site was refused; the log says why")
+            now = time.monotonic()
+            if settings.start_timeout and now - start > settings.start_timeout:
+                raise FedotpError(
+                    f"only {len(ready)} of {wanted or n_seen} sites were ready after {settings.start_timeout:g} s; "
+                    "raise start-timeout, or lower min-sites"
+                )
+            if now - reminded > _REMIND:
+                reminded = now
+                states = [f"{member.name or 'a site'}: {member.state}" for member in self.registry.members]
+                log.info("waiting for sites: %d of %s ready (%s)", len(ready), wanted or "all", listed(states))
+            time.sleep(_PAUSE)
+
+    def step(self) -> None:
+        """Look who is there, greet those who are new, and take what they answer."""
+        online = self.post.online()
+        for node, came in online.items():
+            if node not in self._strangers:
+                self._meet(node, came)
+        for member in self.registry.members:
+            if member.node is not None and member.node not in online:
+                if member.state not in ("unknown", "refused"):
+                    log.warning("site %s is gone", member.name or member.node)
+                member.node, member.came, member.state = None, "", "unknown"
+        hellos = [self._hello(member) for member in self.registry.members if self._is_next(member)]
+        self._waiting |= self.post.send(hellos)
+        for node, reply in self.post.collect(self._waiting).items():
+            asked = self.registry.of_node(node)
+            if asked is not None and asked.state == "asked":
+                self._take(asked, reply)
+
+    def _meet(self, node: int, came: str) -> None:
+        try:
+            self.registry.meet(node, came)
+        except FedotpError as error:
+            self._strangers.add(node)
+            log.warning("%s: it is not asked", error)
+
+    def _is_next(self, member: Member) -> bool:
+        return member.node is not None and (member.state == "unknown" or (member.state == "told" and self.decided))
+
+    def _hello(self, member: Member) -> Message:
+        config = ConfigRecord({words.NUMBER: self.registry.number(member)})
+        named = bool(member.name)  # without a name, the number is not its own yet
+        agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
+        agreement.put(config)
+        member.state = "asked"
+        assert member.node is not None
+        return Message(
+            RecordDict({words.CONFIG: config}),
+            dst_node_id=member.node,
+            message_type=MessageType.QUERY,
+            group_id="hello",
+        )
+
+    def _take(self, member: Member, reply: Message) -> None:
+        """What a site answers to hello."""
+        if reply.has_error():
+            self._refuse(member, f"it failed: {reply.error.reason}")
+            return
+        facts = reply.content.config_records.get(words.CONFIG, ConfigRecord())
+        if words.REFUSED in facts:
+            self._refuse(member, str(facts[words.REFUSED]))
+            return
+        try:
+            member = self.registry.introduce(member, str(facts[words.NAME]))
+            if words.CLASSES in facts:
+                member.classes = tuple(map(str, facts[words.CLASSES]))  # type: ignore[arg-type]
+                self._parts[member.name] = int(facts["part"])  # type: ignore[arg-type]
+                member.state = "told"
+                return
+            member.train_images = int(facts["train-images"])  # type: ignore[arg-type]
+            member.test_images = int(facts["test-images"])  # type: ignore[arg-type]
+            member.domain = str(facts["domain"]) or None
+        except FedotpError as error:
+            self._refuse(member, str(error))
+            return
+        except (KeyError, TypeError, ValueError) as error:
+            self._refuse(member, f"its answer cannot be read ({error!r})")
+            return
+        member.state = "ready"
+        log.info("site %s is ready: %d images to train on", member.name, member.train_images)
+
+    def _refuse(self, member: Member, why: str) -> None:
+        member.state = "refused"
+        log.error("site %s is refused: %s", member.name or member.node, why)
+
+    def _decide(self, told: list[Member]) -> None:
+        """Fix the sites' numbers and, if they are not given, the class names: those that all sites have."""
+        if self.registry.nodes is None:
+            self.registry.members.sort(key=lambda member: (self._parts.get(member.name, _LAST), member.name))
+        if not self.agreement.classes:
+            first = told[0]
+            for member in told[1:]:
+                if member.classes != first.classes:
+                    raise FedotpError(
+                        f"the sites have different classes: {first.name} has {listed(first.classes)}, "
+                        f"{member.name} has {listed(member.classes)}; name all of them with --classes"
+                    )
+            self.agreement = replace(self.agreement, classes=first.classes)
+        self.decided = True

@@ -1,0 +1,1 @@
+"""The Flower app of fedotp: everything is in the installed package."""

@@ -1,0 +1,5 @@
+"""ClientApp."""
+
+from fedotp.flower.client_app import app
+
+__all__ = ["app"]

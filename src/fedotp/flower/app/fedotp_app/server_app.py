@@ -1,0 +1,5 @@
+"""ServerApp."""
+
+from fedotp.flower.server_app import app
+
+__all__ = ["app"]

@@ -1,0 +1,153 @@
+"""The Flower ClientApp of a site: it says hello, trains and evaluates when the server asks."""
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import fixedclipping_mod
+from flwr.clientapp.typing import ClientAppCallable
+
+from fedotp.data import default_store
+from fedotp.errors import FedotpError
+from fedotp.federation import Predictions, evaluate_predictions
+from fedotp.flower import _messages as words
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._log import log_encoding, start_logging
+from fedotp.flower._records import from_record, to_record
+from fedotp.flower._site import Site, SiteSettings
+from fedotp.methods import Parameters
+
+log = logging.getLogger("fedotp.site")
+
+
+def clip_if_asked(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Flower's client-side clipping, where the server asks for it: the update is clipped before it leaves."""
+    reply = call_next(message, context)
+    if words.CLIP not in _config(message) or reply.has_error() or words.REFUSED in _config(reply):
+        return reply
+    return fixedclipping_mod(message, context, lambda _message, _context: reply)
+
+
+app = ClientApp(mods=[clip_if_asked])
+
+
+def _answer(message: Message, context: Context, work: Callable[[Site, ConfigRecord], RecordDict]) -> Message:
+    """Do what is asked. A refusal is an answer too: the server is told why."""
+    try:
+        content = work(site_of(context), _config(message))
+    except FedotpError as error:
+        log.error("refused: %s", error)
+        content = RecordDict({words.CONFIG: ConfigRecord({words.REFUSED: str(error)})})
+    return Message(content, reply_to=message)
+
+
+@app.query()
+def hello(message: Message, context: Context) -> Message:
+    """Say who this is; once the classes are known, prepare everything and say what there is to train on."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        agreement = Agreement.of(config)
+        facts: dict[str, Any] = {words.NAME: site.settings.name, "part": site.settings.part}
+        if agreement.classes:
+            facts |= site.agree(agreement, _int(config, words.NUMBER))
+        else:
+            facts[words.CLASSES] = list(site.classes(agreement.config))
+        return RecordDict({words.CONFIG: ConfigRecord(facts)})
+
+    return _answer(message, context, work)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train for a round and send the update: nothing private is in it."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        done = site.train(*_order(site, message))
+        metrics = MetricRecord({words.EXAMPLES: done.n_examples, words.IMAGES: done.n_images})
+        if site.settings.shares("loss") and done.n_examples:
+            metrics[words.LOSS] = done.loss
+        return RecordDict({words.ARRAYS: to_record(done.update), words.METRICS: metrics})
+
+    return _answer(message, context, work)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Test the site's own classifier on its own test images, and tell what the site shares of it."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        if not site.settings.shares("scores"):
+            return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
+        order = _order(site, message)
+        predictions = site.predict(*order)
+        content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
+        if site.settings.shares("predictions"):
+            columns = {name: getattr(predictions, name) for name in words.COLUMNS}
+            content[words.PREDICTIONS] = ArrayRecord({name: Array(value) for name, value in columns.items()})
+        return content
+
+    return _answer(message, context, work)
+
+
+def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
+    if not len(predictions.row):
+        return MetricRecord({words.EXAMPLES: 0})
+    evaluation = evaluate_predictions(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
+    return MetricRecord(
+        {
+            words.EXAMPLES: int(evaluation.n[0]),
+            "accuracy": float(evaluation.accuracy[0]),
+            "macro-f1": float(evaluation.macro_f1[0]),
+            words.LOSS: float(evaluation.loss[0]),
+        }
+    )
+
+
+def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
+    """What to do: agreement, the site's number, round, last accepted round, and what was received."""
+    config = _config(message)
+    agreement, number = Agreement.of(config), _int(config, words.NUMBER)
+    arrays = message.content.array_records.get(words.ARRAYS, ArrayRecord())
+    try:
+        received = from_record(arrays, site.expected(agreement, number))
+    except FedotpError as error:
+        raise FedotpError(f"the server's prompt does not fit here: {error}") from error
+    return agreement, number, _int(config, words.ROUND), _int(config, words.ACCEPTED), received
+
+
+def _config(message: Message) -> ConfigRecord:
+    records = message.content.config_records if message.has_content() else {}
+    return records.get(words.CONFIG, ConfigRecord())
+
+
+def _int(config: ConfigRecord, key: str) -> int:
+    value = config.get(key)
+    if not isinstance(value, int):
+        raise FedotpError(f"the server's message does not say {key!r}")
+    return value
+
+
+def site_of(context: Context) -> Site:
+    """The site that this process is, from Flower's node configuration; loaded once.
+
+    Keys: `name`, `data` or `part` (in simulations: Flower's `partition-id`), `state`, `share`, `backbone`, `device`.
+    """
+    given = context.node_config
+    part = int(given.get("part", given.get("partition-id", -1))) if "data" not in given else -1
+    name = str(given.get("name", f"client-{part}"))
+    state = Path(str(given.get("state") or default_store().parent / "sites" / name)).expanduser()
+    options = {key: str(given[key]) for key in ("data", "share", "backbone", "device") if key in given}
+    return _site(SiteSettings(name, state, part=part, **options))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=32)  # one, but for the virtual sites of a simulation
+def _site(settings: SiteSettings) -> Site:
+    start_logging()
+    return Site(settings, log_encoding(log))
+
+
+__all__ = ["app", "site_of"]

@@ -1,0 +1,34 @@
+"""The prompts of a run, read from its directory alone: neither data nor backbone are needed."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from fedotp.errors import FedotpError
+from fedotp.federation import load_rows, load_server
+from fedotp.federation._random import Ints
+from fedotp.methods import Parameters
+from fedotp.runs._directory import RunDirectory
+
+
+class StoredParameters(NamedTuple):
+    """What a run holds, by the names its method gives.
+
+    Attributes:
+        server: what the server has, no client axis.
+        private: (C, ...) what clients keep; empty for a method that keeps nothing.
+        clients: (C,) their numbers. A client that has trained nothing yet has no row: it stands at the start.
+    """
+
+    server: Parameters
+    private: Parameters
+    clients: Ints
+
+
+def stored_parameters(run: str | Path | RunDirectory) -> StoredParameters:
+    """The server's parameters and the clients' own, as the latest checkpoint of `run` has them; on the CPU."""
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    if not directory.checkpoint.is_file():
+        raise FedotpError(f"{directory.path} has no checkpoint yet; go on with `fedotp run --resume {directory.path}`")
+    clients, rows = load_rows(directory.checkpoint, directory.kept)
+    private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
+    return StoredParameters(load_server(directory.checkpoint), private, clients)

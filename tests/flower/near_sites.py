@@ -1,0 +1,74 @@
+"""A federation of sites in this process: Flower's grid without a network, and ways to make sites misbehave."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import fedotp
+from flwr.app import Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from fedotp.flower.client_app import app
+from runs.toy_run import make_config
+
+Meddle = Callable[[Message, Message], Message | None]
+"""Takes a message and a site's answer to it; returns what arrives, None for nothing."""
+
+
+@dataclass
+class NearGrid:
+    """Delivers at once. `nodes` are the sites' node configurations; `meddle` changes answers, by node."""
+
+    nodes: dict[int, dict[str, Any]]
+    meddle: dict[int, Meddle] = field(default_factory=dict)
+    offline: set[int] = field(default_factory=set)
+    came: dict[int, str] = field(default_factory=dict)
+    sent: list[Message] = field(default_factory=list)
+    answered: list[Message] = field(default_factory=list)
+    _replies: dict[str, Message] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # of this process, Flower would say
+
+    def get_nodes(self) -> list[SimpleNamespace]:
+        there = [node for node in self.nodes if node not in self.offline]
+        return [SimpleNamespace(node_id=node, last_activated_at=self.came.get(node, "first")) for node in there]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        return [self._deliver(message) for message in messages]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [self._replies.pop(number) for number in list(message_ids) if number in self._replies]
+
+    def _deliver(self, message: Message) -> str:
+        number, node = str(uuid4()), message.metadata.dst_node_id
+        self.sent.append(message)
+        message.metadata.__dict__["_message_id"] = number
+        context = Context(
+            run_id=1, node_id=node, node_config=self.nodes[node], state=RecordDict(), run_config={}, series_id=1
+        )
+        reply: Message | None = app(message, context)
+        assert reply is not None
+        reply.metadata.__dict__["_src_node_id"] = node
+        self.answered.append(reply)
+        if node in self.meddle:
+            reply = self.meddle[node](message, reply)
+        if reply is not None:
+            self._replies[number] = reply
+        return number
+
+
+def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
+    """Node configurations of sites that each take one client's part of the configuration's data set."""
+    return {
+        100 + i: {"part": i, "name": f"site-{i}", "state": str(folder / f"site-{i}"), **options} for i in range(n)
+    }
+
+
+def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:
+    """The toy federation with three clients, all of them in every round."""
+    sections.setdefault("partition", {"scheme": "dirichlet", "n_clients": 3, "alpha": 2.0})
+    federation = {"holdout_clients": 0, "participation": 1.0, "rounds": 2, **sections.pop("federation", {})}
+    return make_config(inputs, federation=federation, evaluation={"clients": 0}, **sections)

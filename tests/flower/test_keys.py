@@ -1,0 +1,427 @@
+"""Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
+
+import argparse
+import os
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedotp.cli import app
+from fedotp.errors import FedotpError
+from fedotp.flower import _keys
+from fedotp.flower._certificates import certified_hosts, load_certificate
+from fedotp.flower._key_facts import key_facts
+from fedotp.flower._keys import (
+    add_sites,
+    make_keys,
+    read_server_keys,
+    read_site_keys,
+    remove_site,
+    renew_server,
+)
+
+SITES = ["north", "St.Mary_2", "east-1"]
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Every path below a folder, with its permissions."""
+    return {str(p.relative_to(folder)): stat.filemode(p.stat().st_mode) for p in folder.rglob("*")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "keys"
+    before = os.umask(0o022)
+    try:
+        make_keys(folder, ["fl.example.org", "10.0.0.7", "::1"], SITES)
+    finally:
+        os.umask(before)
+    return folder
+
+
+@pytest.fixture
+def keys(made: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(made, tmp_path / "keys"))
+
+
+def test_the_layout(made: Path) -> None:
+    owner = {"sites": "drwx------", "server": "drwx------", "authority": "drwx------"}
+    expected = {"authority/ca.crt": "-rw-r--r--", "authority/ca.key": "-rw-------"}
+    expected |= {f"server/{name}": "-rw-r--r--" for name in ("ca.crt", "server.crt", "sites.toml")}
+    expected |= {"server/server.key": "-rw-------"}
+    for site in SITES:
+        owner[f"sites/{site}"] = "drwx------"
+        expected |= {f"sites/{site}/{name}": "-rw-r--r--" for name in ("ca.crt", "site.pub", "site.toml")}
+        expected[f"sites/{site}/site.key"] = "-rw-------"
+    assert files(made) == owner | expected
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert len({(made / path).read_bytes() for path in expected if path.endswith("ca.crt")}) == 1
+
+
+def test_what_the_readers_give(made: Path) -> None:
+    server = read_server_keys(made / "server")
+    assert list(server.sites) == SITES
+    for name, public in server.sites.items():
+        site = read_site_keys(made / "sites" / name)
+        assert (site.name, site.server) == (name, "fl.example.org:8000")
+        assert (made / "sites" / name / "site.pub").read_text() == f"{public} {name}\n"
+        assert site.ca.read_bytes() == server.ca.read_bytes()
+
+
+def test_flower_takes_the_keys_of_sites(made: Path) -> None:
+    from flwr.cli.supernode.register import try_load_public_key
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+    from flwr.supernode.cli.flower_supernode import _try_setup_client_authentication
+
+    for name in SITES:
+        folder = made / "sites" / name
+        arguments = argparse.Namespace(
+            auth_supernode_private_key=str(folder / "site.key"), auth_supernode_public_key=None
+        )
+        pair = _try_setup_client_authentication(arguments)
+        assert pair is not None
+        assert try_load_public_key(folder / "site.pub") == public_key_to_bytes(pair[1])
+
+
+def shake_hands(server: Path, ca: Path, host: str) -> None:
+    """Connect to a TLS server on loopback as `host`; raise what the connecting side raises."""
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(server / "server.crt", server / "server.key")
+    connecting = ssl.create_default_context(cafile=ca)
+    connecting.verify_flags |= ssl.VERIFY_X509_STRICT
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+
+        def accept() -> None:
+            plain, _ = listener.accept()
+            try:
+                with serving.wrap_socket(plain, server_side=True) as connection:
+                    connection.sendall(b"hello")
+            except (ssl.SSLError, OSError):  # the other side hung up
+                plain.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            with (
+                socket.create_connection(listener.getsockname(), timeout=20) as plain,
+                connecting.wrap_socket(plain, server_hostname=host) as connection,
+            ):
+                assert connection.recv(5) == b"hello"
+        finally:
+            thread.join()
+
+
+@pytest.mark.parametrize("host", ["fl.example.org", "10.0.0.7", "::1", "localhost", "127.0.0.1"])
+def test_tls_under_every_name(made: Path, host: str) -> None:
+    shake_hands(made / "server", made / "sites" / "north" / "ca.crt", host)
+
+
+def test_tls_refuses_another_name(made: Path) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'other\.example\.org'"):
+        shake_hands(made / "server", made / "server" / "ca.crt", "other.example.org")
+
+
+def test_tls_refuses_another_authority(made: Path, tmp_path: Path) -> None:
+    make_keys(tmp_path / "other", ["fl.example.org"], ["north"])
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate"):
+        shake_hands(tmp_path / "other" / "server", made / "sites" / "north" / "ca.crt", "fl.example.org")
+
+
+def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, today = tmp_path / "keys", datetime.now(UTC)
+    with monkeypatch.context() as then:
+        then.setattr(_keys, "_now", lambda: today - timedelta(days=31))
+        make_keys(folder, ["fl.example.org"], ["north"], days=30)
+    key = (folder / "server" / "server.key").read_bytes()
+    with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+        shake_hands(folder / "server", folder / "authority" / "ca.crt", "localhost")
+    with pytest.raises(FedotpError, match=r"server.crt expired on \d{4}-\d\d-\d\d; .*fedotp keys renew"):
+        read_server_keys(folder / "server")
+    assert [remark[:7] for whose, _, remark in key_facts(folder) if whose == "server"] == ["EXPIRED"]
+    renew_server(folder, days=10)
+    read_server_keys(folder / "server")
+    shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "fl.example.org")
+    renew_server(folder, ["new.example.org"])
+    shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "new.example.org")
+    assert (folder / "server" / "server.key").read_bytes() == key
+    with pytest.raises(FedotpError, match=r"ca.crt is valid for \d+ more days"):
+        renew_server(folder, days=3650)
+
+
+def test_a_certificate_of_tomorrow_is_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_keys, "_now", lambda: datetime.now(UTC) - timedelta(days=3))
+    for read, part in ((read_server_keys, keys / "server"), (read_site_keys, keys / "sites" / "north")):
+        with pytest.raises(FedotpError, match="set this clock"):
+            read(part)
+
+
+def run_tool(*words: object) -> str:
+    if shutil.which(str(words[0])) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
+
+
+def test_what_openssl_says(made: Path) -> None:
+    certificate = made / "server" / "server.crt"
+    ca = ["-CAfile", made / "authority" / "ca.crt"]
+    run_tool("openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-verify_ip", "10.0.0.7", *ca, certificate)
+    authority = run_tool("openssl", "x509", "-noout", "-text", "-in", made / "authority" / "ca.crt")
+    assert "CA:TRUE, pathlen:0" in authority
+    assert "Certificate Sign" in authority
+    end = load_certificate(certificate).not_valid_after_utc
+    assert timedelta(days=824) < end - datetime.now(UTC) <= timedelta(days=825)
+    shown = {whose: fingerprint for whose, fingerprint, _ in key_facts(made)}
+    for whose, path in (("server", certificate), ("authority", made / "authority" / "ca.crt")):
+        printed = run_tool("openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", path)
+        assert printed.strip().partition("=")[2] == shown[whose]
+
+
+def test_what_openssh_says(made: Path) -> None:
+    shown = {whose: fingerprint for whose, fingerprint, _ in key_facts(made)}
+    for name in SITES:
+        folder = made / "sites" / name
+        assert run_tool("ssh-keygen", "-lf", folder / "site.pub").split()[:3] == ["384", shown[f"site {name}"], name]
+        public = run_tool("ssh-keygen", "-y", "-P", "", "-f", folder / "site.key").split()[:2]
+        assert public == (folder / "site.pub").read_text().split()[:2]
+        assert (f"site {name}", shown[f"site {name}"], "connects to fl.example.org:8000") in key_facts(folder)
+
+
+def test_sites_come_and_go(keys: Path) -> None:
+    before = read_server_keys(keys / "server").sites
+    add_sites(keys, ["west", "0815"])
+    sites = read_server_keys(keys / "server").sites
+    assert list(sites) == [*SITES, "west", "0815"]
+    assert {name: sites[name] for name in SITES} == before
+    assert read_site_keys(keys / "sites" / "west").server == "fl.example.org:8000"
+    assert stat.S_IMODE((keys / "sites" / "west").stat().st_mode) == 0o700
+    remove_site(keys, "west")
+    assert list(read_server_keys(keys / "server").sites) == [*SITES, "0815"]
+    assert not (keys / "sites" / "west").exists()
+    with pytest.raises(FedotpError, match=r"no site 'west'; it has north, St\.Mary_2, east-1, 0815"):
+        remove_site(keys, "west")
+    add_sites(keys, ["west"])
+    assert read_server_keys(keys / "server").sites["west"] != sites["west"]
+    for name in [*SITES, "west", "0815"]:
+        remove_site(keys, name)
+    with pytest.raises(FedotpError, match="names no site"):
+        read_server_keys(keys / "server")
+
+
+def test_an_address_of_the_sixth_version(tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", ["2001:DB8::1"], ["a"])
+    assert read_site_keys(tmp_path / "keys" / "sites" / "a").server == "[2001:db8::1]:8000"
+    assert certified_hosts(load_certificate(tmp_path / "keys" / "server" / "server.crt"))[0] == "2001:db8::1"
+
+
+@pytest.mark.parametrize("site", ["", "a b", "../a", "a/b", ".", "..", ".a", "-a", "ä", "a\n", "a" * 65])
+def test_names_that_no_folder_should_have(tmp_path: Path, keys: Path, site: str) -> None:
+    before = files(keys)
+    with pytest.raises(FedotpError, match="cannot be a site's name"):
+        make_keys(tmp_path / "new", ["localhost"], ["fine", site])
+    with pytest.raises(FedotpError, match="cannot be a site's name"):
+        add_sites(keys, ["fine", site])
+    assert not (tmp_path / "new").exists()
+    assert files(keys) == before
+
+
+@pytest.mark.parametrize(
+    "host", ["", "fl.example.org:8000", "https://a", "*.org", "a b", "-a.org", "10.0.0", "1.2.3.256", "a" * 64, "ä.org"]
+)
+def test_hosts_that_are_none(tmp_path: Path, host: str) -> None:
+    with pytest.raises(FedotpError, match="is not a host"):
+        make_keys(tmp_path / "keys", ["localhost", host], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((["localhost"], []), "at least one site"),
+        (([], ["a"]), "at least one host"),
+        ((["localhost"], ["a", "A"]), "a site 'A' already"),
+    ],
+)
+def test_lists_that_are_wrong(tmp_path: Path, arguments: tuple[list[str], list[str]], line: str) -> None:
+    with pytest.raises(FedotpError, match=line):
+        make_keys(tmp_path / "keys", *arguments)
+
+
+@pytest.mark.parametrize("days", [0, -1, 4000])
+def test_days_that_are_wrong(tmp_path: Path, days: int) -> None:
+    with pytest.raises(FedotpError, match="1 to 3653 days"):
+        make_keys(tmp_path / "keys", ["localhost"], ["a"], days=days)
+
+
+def test_nothing_is_overwritten(keys: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()}
+    with pytest.raises(FedotpError, match="there already"):
+        make_keys(keys, ["localhost"], ["a"])
+    with pytest.raises(FedotpError, match="a site 'NORTH' already"):
+        add_sites(keys, ["new", "NORTH"])
+    (keys / "sites" / "left").mkdir()
+    with pytest.raises(FedotpError, match="left is there already"):
+        add_sites(keys, ["new", "left"])
+    (keys / "sites" / "left").rmdir()
+    assert {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()} == before
+    (tmp_path / "file").touch()
+    with pytest.raises(FedotpError, match="there already"):
+        make_keys(tmp_path / "file", ["localhost"], ["a"])
+    (tmp_path / "empty").mkdir()
+    make_keys(tmp_path / "empty", ["localhost"], ["a"])
+    assert list(read_server_keys(tmp_path / "empty" / "server").sites) == ["a"]
+
+
+def test_a_failure_in_the_middle_leaves_nothing(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = _keys.write_folder
+
+    def full_disk(folder: Path, contents: dict[str, bytes | str]) -> None:
+        write(folder, contents)
+        if "server.key" in contents or folder.name.startswith(".b."):
+            raise OSError(28, "No space left on device")
+
+    before = files(tmp_path)
+    monkeypatch.setattr(_keys, "write_folder", full_disk)
+    with pytest.raises(FedotpError, match=r"cannot write .*new: No space left on device"):
+        make_keys(tmp_path / "new", ["localhost"], ["a"])
+    with pytest.raises(FedotpError, match=r"cannot write .*b: No space left on device"):
+        add_sites(keys, ["a", "b"])
+    assert files(tmp_path) == before
+
+
+def test_a_list_that_cannot_be_written_leaves_no_site(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path, content: str) -> None:
+        raise KeyboardInterrupt
+
+    before = files(keys)
+    monkeypatch.setattr(_keys, "write_atomically", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        add_sites(keys, ["a", "b"])
+    assert files(keys) == before
+
+
+def other_key(folder: Path) -> bytes:
+    make_keys(folder.parent / "other", ["localhost"], ["north"])
+    return (folder.parent / "other" / "server" / "server.key").read_bytes()
+
+
+DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
+    ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder server/"),
+    ("server/server.key", Path.unlink, "server has no server.key"),
+    ("server/sites.toml", Path.unlink, "server has no sites.toml"),
+    ("server/server.crt", lambda p: p.write_text("x"), "server.crt is not a certificate"),
+    ("server/server.key", lambda p: p.write_text("x"), "server.key is not an elliptic-curve private key"),
+    ("server/server.key", lambda p: p.chmod(0o640), "others than its owner can read .*; run: chmod 600 '.*server.key'"),
+    ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "do not belong together"),
+    ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not TOML"),
+    ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must have a table \[sites\]"),
+    ("server/sites.toml", lambda p: p.write_text("[sites]\na = 1"), "the key of a must be"),
+    ("server/sites.toml", lambda p: p.write_text('[sites]\na = "ecdsa-sha2-nistp384 AAAA"'), "the key of a must be"),
+    ("server/sites.toml", lambda p: p.write_text('[sites]\n"../a" = ""'), "cannot be a site's name"),
+    ("server/sites.toml", lambda p: p.write_text(p.read_text().replace("east-1", "x") + twice(p)), "the same key"),
+    ("sites/north/site.key", Path.unlink, "north has no site.key; copy the whole folder sites/NAME/"),
+    ("sites/north/site.key", lambda p: p.chmod(0o604), "others than its owner can read"),
+    ("sites/north/site.key", lambda p: p.write_text(""), "site.key is not an elliptic-curve private key"),
+    ("sites/north/site.toml", lambda p: p.write_text('name = "north"'), "must have name = .* and server = "),
+    ("sites/north/site.toml", lambda p: p.write_text('name = "a/b"\nserver = "x:1"'), "must have name = "),
+    ("sites/north/ca.crt", lambda p: p.write_bytes(b"\xff"), "ca.crt is not a certificate"),
+]
+
+
+def twice(path: Path) -> str:
+    """The last line of sites.toml once more, under the name east-1."""
+    return path.read_text().splitlines()[-1] + "\n"
+
+
+@pytest.mark.parametrize(("name", "damage", "line"), DAMAGE)
+def test_what_the_readers_refuse(keys: Path, name: str, damage: Callable[[Path], object], line: str) -> None:
+    damage(keys / name)
+    read = read_server_keys if name.startswith("server/") else read_site_keys
+    with pytest.raises(FedotpError, match=line) as caught:
+        read((keys / name).parent)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_a_key_of_root_that_a_group_may_read(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ssh has it: the process then cannot change its own key."""
+    monkeypatch.setattr(os, "getuid", lambda: (keys / "server").stat().st_uid + 1)
+    (keys / "server" / "server.key").chmod(0o640)
+    read_server_keys(keys / "server")
+    (keys / "server" / "server.key").chmod(0o644)
+    with pytest.raises(FedotpError, match="others than its owner"):
+        read_server_keys(keys / "server")
+
+
+def test_a_certificate_of_another_authority_is_refused(keys: Path, tmp_path: Path) -> None:
+    make_keys(tmp_path / "other", ["localhost"], ["north"])
+    shutil.copy(tmp_path / "other" / "authority" / "ca.crt", keys / "server" / "ca.crt")
+    with pytest.raises(FedotpError, match=r"server\.crt is not signed by ca\.crt"):
+        read_server_keys(keys / "server")
+
+
+def test_the_wrong_folder(keys: Path, tmp_path: Path) -> None:
+    with pytest.raises(FedotpError, match=f"give {keys / 'server'}$"):
+        read_server_keys(keys)
+    with pytest.raises(FedotpError, match=f"give the folder of one site in {keys / 'sites'}$"):
+        read_site_keys(keys)
+    for function in (add_sites, remove_site):
+        with pytest.raises(FedotpError, match="must be a folder that `fedotp keys make` made"):
+            function(tmp_path / "nowhere", ["a"])
+    with pytest.raises(FedotpError, match="must be a folder that `fedotp keys make` made"):
+        key_facts(tmp_path / "nowhere")
+
+
+def test_a_site_that_was_handed_over(keys: Path) -> None:
+    (keys / "sites" / "north" / "site.key").unlink()
+    remarks = {whose: remark for whose, _, remark in key_facts(keys)}
+    assert remarks["site north"] == "its private key is not here"
+    assert remarks["site east-1"] == ""
+    assert "for fl.example.org, 10.0.0.7, ::1, localhost, 127.0.0.1" in remarks["server"]
+
+
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def fedotp(*words: str) -> list[str]:
+        done = CliRunner().invoke(app, ["keys", *words], catch_exceptions=False)
+        assert done.exit_code == 0
+        return done.stdout.splitlines()
+
+    shown = fedotp("make", "keys", "--server", "fl.example.org, 10.0.0.7", "--sites", "north,south")
+    assert [line.split()[-1] for line in shown] == [
+        "keys/authority",
+        "keys/server",
+        "keys/sites/north",
+        "keys/sites/south",
+    ]
+    assert fedotp("add", "keys", "west", "east")[-1].startswith("copy keys/server/sites.toml to the server")
+    fedotp("remove", "keys", "south")
+    fedotp("renew", "keys", "--days", "5")
+    whose = [line.split("  ")[0] for line in fedotp("show", "keys")[1:]]
+    assert whose == ["authority", "server", "site north", "site west", "site east"]
+    assert len(fedotp("show", "keys/server")) == 1 + len(whose)
+    assert len(fedotp("show", "keys/sites/west")) == 3
+
+
+def fedotp_without_flower(*words: str) -> subprocess.CompletedProcess[str]:
+    hide = "import sys; sys.modules.update(dict.fromkeys(('flwr', 'cryptography')))"
+    code = f"{hide}; from fedotp.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+
+
+def test_the_command_without_flower(tmp_path: Path) -> None:
+    done = fedotp_without_flower("keys", "make", str(tmp_path / "keys"), "--server", "localhost", "--sites", "a")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "error: keys need what comes with Flower: pip install 'fedotp[flower]'"
+    assert fedotp_without_flower("--version").returncode == 0
