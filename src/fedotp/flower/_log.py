@@ -3,6 +3,11 @@
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+from fedotp.config import Config
+from fedotp.federation import Evaluation, RoundReport
+from fedotp.runs import Observer
 
 _EVERY = 10.0  # seconds between two lines about encoding
 
@@ -16,6 +21,8 @@ def start_logging() -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
+    for other in ("flwr", "uvicorn", "uvicorn.error"):  # Flower tells every request; what matters is told above
+        logging.getLogger(other).setLevel(logging.ERROR)
 
 
 def log_encoding(logger: logging.Logger) -> Callable[[str, int, int], None]:
@@ -29,3 +36,34 @@ def log_encoding(logger: logging.Logger) -> Callable[[str, int, int], None]:
             logger.info("%s: %d of %d", what, done, total)
 
     return tell
+
+
+class LogObserver(Observer):
+    """Tells a run's rounds and evaluations as lines."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        """Lines go to `logger`."""
+        self._log = logger
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Where the run is written."""
+        rounds = config.federation.rounds
+        self._log.info("%s, %d rounds, %d done; writing to %s", config.method.title, rounds, round_, path)
+
+    def on_round(self, report: RoundReport) -> None:
+        """How many answered."""
+        answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
+        self._log.info("round %d: %s, loss %.4f, %.1f s", report.round, answered, report.mean_loss, report.seconds)
+
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        """The mean over sites."""
+        n = len(evaluation.clients)
+        self._log.info("after round %d: accuracy %.2f %% (mean of %d sites)", round_, 100 * evaluation.mean, n)
+
+    def on_interrupt(self) -> None:
+        """The round in progress is finished first."""
+        self._log.info("stopping after this round; once more stops at once")
+
+    def on_end(self, path: Path) -> None:
+        """Everything is written."""
+        self._log.info("everything is written to %s", path)

@@ -14,6 +14,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Progress, load_checkpoint
 from fedotp.federation._checkpoint import load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
+from fedotp.flower._log import LogObserver
 from fedotp.flower._post import Post
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._server import Deployed
@@ -57,7 +58,7 @@ def serve(
     federation = Deployed(grid, config, task, welcome, settings)
     directory.create(config, _manifest(config, welcome, settings, task), None)
     with directory.locked():
-        Loop(config, directory, federation, Progress(), observer or Observer()).go()
+        Loop(config, directory, federation, Progress(), observer or LogObserver(log)).go()
     return directory
 
 
@@ -104,7 +105,7 @@ def resume_serving(
         if list(registry.names) != known:
             directory.save_manifest({**manifest, "clients": list(registry.names)})
         log.info("going on after round %d", federation.round)
-        Loop(config, directory, federation, progress, observer or Observer()).go()
+        Loop(config, directory, federation, progress, observer or LogObserver(log)).go()
     return directory
 
 

@@ -67,9 +67,10 @@ class SiteSettings:
 
     def local(self, config: Config) -> Config:
         """The federation's configuration with the site's own folders and device."""
+        own = replace(config.data, store=str(self.state / "tokens"), root="")
         return replace(
             config,
-            data=replace(config.data, store=str(self.state / "tokens"), root=""),
+            data=own if self.data else config.data,  # parts of one data set share its tokens
             backbone=BackboneSettings(self.backbone) if self.backbone else config.backbone,
             compute=replace(config.compute, device=self.device),
         )
@@ -170,9 +171,8 @@ class Site:
         task = make_task(config, clip, agreement.classes, agreement.template)
         clients = _OneClient(config.method, task, in_place(data, number), config.settings)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors")
-        log.info(
-            "ready: %s, %s images to train on", config.method.title, clients.data.train.sizes(np.array([number]))[0]
-        )
+        n_images = clients.data.train.sizes(np.array([number]))[0]
+        log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
         return _Work(clients, private, number)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:

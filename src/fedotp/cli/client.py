@@ -1,0 +1,114 @@
+"""`fedotp client`: one site of a federation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedotp.cli.server import InsecureOption, KeysOption
+from fedotp.errors import FedotpError
+
+app = typer.Typer()
+
+
+@app.command()
+def client(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="The site's images: a folder per class, or the name of a data set.", show_default=False
+        ),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="HOST[:PORT]", help="Where the server listens; else as the keys say.")
+    ] = None,
+    keys: KeysOption = None,
+    name: Annotated[str | None, typer.Option(help="The site's name, where it has no keys that say it.")] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where private prompts and encoded images are kept.", show_default="in the user's cache"
+        ),
+    ] = None,
+    share: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What the server is told beyond the update: nothing, the training loss, scores on the site's tests, "
+            "or also predictions image by image.",
+        ),
+    ] = "scores",
+    backbone: Annotated[
+        str, typer.Option(metavar="FILE", help="The backbone's weights, if not where the configuration says.")
+    ] = "",
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda:1 ...")] = "auto",
+    part: Annotated[
+        int, typer.Option(metavar="N", help="Instead of --data: part N of the server's own data set, for trials.")
+    ] = -1,
+    insecure: InsecureOption = False,
+) -> None:
+    """Take part in a federation with this site's images; they never leave.
+
+    The site keeps a private prompt and sends only what the method shares. It
+    runs until it is stopped, and comes back by itself when the server does.
+
+    \b
+    Examples:
+      fedotp client --data ~/scans --server fed.example.org --keys keys/sites/north
+      fedotp client --data ~/scans --keys keys/sites/north --share nothing
+      fedotp client --part 0 --name north --server 127.0.0.1 --insecure
+    """
+    from fedotp.flower._need import need_flower
+
+    need_flower()
+    if (keys is None) != insecure:
+        raise FedotpError(
+            "give --keys DIR, the folder this site was handed"
+            + (", or --insecure, and not both" if insecure else "; --insecure goes without, on one machine only")
+        )
+    if (data is None) == (part < 0):
+        raise FedotpError("give the site's images with --data DIR (or, for trials, --part N), and not both")
+    from fedotp.data import default_store
+    from fedotp.flower._keys import read_site_keys
+    from fedotp.flower._site import SiteSettings
+
+    held = None if keys is None else read_site_keys(keys)
+    called = held.name if held else name or (f"site-{part}" if part >= 0 else "")
+    if not called:
+        raise FedotpError("give the site a --name")
+    if held and name not in (None, held.name):
+        raise FedotpError(f"--name {name}: these are the keys of {held.name}")
+    address = server or (held.server if held else "")
+    if not address:
+        raise FedotpError("give --server HOST[:PORT]")
+    settings = SiteSettings(
+        name=called,
+        state=(state or default_store().parent / "sites" / called).expanduser().resolve(),
+        data=_existing(data) if data else "",
+        part=part,
+        share=share,  # type: ignore[arg-type]
+        backbone=backbone,
+        device=device,
+    )
+    from fedotp.flower._client import run_site
+
+    run_site(settings, _with_port(address), held)
+
+
+def _existing(data: str) -> str:
+    """`data` with its folder looked up now: a site should not find out when the server asks."""
+    from fedotp.data import load_dataset
+
+    path = Path(data).expanduser()
+    known = str(path.resolve()) if path.exists() else data
+    load_dataset(known)
+    return known
+
+
+def _with_port(server: str) -> str:
+    host, colon, port = server.rpartition(":")
+    if not colon or server.endswith("]"):
+        return f"{server}:8000"
+    if not port.isdigit() or not host:
+        raise FedotpError(f"--server {server}: must be HOST or HOST:PORT, for example fed.example.org:8000")
+    return server

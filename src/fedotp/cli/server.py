@@ -1,0 +1,150 @@
+"""`fedotp server`: the server of a federation of real sites."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedotp.cli.run import INTERRUPTED, SetOption, SourceArgument, print_run
+from fedotp.cli.show import command, print_paths
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:
+    from fedotp.runs import RunDirectory
+
+app = typer.Typer()
+
+KeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place.", show_default=False
+    ),
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="No encryption and no keys: for trials on one machine, never for patients.")
+]
+
+
+@app.command()
+def server(
+    source: SourceArgument = None,
+    keys: KeysOption = None,
+    changes: SetOption = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES|FILE",
+            help="Names of the classes, with commas, or a file with one per line.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The new directory of the run; named after the run, in runs/, if not given.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this directory.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
+    min_sites: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Begin when N sites are ready; 0: when all are that have keys.")
+    ] = 0,
+    start_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.")
+    ] = 0.0,
+    round_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="What a site answers later does not count.")
+    ] = 3600.0,
+    max_update: Annotated[
+        float, typer.Option(metavar="X", help="Refuse an update that moves the prompt by more than X times its length.")
+    ] = 100.0,
+    privacy: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="Differential privacy of the average, by Flower: none, server, client or adaptive clipping.",
+        ),
+    ] = "none",
+    noise: Annotated[float, typer.Option(metavar="X", help="Noise multiplier.")] = 1.0,
+    clip: Annotated[float, typer.Option(metavar="NORM", help="Clipping norm of an update.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="Account for the privacy spent at this delta; 0: do not.")] = 0.0,
+    max_epsilon: Annotated[float, typer.Option(help="Stop before more is spent; 0: no limit.")] = 0.0,
+    insecure: InsecureOption = False,
+) -> None:
+    """Run a federation with real sites, and write the same directory as `fedotp run`.
+
+    Sites connect with `fedotp client`. The connection is encrypted, and only
+    sites whose keys are in --keys are let in. The run can be stopped, or the
+    machine can fail: --resume goes on from the last round.
+
+    \b
+    Examples:
+      fedotp server demo --keys keys/server --classes "cat,dog"
+      fedotp server study.toml --keys keys/server --out runs/study
+      fedotp server --resume runs/study --keys keys/server
+    """
+    from fedotp.flower._need import need_flower
+
+    need_flower()
+    from fedotp.flower._supernode import quiet_flower
+
+    quiet_flower(Path("~/.cache/fedotp/flower").expanduser())
+    from fedotp.flower._log import start_logging
+    from fedotp.flower._run_server import run_server
+    from fedotp.flower._settings import ServerSettings
+
+    start_logging()
+    if (keys is None) != insecure:
+        raise FedotpError(
+            "give --keys DIR (`fedotp keys make` makes them)"
+            + (", or --insecure, and not both" if insecure else "; --insecure goes without, on one machine only")
+        )
+    settings = ServerSettings(
+        min_sites=min_sites,
+        start_timeout=start_timeout,
+        round_timeout=round_timeout,
+        max_update=max_update,
+        privacy=privacy,  # type: ignore[arg-type]
+        noise=noise,
+        clip=clip,
+        delta=delta,
+        max_epsilon=max_epsilon,
+    )
+    if resume is not None and (source is not None or out is not None or changes or classes):
+        raise FedotpError(
+            "--resume goes on with its own configuration: leave out PRESET|FILE, --set, --classes and --out"
+        )
+    directory = run_server(
+        settings,
+        host,
+        port,
+        keys,
+        source=source or "demo",
+        changes=changes or [],
+        classes=_classes(classes) if classes else (),
+        out=out,
+        resume=resume,
+    )
+    _tell(directory)
+
+
+def _tell(directory: "RunDirectory") -> None:
+    if not directory.is_complete:
+        typer.echo(f"stopped; go on with: {command('server', '--resume', directory.path)}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    print_run(directory)
+    print()
+    print_paths([("run", str(directory.path)), ("next", command("report", directory.path))])
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    """Names from a list with commas, or from a file with one per line."""
+    path = Path(text).expanduser()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(",")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FedotpError(f"--classes {path}: cannot be read ({error})") from error
+    names = tuple(name.strip() for name in lines if name.strip())
+    repeated = [name for i, name in enumerate(names) if name in names[:i]]
+    if repeated or len(names) < 2:
+        raise FedotpError(
+            f"--classes: {repeated[0]!r} is there twice" if repeated else "--classes: name at least two classes"
+        )
+    return names

@@ -1,0 +1,82 @@
+"""The worker of a site: takes what the server asks from the SuperNode beside it and answers.
+
+Flower would start a process for every message, which would load the backbone every time, and run the code that came
+with the run. This worker stays, and runs nothing but the installed fedotp.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+import httpx
+from flwr.app import Context, Error, Message
+from flwr.common.constant import ErrorCode, SubStatus
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.constant import TaskType
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.interceptors import (
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+    SuperExecAuthHttpInterceptor,
+)
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+
+log = logging.getLogger("fedotp.site")
+
+App = Callable[[Message, Context], Message]
+_NAME = "fedotp client"
+_PAUSE = 0.1
+
+
+class Executor:
+    """Works for the SuperNode at `address`, whose Runtime API asks for `secret`."""
+
+    def __init__(self, address: str, secret: bytes, app: App) -> None:
+        """Nothing is connected yet."""
+        self._address = address
+        self._app = app
+        guard = SuperExecAuthHttpInterceptor(
+            master_secret=secret, protected_methods={"/flwr.proto.Runtime/AcquireTask"}
+        )
+        self._client = self._connect(guard)
+
+    def step(self) -> bool:
+        """Do one piece of work, if there is one; whether there was."""
+        try:
+            answer = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+        except httpx.TransportError:  # the SuperNode is not up yet, or gone
+            time.sleep(_PAUSE)
+            return False
+        if not answer.token:
+            time.sleep(_PAUSE)
+            return False
+        try:
+            self._work(answer.token)
+        except httpx.HTTPError as error:
+            log.warning("the SuperNode went away in the middle of a message: %s", error)
+        return True
+
+    def _work(self, token: str) -> None:
+        client = self._connect(RuntimeTokenHttpInterceptor(token))
+        heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+        heartbeat.start()
+        try:
+            message, context, _, _ = pull_task_input(client)
+            status, details = SubStatus.COMPLETED, ""
+            try:
+                reply = self._app(message, context)
+            except Exception as error:  # whatever it is, the server must hear of it, and the site must go on
+                log.exception("the message could not be worked on")
+                status, details = SubStatus.FAILED, f"{type(error).__name__}: {error}"
+                reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details), reply_to=message)
+            push_message(client, reply, context)
+            push_task_output(client, context, status, details)
+        finally:
+            heartbeat.stop()
+            client.close()
+
+    def _connect(self, *interceptors: RuntimeTokenHttpInterceptor | SuperExecAuthHttpInterceptor) -> RuntimeHttpClient:
+        return RuntimeHttpClient.from_server_address(
+            self._address, True, None, [RuntimeVersionHttpInterceptor(component_name=_NAME), *interceptors]
+        )

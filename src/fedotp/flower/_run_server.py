@@ -1,0 +1,44 @@
+"""A server at work: SuperLink, sites' keys, and the run."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedotp.config import load_config
+from fedotp.flower._keys import read_server_keys
+from fedotp.flower._serve import resume_serving, serve
+from fedotp.flower._settings import ServerSettings
+from fedotp.flower._superlink import superlink
+from fedotp.runs import RunDirectory, free_name
+
+log = logging.getLogger("fedotp.server")
+
+
+def run_server(
+    settings: ServerSettings,
+    host: str,
+    port: int,
+    keys: Path | None,
+    *,
+    source: str,
+    changes: Sequence[str],
+    classes: tuple[str, ...],
+    out: Path | None,
+    resume: Path | None,
+) -> RunDirectory:
+    """Listen at `host`:`port`, let in the sites that `keys` name (without keys: all), and run, or `resume`."""
+    held = None if keys is None else read_server_keys(keys)
+    names = tuple(held.sites) if held else ()
+    if resume is not None:
+        RunDirectory.open(resume)
+    else:
+        config = load_config(source).override(list(changes))
+        path = out or free_name(config, Path("runs"))
+        RunDirectory(path).require_new()
+    with superlink(host, port, held) as link:
+        nodes = link.register(held.sites) if held else None
+        log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
+        with link.run() as grid:
+            if resume is not None:
+                return resume_serving(grid, resume, settings, names=names, nodes=nodes)
+            return serve(grid, config, settings, path, classes=classes, names=names, nodes=nodes)
