@@ -1,0 +1,22 @@
+"""Using what was learned: a client's classifier, from a run or from a bundle."""
+
+from fedotp.classifier._bundle import save_bundle
+from fedotp.classifier._classifier import Classifier, Maps, Origin, Prediction
+from fedotp.classifier._images import ImageLike, decode_image, open_image
+from fedotp.classifier._load import Classifiers, load, open_classifiers
+from fedotp.classifier._read_bundle import Bundle
+
+__all__ = [
+    "Bundle",
+    "Classifier",
+    "Classifiers",
+    "ImageLike",
+    "Maps",
+    "Origin",
+    "Prediction",
+    "decode_image",
+    "load",
+    "open_classifiers",
+    "open_image",
+    "save_bundle",
+]

@@ -1,0 +1,272 @@
+"""The classifier of one client: a frozen backbone, its prompts, and what they make of images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedotp.classifier._images import ImageLike, open_image
+from fedotp.clip import CLIP, EvalTransform, ImageFeatures
+from fedotp.data._tokens_storage import compress, restore
+from fedotp.errors import FedotpError
+from fedotp.federation import ComputeSettings
+from fedotp.federation._local import compute_in
+from fedotp.matching import Matching, similarity
+from fedotp.methods import Batch, FedOTP, Memory, Method, Parameters, Task
+
+Floats = NDArray[np.float64]
+_BATCH = 64  # images in a step of the tower
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Whose classifier it is, and what it was made by.
+
+    Attributes:
+        client: the client's name.
+        config_digest: SHA-256 of the run's config.toml.
+        version: of the fedotp that trained it.
+        backbone: the backbone's name or path in the run's configuration.
+    """
+
+    client: str
+    config_digest: str
+    version: str
+    backbone: str
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Probabilities (n, K) of n images for the K `classes`."""
+
+    classes: tuple[str, ...]
+    probabilities: Floats
+
+    @property
+    def labels(self) -> list[str]:
+        """The most probable class of each image."""
+        return [self.classes[k] for k in self.probabilities.argmax(-1)]
+
+    def top(self, k: int = 3) -> list[list[tuple[str, float]]]:
+        """The `k` most probable classes of each image with their probabilities, falling."""
+        order = np.argsort(-self.probabilities, axis=-1, kind="stable")[:, :k]
+        return [
+            [(self.classes[i], float(row[i])) for i in best]
+            for row, best in zip(self.probabilities, order, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """What each of N prompts makes of the g x g patches of an image, for the class `label`.
+
+    Attributes:
+        similarity: (N, g, g) cosines of patches and prompts.
+        plan: (N, g, g) the transport plan T; all patches together hold a mass of 1, each prompt receives mass / N.
+            None for a method that looks at the image as a whole.
+        kinds: (N,) what the prompts are: "global", "local", ...
+    """
+
+    label: str
+    similarity: Floats
+    plan: Floats | None
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """What one client predicts with. `fedotp.load` makes it, from a run or from a bundle.
+
+    Attributes:
+        method: the method and its options.
+        task: backbone, class names and shape of the prompts.
+        params: (1, ...) the prompts, by the method's names.
+        folded: (N, K, e) class features of length 1: all the text tower has to say about the classes.
+        tower: the image tower, in float32.
+        storage, precision: how the run rounds image features, and computes; the same rounding gives its very numbers.
+        memory: of the client's training images, for methods that look them up.
+
+    Example:
+        >>> import fedotp                                                  # doctest: +SKIP
+        >>> classifier = fedotp.load("runs/pets", client="client-3")       # doctest: +SKIP
+        >>> classifier.predict(["cat.jpg", "dog.jpg"]).labels              # doctest: +SKIP
+        ['egyptian mau', 'beagle']
+    """
+
+    method: Method
+    task: Task
+    params: Parameters
+    folded: Tensor
+    tower: CLIP
+    origin: Origin
+    storage: Literal["float16", "int8"] = "float16"
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    memory: Memory | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the K classes."""
+        return self.task.classes
+
+    @property
+    def client(self) -> str:
+        """Whose classifier it is."""
+        return self.origin.client
+
+    @property
+    def grid(self) -> int:
+        """Patches along a side of the image, g."""
+        return self.tower.config.vision.grid
+
+    @property
+    def transform(self) -> EvalTransform:
+        """From a picture to the tower's pixels."""
+        return EvalTransform(self.tower.config.image_size)
+
+    @property
+    def matching(self) -> Matching:
+        """How images are matched with classes."""
+        return self.method.matching if isinstance(self.method, FedOTP) else Matching("pooled")
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """What the N prompts are: global, local, both at once, or a caption that nobody learned."""
+        if isinstance(self.method, FedOTP):
+            return ("global",) * self.method.n_shared + ("local",) * self.method.n_private
+        shared, private = bool(self.method.shared(self.task, 1)), bool(self.method.private(self.task))
+        if self.method.publishes:  # what the server has are the clients' own
+            shared = False
+        kind = {(False, False): "caption", (True, False): "global", (False, True): "local"}.get(
+            (shared, private), "global and local"
+        )
+        return (kind,) * len(self.folded)
+
+    # Prediction --------------------------------------------------------------------------------------------
+
+    def predict(self, images: ImageLike | Sequence[ImageLike] | ImageFeatures) -> Prediction:
+        """Probabilities of the classes for paths, pictures, or what `encode` made of them."""
+        if not isinstance(images, ImageFeatures):
+            listed = [images] if isinstance(images, ImageLike) else list(images)
+            starts = range(0, len(listed), _BATCH)
+            parts = [self._probabilities(self.encode(listed[i : i + _BATCH])) for i in starts]
+            return Prediction(self.classes, np.concatenate([np.empty((0, len(self.classes))), *parts]))
+        return Prediction(self.classes, self._probabilities(images))
+
+    @torch.no_grad()
+    def encode(self, images: Sequence[ImageLike]) -> ImageFeatures:
+        """Pooled (B, e) and token (B, V, e) features: the part of a prediction that is the same for all clients."""
+        pixels = torch.stack([self.transform(open_image(image)) for image in images])
+        device = self.tower.text_projection.device
+        features = self.tower.encode_image(pixels.to(device))
+        return restore(compress(features, self.storage), self.task.clip.text_projection.dtype)
+
+    @torch.no_grad()
+    def _probabilities(self, image: ImageFeatures) -> Floats:
+        alone = ImageFeatures(image.pooled[None], image.tokens[None])  # C = 1
+        unknown = torch.full((1, len(image.pooled)), -1, device=image.pooled.device)
+        scores = self.method.score(Batch(alone, unknown, memory=self.memory), self.folded[None])  # (1, B, K)
+        logits = scores[0].double() * self.task.logit_scale.double().exp()
+        return logits.softmax(-1).cpu().numpy()
+
+    @torch.no_grad()
+    def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:
+        """Where the prompts of the class `label` (the predicted one if not given) look in one image.
+
+        `mass` is the share of the image that is transported, the run's own if not given.
+        """
+        if mass is not None:
+            return self.with_mass(mass).explain(image, label)
+        features = image if isinstance(image, ImageFeatures) else self.encode([image])
+        if len(features.pooled) != 1:
+            raise FedotpError(f"one image is explained at a time, not {len(features.pooled)}")
+        label = self.predict(features).labels[0] if label is None else label
+        if label not in self.classes:
+            raise FedotpError(f"no class is called {label!r}; the classes are {listed(self.classes)}")
+        own = self.folded[None, :, [self.classes.index(label)]]  # (1, N, 1, e)
+        similar = similarity(features.tokens[None], own)[0, 0, 0]  # (V, N)
+        plan = None if self.matching.rule == "pooled" else self.matching.plan(similar)
+        return Maps(label, self._on_grid(similar), None if plan is None else self._on_grid(plan), self.kinds)
+
+    def _on_grid(self, values: Tensor) -> Floats:
+        """From (V, N) to (N, g, g)."""
+        return values.T.reshape(-1, self.grid, self.grid).double().cpu().numpy()
+
+    # Others of its kind ------------------------------------------------------------------------------------
+
+    def with_mass(self, mass: float) -> "Classifier":
+        """The same prompts with another share of the image transported."""
+        if not isinstance(self.method, FedOTP) or self.method.rule != "unbalanced":
+            rule = f" with rule {self.method.rule}" if isinstance(self.method, FedOTP) else ""
+            raise FedotpError(f"{self.method.title}{rule} has no mass to choose: only unbalanced transport has")
+        return replace(self, method=replace(self.method, mass=mass))
+
+    def with_classes(self, classes: Sequence[str]) -> "Classifier":
+        """The same prompts with other class names: the text tower reads any words behind the learned vectors."""
+        names = tuple(name.strip() for name in classes)
+        if len(names) < 2:
+            raise FedotpError("give at least two class names: there is nothing to tell apart")
+        for name in names:
+            if not name or names.count(name) > 1:
+                raise FedotpError(f"class name {name!r} is {'given twice' if name else 'empty'}; give every class once")
+        if self.task.prompt.per_class:
+            raise FedotpError(
+                "these prompts have vectors of their own for every class (prompt.per_class): "
+                "they cannot be put before other class names"
+            )
+        if self.memory is not None and getattr(self.method, "values", "") == "labels":
+            raise FedotpError("the memory of this client votes for its own classes (method.values = labels) only")
+        task = replace(self.task, classes=names)
+        return replace(self, task=task, folded=fold(self.method, task, self.params, self.precision))
+
+    # From and to files -------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        task: Task,
+        params: Parameters,
+        origin: Origin,
+        *,
+        tower: CLIP | None = None,
+        storage: Literal["float16", "int8"] = "float16",
+        precision: Literal["float32", "bfloat16", "float64"] = "float32",
+        memory: Memory | None = None,
+    ) -> "Classifier":
+        """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
+        folded = fold(method, task, params, precision)
+        return cls(method, task, params, folded, tower or task.clip, origin, storage, precision, memory)
+
+    @classmethod
+    def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":
+        """The classifier of `client` in a run; the client may be left out where there is one only."""
+        from fedotp.classifier._from_run import RunClassifiers
+
+        return RunClassifiers(run, device=device).classifier(client)
+
+    def save(self, folder: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
+        """Write it as a bundle; see `fedotp.classifier.save_bundle`."""
+        from fedotp.classifier._bundle import save_bundle
+
+        save_bundle(self, folder, force=force, with_memory=with_memory)
+
+
+@torch.no_grad()
+def fold(method: Method, task: Task, params: Parameters, precision: str) -> Tensor:
+    """The class features (N, K, e) of prompts (1, ...), of length 1: with them the text tower's work is done."""
+    weight = task.clip.text_projection
+    with compute_in(ComputeSettings(precision=precision), weight.device):  # type: ignore[arg-type]
+        classes = method.class_features(task, params)
+    return F.normalize(classes[0].to(weight.dtype), dim=-1)
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names for a message, not too many of them."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,134 @@
+"""Classifiers of a run's clients, from its directory and the backbone; data only where the method needs them."""
+
+import difflib
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from fedotp.classifier._classifier import Classifier, Origin, listed
+from fedotp.errors import FedotpError
+from fedotp.federation import Simulator
+from fedotp.federation._sampling import held_out
+from fedotp.methods import Memory, Parameters
+from fedotp.runs import RunDirectory, StoredParameters, restore, stored_parameters
+from fedotp.runs._prepare import find_device, load_backbone, make_task, require_same
+
+
+class RunClassifiers:
+    """The classifiers of all clients of one run, those that joined it later included."""
+
+    def __init__(self, run: str | Path, *, backbone: str | Path | None = None, device: str = "auto") -> None:
+        """Load the backbone (another file of the same weights, if given) and read the run's prompts."""
+        self.run = RunDirectory.open(run)
+        self._stored: StoredParameters = stored_parameters(self.run)
+        config, manifest = self.run.config, self.run.manifest
+        source = config.backbone.source if backbone is None else os.path.expanduser(backbone)
+        found = find_device(device)
+        self._changes = [f"compute.device={found}", f"backbone.name={source}"]
+        self._tower = load_backbone(str(source), found)
+        require_same(self.run, "backbone", str(source), self._tower.digest)
+        self._task = make_task(config, self._tower, manifest["data"]["classes"], manifest["template"])
+        self._trained: list[str] = manifest["clients"]
+        new = held_out(config.federation, len(self._trained), config.seed)
+        self._held_out = frozenset(new.tolist())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All clients: those of the run, then those of `fedotp join`."""
+        joined = sorted(path.parent.name for path in self.run.path.glob("joined/*/private.safetensors"))
+        return (*self._trained, *(name for name in joined if name not in self._trained))
+
+    def classifier(self, client: str | None = None) -> Classifier:
+        """The classifier of `client`, which may be left out where there is one only."""
+        client = choose(client, self.names, str(self.run.path))
+        number = self._trained.index(client) if client in self._trained else None
+        params, memory = self._joined(client) if number is None else self._own(number)
+        config = self.run.config
+        digest = hashlib.sha256(config.to_toml().encode()).hexdigest()
+        return Classifier.of(
+            config.method,
+            self._task,
+            params,
+            Origin(client, digest, self.run.manifest["fedotp"], config.backbone.name),
+            tower=self._tower,
+            storage=config.data.storage,
+            precision=config.compute.precision,
+            memory=memory,
+        )
+
+    def _own(self, number: int) -> tuple[Parameters, Memory | None]:
+        """Parameters (1, ...) and memory of a client of the run."""
+        method, alone = self.run.config.method, np.array([number])
+        if self.run.is_deployed and (method.private(self._task) or method.uses_memory or method.finetune_epochs != 0):
+            raise FedotpError(
+                f"{self.run.path} is the server's: what {self._trained[number]} keeps of {method.title} "
+                "is at that site alone; use its bundle there"
+            )
+        if method.finetune_epochs != 0:
+            ((_, params),) = self._federation.deployed(alone, new=number in self._held_out)
+            return params, None
+        private = method.private(self._task)
+        if private and number in self._stored.clients:
+            row = int(np.flatnonzero(self._stored.clients == number)[0])
+            private = {name: self._stored.private[name][row] for name in private}
+        params = self._deployed(private, None if number in self._held_out else number)
+        weight = self._task.clip.text_projection
+        memory = self._federation.data.memory(alone, weight.device, weight.dtype) if method.uses_memory else None
+        return params, memory
+
+    def _joined(self, client: str) -> tuple[Parameters, Memory | None]:
+        """Parameters (1, ...) of a client of `fedotp join`."""
+        method, folder = self.run.config.method, self.run.path / "joined" / client
+        if method.uses_memory or method.finetune_epochs != 0:
+            raise FedotpError(
+                f"{method.title} needs the images of {client} itself, and the run does not know where they are; "
+                "only clients of the run can be used"
+            )
+        path = folder / "private.safetensors"
+        initial = method.private(self._task)
+        try:
+            private = safetensors.torch.load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise FedotpError(f"cannot read {path}: {error}") from error
+        shapes = {name: tuple(value.shape) for name, value in private.items()}
+        expected = {name: tuple(value.shape) for name, value in initial.items()}
+        if shapes != expected:
+            raise FedotpError(f"{path} holds {shapes}, but the run's clients keep {expected}; join the client again")
+        return self._deployed(private, None), None
+
+    def _deployed(self, private: Parameters, number: int | None) -> Parameters:
+        """What a client predicts with, given its own (no client axis); `number` None for one new to the run."""
+        method, start = self.run.config.method, self._task.contexts(1)
+        server = {name: value.to(start.device, start.dtype) for name, value in self._stored.server.items()}
+        received = method.send(server, None if number is None else torch.tensor([number], device=start.device), 1)
+        own = {name: value[None].to(start.device, start.dtype) for name, value in private.items()}
+        return method.deployed(received, own)
+
+    @cached_property
+    def _federation(self) -> Simulator:
+        """The whole federation, with its images: for methods that predict with the help of these."""
+        title = self.run.config.method.title
+        try:
+            return restore(self.run.path, self._changes)[1]
+        except FedotpError as error:
+            raise FedotpError(f"{title} predicts with the help of the client's own images: {error}") from error
+
+
+def choose(client: str | None, names: Sequence[str], where: str) -> str:
+    """The client called `client`; refuse what is not there with what is."""
+    if client is None and len(names) == 1:
+        return names[0]
+    if client is not None and client in names:
+        return client
+    what = "say which client" if client is None else f"{where} has no client {client!r}"
+    near = difflib.get_close_matches(client or "", names, n=3)
+    if near:
+        raise FedotpError(f"{what}; did you mean {' or '.join(near)}?")
+    raise FedotpError(f"{what}; its clients are {listed(names, 8)}")

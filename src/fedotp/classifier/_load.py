@@ -1,0 +1,62 @@
+"""From a path to classifiers: a run has many, a bundle one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedotp.classifier._bundle import FACTS
+from fedotp.classifier._classifier import Classifier
+from fedotp.classifier._from_run import RunClassifiers, choose
+from fedotp.classifier._read_bundle import Bundle
+from fedotp.errors import FedotpError
+from fedotp.runs import find_runs
+
+
+@dataclass(frozen=True, eq=False)
+class Classifiers:
+    """The classifiers to be found at `path`, by client; each is made when it is first asked for."""
+
+    path: Path
+    names: tuple[str, ...]
+    make: Callable[[str], Classifier]
+    _made: dict[str, Classifier] = field(default_factory=dict)
+
+    def __getitem__(self, client: str | None) -> Classifier:
+        """The classifier of `client`; None will do where there is one only."""
+        name = choose(client, self.names, str(self.path))
+        if name not in self._made:
+            self._made[name] = self.make(name)
+        return self._made[name]
+
+
+def open_classifiers(path: str | Path, *, backbone: str | Path | None = None, device: str = "auto") -> Classifiers:
+    """The classifiers of a run or of a bundle, which one the folder itself tells."""
+    folder = Path(path).expanduser()
+    folder = folder.parent if folder.name == FACTS else folder
+    if (folder / FACTS).is_file():
+        bundle = Bundle(folder).classifier(backbone=backbone, device=device)
+        return Classifiers(folder, (bundle.client,), lambda _: bundle)
+    if not (folder / "config.toml").is_file():
+        within = [str(run.path) for run in find_runs(folder)[:4]] if folder.is_dir() else []
+        hint = f"runs in it are {', '.join(within)}" if within else "`fedotp run` makes runs, `fedotp export` bundles"
+        raise FedotpError(f"{path} is neither a run nor a bundle: it has no config.toml and no {FACTS}; {hint}")
+    run = RunClassifiers(folder, backbone=backbone, device=device)
+    return Classifiers(folder, run.names, run.classifier)
+
+
+def load(
+    path: str | Path, client: str | None = None, *, backbone: str | Path | None = None, device: str = "auto"
+) -> Classifier:
+    """The classifier of `client` from a run, or the one in a bundle.
+
+    Args:
+        path: directory of a run, or a bundle that `fedotp export` made.
+        client: may be left out where there is one only.
+        backbone: a file of the backbone's weights, where those named in the run are not here.
+        device: "auto" for a GPU where there is one, or for example "cpu".
+
+    Example:
+        >>> import fedotp                                                  # doctest: +SKIP
+        >>> fedotp.load("client-3").predict("cat.jpg").top(3)              # doctest: +SKIP
+    """
+    return open_classifiers(path, backbone=backbone, device=device)[client]

@@ -1,0 +1,204 @@
+"""Reading a bundle: nothing in it is trusted, and no name in it becomes a path."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from fedotp.classifier._bundle import FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
+from fedotp.classifier._classifier import Classifier, Origin
+from fedotp.config import Config
+from fedotp.config._reading import located
+from fedotp.errors import FedotpError
+from fedotp.methods import FedOTP, Memory, Parameters, Task
+from fedotp.runs._prepare import find_device, load_backbone, make_task
+
+_MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
+
+
+class Bundle:
+    """A bundle on disk."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read what it says of itself; tensors and backbone come with `classifier`."""
+        self.folder = Path(folder)
+        with located(str(self.folder / FACTS)):
+            facts = _read_facts(self.folder / FACTS)
+            self.client = _text(facts, "client")
+            self.classes = _names(facts)
+            self.backbone, self.digest = (_text(_table(facts, "backbone"), key) for key in ("name", "digest"))
+            self._config = _config(facts)
+            self._checksums, self._trained_with = (_table(facts, key) for key in ("files", "trained_with"))
+            self._spec = _text(_table(facts, "preprocessing"), "spec")
+
+    def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
+        """The classifier; `backbone` is a file of its weights, needed where they have no name of their own."""
+        config = self._config
+        tower = load_backbone(self._source(backbone), find_device(device))
+        if tower.digest != self.digest:
+            raise FedotpError(
+                f"{self.folder} was made with backbone {self.backbone} {self.digest[:12]}, but this one is "
+                f"{tower.digest[:12]}; give the one it was made with (--backbone)"
+            )
+        task = make_task(config, tower, self.classes, config.data.template)
+        folded = self._folded(task)
+        self._require_modest(task, len(folded))
+        memory = self._memory(task) if config.method.uses_memory else None
+        loaded = Classifier(
+            method=config.method,
+            task=task,
+            params=self._read(PROMPTS, _expected(config, task), task),
+            folded=folded,
+            tower=tower,
+            origin=Origin(
+                client=self.client,
+                config_digest=str(self._trained_with.get("config")),
+                version=str(self._trained_with.get("fedotp")),
+                backbone=self.backbone,
+            ),
+            storage=config.data.storage,
+            precision=config.compute.precision,
+            memory=memory,
+        )
+        if self._spec != loaded.transform.spec:
+            raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
+        return loaded
+
+    def _source(self, backbone: str | Path | None) -> str:
+        if backbone is not None:
+            return os.path.expanduser(str(backbone))
+        if has_name(self.backbone):
+            return self.backbone
+        raise FedotpError(
+            f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), which is a file of "
+            "somebody's own: say where it is with --backbone FILE (backbone=...)"
+        )
+
+    def _require_modest(self, task: Task, n_prompts: int) -> None:
+        """Refuse prompts of another number than the features, or longer than any: they would take all memory."""
+        method, most = self._config.method, task.clip.config.text.context_length
+        if isinstance(method, FedOTP) and method.n_shared + method.n_private != n_prompts:
+            n = method.n_shared + method.n_private
+            raise FedotpError(f"{self.folder} has features of {n_prompts} prompts, its method has {n}")
+        if task.prompt.n_ctx > most:
+            raise FedotpError(f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: the text tower has {most} positions")
+
+    def _folded(self, task: Task) -> Tensor:
+        tensors = self._tensors(FOLDED)
+        width = task.clip.config.embed_dim
+        classes = tensors.get("classes")
+        if classes is None or classes.dim() != 3 or classes.shape[1:] != (len(self.classes), width):
+            shape = None if classes is None else tuple(classes.shape)
+            raise FedotpError(
+                f"{self.folder / FOLDED}: classes has the shape {shape}, not (N, {len(self.classes)}, {width})"
+            )
+        return _like(classes, task.clip.text_projection, self.folder / FOLDED)
+
+    def _memory(self, task: Task) -> Memory:
+        if MEMORY not in self._checksums:
+            raise FedotpError(f"{self.folder} lacks {MEMORY}, which its method needs; export it with --with-memory")
+        tensors, path = self._tensors(MEMORY), self.folder / MEMORY
+        width, labels = task.clip.config.embed_dim, tensors.get("labels")
+        n = labels.shape[-1] if labels is not None and labels.dim() else 0
+        expected = {"pooled": (1, n, width), "spatial": (1, n, width), "labels": (1, n)}
+        _require_shapes(tensors, expected, path)
+        labels = tensors["labels"]
+        if labels.is_floating_point() or not bool(((labels >= -1) & (labels < len(self.classes))).all()):
+            raise FedotpError(f"{path}: labels must be whole numbers from -1 to {len(self.classes) - 1}")
+        weight = task.clip.text_projection
+        pooled, spatial = (_like(tensors[name], weight, path) for name in ("pooled", "spatial"))
+        return Memory(pooled, spatial, labels.to(weight.device).long())
+
+    def _read(self, name: str, expected: dict[str, tuple[int, ...]], task: Task) -> Parameters:
+        tensors = self._tensors(name)
+        _require_shapes(tensors, expected, self.folder / name)
+        like = task.contexts(1)
+        return {key: _like(value, like, self.folder / name) for key, value in tensors.items()}
+
+    def _tensors(self, name: str) -> Parameters:
+        """The tensors of one of the files, which must be the one that bundle.json speaks of."""
+        path = self.folder / name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise FedotpError(f"cannot read {path}: {error.strerror or error}; export the bundle again") from error
+        if hashlib.sha256(content).hexdigest() != self._checksums.get(name):
+            raise FedotpError(f"{path} is damaged (its checksum is not the one in {FACTS}); export the bundle again")
+        try:
+            return dict(safetensors.torch.load(content))
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise FedotpError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise FedotpError("too large to be a bundle's")
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedotpError(f"cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FedotpError(f"not JSON: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+        raise FedotpError(f"not a bundle this version reads: format is {str(found)[:40]!r}, not {FORMAT!r}")
+    return facts
+
+
+def _config(facts: dict[str, Any]) -> Config:
+    """Method, prompt and rounding, checked as a configuration is."""
+    tables = {
+        "data": {"dataset": "-", "template": facts.get("template"), "storage": facts.get("storage")},
+        "method": facts.get("method"),
+        "prompt": facts.get("prompt"),
+        "compute": {"precision": facts.get("precision")},
+    }
+    return Config.from_dict(tables)
+
+
+def _expected(config: Config, task: Task) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what a client of this method predicts with."""
+    method = config.method
+    private = {name: value[None] for name, value in method.private(task).items()}
+    params = method.deployed(method.send(method.shared(task, 1), None, 1), private)
+    return {name: tuple(value.shape) for name, value in params.items()}
+
+
+def _require_shapes(tensors: Parameters, expected: dict[str, tuple[int, ...]], path: Path) -> None:
+    shapes = {name: tuple(value.shape) for name, value in tensors.items()}
+    if shapes != expected:
+        raise FedotpError(f"{path} holds {shapes}, its method needs {expected}; export the bundle again")
+
+
+def _like(value: Tensor, weight: Tensor, path: Path) -> Tensor:
+    if not value.is_floating_point() or not bool(value.isfinite().all()):
+        raise FedotpError(f"{path}: a tensor is not of finite numbers; export the bundle again")
+    return value.to(weight.device, weight.dtype)
+
+
+def _table(facts: dict[str, Any], key: str) -> dict[str, Any]:
+    value = facts.get(key)
+    if not isinstance(value, dict):
+        raise FedotpError(f"{key} must be an object, not {str(value)[:40]!r}")
+    return value
+
+
+def _text(facts: dict[str, Any], key: str) -> str:
+    value = facts.get(key)
+    if not isinstance(value, str) or not value:
+        raise FedotpError(f"{key} must be text, not {str(value)[:40]!r}")
+    return value
+
+
+def _names(facts: dict[str, Any]) -> tuple[str, ...]:
+    names = facts.get("classes")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise FedotpError("classes must be a list of names")
+    if len(set(names)) != len(names):
+        raise FedotpError("classes must differ from one another")
+    return tuple(names)

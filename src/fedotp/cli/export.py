@@ -1,0 +1,57 @@
+"""`fedotp export`: a client's classifier as a folder to copy."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedotp.cli.predict import BackboneOption, ClientOption, DeviceOption
+from fedotp.cli.run import RunArgument
+from fedotp.cli.show import command, print_paths, printable
+
+app = typer.Typer()
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    client: ClientOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder to write; named after the client, in this one, if not given."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there already.")] = False,
+    with_memory: Annotated[
+        bool,
+        typer.Option(
+            "--with-memory", help="For pFedPrompt: include the features and labels of the client's training images."
+        ),
+    ] = False,
+    backbone: BackboneOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Write what a client has learned as a small bundle: prompts, class names, class features.
+
+    The backbone is not in it, only its name and digest. A bundle holds the client's private prompt:
+    give it only to those who may have that.
+
+    \b
+    Examples:
+      fedotp export runs/pets --client client-3
+      fedotp export runs/pets --client client-3 --out pets.bundle --force
+    """
+    from fedotp.classifier import load
+
+    classifier = load(run, client, backbone=backbone, device=device)
+    folder = out or Path(f"{_plain(classifier.client)}.bundle")
+    classifier.save(folder, force=force, with_memory=with_memory)
+    n_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    what = f"{classifier.method.title} of {printable(classifier.client)}"
+    print(f"{what}, {len(classifier.classes)} classes, {n_bytes / 1e3:.0f} kB")
+    print_paths([("written to", folder), ("use it", command("predict", folder, "IMAGE"))])
+
+
+def _plain(client: str) -> str:
+    """A client's name as that of a folder."""
+    return re.sub(r"[^\w.-]+", "-", client).strip(".-") or "client"

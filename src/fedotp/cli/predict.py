@@ -1,0 +1,223 @@
+"""`fedotp predict`: a client's classifier on images."""
+
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedotp._files import write_atomically
+from fedotp.cli.show import printable
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from PIL.Image import Image
+
+    from fedotp.classifier import Classifier
+
+app = typer.Typer()
+
+_BATCH = 64  # images predicted before the next lines are printed
+_WIDTH = 44  # of the column of names, at most
+_SOME_FAILED = 1
+
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN|BUNDLE", help="Directory of a run, or a bundle of `fedotp export`."),
+]
+ClientOption = Annotated[
+    str | None,
+    typer.Option(help="Whose classifier; may be left out where there is one only.", show_default=False),
+]
+BackboneOption = Annotated[
+    str | None,
+    typer.Option(help="File of the backbone's weights, where those of the run are not here.", show_default=False),
+]
+DeviceOption = Annotated[str, typer.Option(help="For example cpu or cuda:1; auto: a GPU if there is one.")]
+
+
+@app.command()
+def predict(
+    source: SourceArgument,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Images, or folders of them.")],
+    client: ClientOption = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Other class names: separated by commas, or a file with one per line.", show_default=False),
+    ] = None,
+    mass: Annotated[
+        float | None,
+        typer.Option(help="Share of the image that is transported, from 0 to 1; the run's own if not given."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Classes shown per image.")] = 3,
+    maps: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False),
+    ] = None,
+    backbone: BackboneOption = None,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per image and line.")] = False,
+) -> None:
+    """Predict the classes of images with what a client has learned.
+
+    Only the run's directory and the backbone are needed, not its data. Folders are
+    searched for images, also below. An image that cannot be read is reported, the
+    others are predicted, and the exit status is 1.
+
+    \b
+    Examples:
+      fedotp predict runs/pets --client client-3 cat.jpg
+      fedotp predict runs/pets --client client-3 ~/photos --json
+      fedotp predict runs/pets --client client-3 cat.jpg --classes "lynx,puma,cat"
+      fedotp predict runs/pets --client client-3 cat.jpg --maps maps
+      fedotp predict client-3.bundle cat.jpg
+    """
+    found = list(_distinct(image for given in images for image in _find(given)))
+    from fedotp.classifier import load
+
+    classifier = load(source, client, backbone=backbone, device=device)
+    if mass is not None:
+        classifier = classifier.with_mass(mass)
+    if classes is not None:
+        classifier = classifier.with_classes(_class_names(classes))
+    if maps is not None and classifier.matching.rule == "pooled":
+        raise FedotpError(
+            f"{classifier.method.title} looks at the image as a whole and has no maps; leave --maps out, "
+            "or give a run of FedOTP"
+        )
+    widths = (_longest([image.path for image in found], _WIDTH), _longest(classifier.classes, _WIDTH // 2))
+    printer = _Printer(as_json, *widths)
+    for start in range(0, len(found), _BATCH):
+        pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
+        if not pictures:
+            continue
+        prediction = classifier.predict([picture for _, picture in pictures])
+        for (image, picture), best, row in zip(
+            pictures, prediction.top(top), prediction.probabilities.tolist(), strict=True
+        ):
+            drawn = None if maps is None else _draw(classifier, image, picture, maps)
+            printer.show(image, best, dict(zip(prediction.classes, row, strict=True)), drawn)
+    if printer.n_failed:
+        typer.echo(f"{printer.n_failed} of {len(found)} images could not be read", err=True)
+        raise typer.Exit(_SOME_FAILED)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An image file, and its path below the folder that was given: what its maps are called."""
+
+    path: Path
+    name: Path
+
+
+def _find(given: Path) -> Iterator[_Found]:
+    """The image itself, or all those in a folder and below, in a fixed order."""
+    from fedotp.data._files import IMAGE_SUFFIXES
+
+    if not os.path.isdir(given):
+        yield _Found(given, Path(given.name))
+        return
+    n_found = 0
+    for folder, below, names in os.walk(given):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES):
+                n_found += 1
+                path = Path(folder, name)
+                yield _Found(path, path.relative_to(given))
+    if not n_found:
+        raise FedotpError(f"no image in {given} and below; images end in {', '.join(IMAGE_SUFFIXES)}")
+
+
+def _distinct(images: Iterable[_Found]) -> Iterator[_Found]:
+    """The same images; of those with equal names below different folders, the later ones are numbered."""
+    used: set[Path] = set()
+    for image in images:
+        numbered = (image.name.with_stem(f"{image.name.stem}-{n}") for n in count(2))
+        name = next(name for name in chain([image.name], numbered) if name not in used)
+        used.add(name)
+        yield _Found(image.path, name)
+
+
+def _opened(
+    images: Sequence[_Found], classifier: "Classifier", printer: "_Printer"
+) -> "Iterator[tuple[_Found, Image]]":
+    """What the tower sees of the images that can be read; of the others the printer is told."""
+    from fedotp.classifier import open_image
+
+    for image in images:
+        try:
+            yield image, classifier.transform.crop(open_image(image.path))  # small: many fit into memory
+        except FedotpError as error:
+            printer.fail(image, str(error))
+
+
+class _Printer:
+    """One line per image, for people or for programs."""
+
+    def __init__(self, as_json: bool, image_width: int, class_width: int) -> None:
+        self.as_json = as_json
+        self.image_width = image_width
+        self.class_width = class_width
+        self.n_failed = 0
+
+    def show(
+        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
+    ) -> None:
+        """Print what was predicted."""
+        if self.as_json:
+            name, probability = best[0]
+            record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}
+            record |= {"probabilities": probabilities} | ({"maps": str(drawn)} if drawn else {})
+            print(json.dumps(record), flush=True)
+            return
+        shown = "  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in best)
+        print(f"{printable(image.path):<{self.image_width}}  {shown.rstrip()}", flush=True)
+
+    def fail(self, image: _Found, reason: str) -> None:
+        """Print that an image could not be read."""
+        self.n_failed += 1
+        if self.as_json:
+            print(json.dumps({"image": str(image.path), "error": reason}), flush=True)
+        typer.secho(printable(reason), err=True, fg="red")
+
+
+def _longest(names: Sequence[object], most: int) -> int:
+    """The width of a column of names."""
+    return min(most, max(len(printable(name)) for name in names))
+
+
+def _class_names(given: str) -> list[str]:
+    """Names separated by commas, or the lines of a file."""
+    from fedotp.data._files import read_lines
+
+    return read_lines(Path(given)) if os.path.isfile(given) else given.split(",")
+
+
+def _draw(classifier: "Classifier", image: _Found, picture: "Image", folder: Path) -> Path:
+    """Write the heat maps of one image, for the class predicted, to a file in `folder` that is named after it."""
+    import numpy as np
+
+    from fedotp.report import ImageMap, plot_maps
+
+    maps = classifier.explain(picture)
+    assert maps.plan is not None  # refused above
+    shown = ImageMap(
+        client=classifier.client,
+        label=maps.label,
+        predicted=maps.label,
+        image=np.asarray(picture) / 255,
+        kinds=maps.kinds,
+        similarity=maps.similarity,
+        plans={classifier.matching.mass: maps.plan / maps.plan.sum((1, 2), keepdims=True)},
+    )
+    path = folder / image.name.with_name(f"{image.name.name}.png")
+    content = io.BytesIO()
+    plot_maps([shown], printable(image.name)).savefig(content, dpi=150, format="png")
+    write_atomically(path, content.getvalue())
+    return path

@@ -1,0 +1,48 @@
+"""`fedotp serve`: a local page to try a run's clients on images."""
+
+from typing import Annotated
+
+import typer
+
+from fedotp.cli.predict import BackboneOption, DeviceOption, SourceArgument
+from fedotp.cli.show import printable
+
+app = typer.Typer()
+
+
+@app.command()
+def serve(
+    source: SourceArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than this machine reach it only if you change this.")
+    ] = "127.0.0.1",
+    backbone: BackboneOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Open a local page: drop an image, choose a client, see what it predicts and where its prompts look.
+
+    Nobody but this machine reaches the page, and images stay in memory. Ctrl-C ends it.
+
+    \b
+    Examples:
+      fedotp serve runs/pets
+      fedotp serve client-3.bundle --port 0
+    """
+    from fedotp.classifier import open_classifiers
+    from fedotp.serve import is_loopback, make_server
+
+    server = make_server(open_classifiers(source, backbone=backbone, device=device), host=host, port=port)
+    if not is_loopback(host):
+        typer.secho(
+            f"warning: everyone who reaches {printable(host)} can use this page and the clients' prompts behind it",
+            err=True,
+            fg="yellow",
+        )
+    try:
+        print(f"{server.url}   Ctrl-C ends it", flush=True)
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.server_close()

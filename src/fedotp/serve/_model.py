@@ -1,0 +1,117 @@
+"""What the page asks for: images are encoded once, then looked at by any client, for any class, at any mass."""
+
+import io
+import secrets
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL.Image import Image
+
+from fedotp.classifier import Classifiers, decode_image
+from fedotp.classifier._bundle import backbone_name
+from fedotp.clip import ImageFeatures
+from fedotp.errors import FedotpError
+from fedotp.serve._samples import Samples
+
+MAX_BYTES = 20_000_000  # of an upload
+MAX_PIXELS = 50_000_000  # it may unfold to
+_KEPT = 64  # images whose tokens are kept, the least recently used go first
+_BEST = 5  # classes shown; any other can be asked for by name
+
+
+@dataclass(eq=False)
+class _Kept:
+    """An image as the tower sees it, and its features with B = 1 once somebody has asked about it."""
+
+    picture: Image
+    features: ImageFeatures | None = None
+
+
+class Model:
+    """The classifiers behind the page. One thread computes at a time."""
+
+    def __init__(self, classifiers: Classifiers, samples: Samples | None = None) -> None:
+        """The first client's classifier is made at once: what cannot work is refused before the page opens."""
+        self._classifiers = classifiers
+        self._first = classifiers[classifiers.names[0]]
+        self._samples = samples
+        self._images: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def about(self) -> dict[str, Any]:
+        """What the page needs to know before there is an image."""
+        first = self._first
+        rule = first.matching.rule
+        return {
+            "source": self._classifiers.path.resolve().name,
+            "method": first.method.title,
+            "backbone": backbone_name(first.origin.backbone),
+            "clients": list(self._classifiers.names),
+            "classes": list(first.classes),
+            "mass": first.matching.mass if rule == "unbalanced" else None,
+            "transport": rule != "pooled",
+            "max_bytes": MAX_BYTES,
+        }
+
+    def add(self, content: bytes) -> dict[str, Any]:
+        """Decode an uploaded file; the page asks about it by the id it gets."""
+        with self._lock:
+            return {"id": self._keep(decode_image(content, max_pixels=MAX_PIXELS))}
+
+    def samples(self, client: str) -> dict[str, Any]:
+        """A few of the client's own test images, where the run's data are at hand."""
+        with self._lock:
+            found = self._samples.of(client) if self._samples else []
+            return {"samples": [{"id": self._keep(picture), "label": label} for picture, label in found]}
+
+    def picture(self, image: str) -> bytes:
+        """The image as the tower sees it, as PNG."""
+        with self._lock:
+            content = io.BytesIO()
+            self._find(image).picture.save(content, "PNG")
+            return content.getvalue()
+
+    def look(self, image: str, client: str, label: str | None, mass: float | None) -> dict[str, Any]:
+        """What `client` predicts for an image, and its maps for the class `label` (the predicted one if None)."""
+        with self._lock:
+            kept = self._find(image)
+            features = kept.features = kept.features or self._first.encode([kept.picture])
+            classifier = self._classifiers[client]
+            if mass is not None:
+                classifier = classifier.with_mass(mass)
+            prediction = classifier.predict(features)
+            maps = classifier.explain(features, label)
+        probabilities = prediction.probabilities[0]
+        best = prediction.top(_BEST)[0]
+        if maps.label not in dict(best):
+            best.append((maps.label, float(probabilities[classifier.classes.index(maps.label)])))
+        n_patches = maps.similarity[0].size
+        return {
+            "client": client,
+            "label": maps.label,
+            "best": [{"name": name, "probability": p} for name, p in best],
+            "kinds": list(maps.kinds),
+            "similarity": _rounded(maps.similarity),
+            # of each patch, the share that goes to the prompt: from 0 to 1
+            "plan": None if maps.plan is None else _rounded(maps.plan * n_patches),
+        }
+
+    def _keep(self, picture: Image) -> str:
+        name = secrets.token_urlsafe(12)
+        self._images[name] = _Kept(self._first.transform.crop(picture))
+        while len(self._images) > _KEPT:
+            self._images.popitem(last=False)
+        return name
+
+    def _find(self, image: str) -> _Kept:
+        if image not in self._images:
+            raise FedotpError("this image is no longer kept; choose it again")
+        self._images.move_to_end(image)
+        return self._images[image]
+
+
+def _rounded(values: np.ndarray) -> Any:
+    return np.round(values, 5).tolist()

@@ -1,0 +1,229 @@
+"""The server of the page: `http.server`, a handful of addresses, and strict about who asks.
+
+A page in another tab must not be able to ask (Origin), nor one whose name was made to point here (Host).
+"""
+
+import ipaddress
+import json
+import socket
+import sys
+import urllib.parse
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+import fedotp
+from fedotp.classifier import Classifiers
+from fedotp.errors import FedotpError
+from fedotp.serve._model import MAX_BYTES, Model
+from fedotp.serve._samples import Samples
+
+_ASSETS = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_QUESTION_BYTES = 100_000  # of a question in JSON
+_PATIENCE = 60  # seconds a connection may be silent
+
+
+class Server(ThreadingHTTPServer):
+    """The page and the model behind it; `serve_forever` answers until somebody calls `shutdown`."""
+
+    daemon_threads = True
+
+    def __init__(self, model: Model, host: str, port: int) -> None:
+        """Listen on `host` and `port`; 0 is any free one."""
+        self.model = model
+        self.host = host
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.server_address[1]}/"
+
+    def is_ours(self, host: str | None) -> bool:
+        """Whether a Host header names this server: by its name, as localhost, or by a bare address.
+
+        A page elsewhere can have its own name resolve to this machine, but not a bare address.
+        """
+        try:
+            parts = urllib.parse.urlsplit(f"//{host or ''}")
+            name, port = parts.hostname or "", parts.port or 80
+        except ValueError:
+            return False
+        if port != self.server_address[1] or parts.username is not None or parts.path:
+            return False
+        return name in (self.host.lower(), "localhost") or _is_address(name)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser may leave in the middle of an answer; everything else is a bug and shown as one."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def make_server(classifiers: Classifiers, *, host: str = "127.0.0.1", port: int = 8765) -> Server:
+    """A server for the classifiers of a run or a bundle, listening but not answering yet.
+
+    To this machine alone it also shows a few test images of the run's clients, where the data are at hand.
+    """
+    samples = Samples.of_run(classifiers.path) if is_loopback(host) else None
+    try:
+        return Server(Model(classifiers, samples), host, port)
+    except OSError as error:
+        raise FedotpError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port (0 picks a free one)"
+        ) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version = f"fedotp/{fedotp.__version__}"
+    sys_version = ""
+    timeout = _PATIENCE
+
+    def do_GET(self) -> None:
+        """The page, its files, and images that were uploaded."""
+        if not self._admitted():
+            return
+        path, _, query = self.path.partition("?")
+        if path in _ASSETS:
+            name, kind = _ASSETS[path]
+            self._send(HTTPStatus.OK, kind, resources.files("fedotp.serve").joinpath("assets", name).read_bytes())
+        elif path == "/api/about":
+            self._answer(self.server.model.about)
+        elif path == "/api/samples":
+            client = urllib.parse.parse_qs(query).get("client", [""])[0]
+            self._answer(lambda: self.server.model.samples(client))
+        elif path.startswith("/api/images/"):
+            try:
+                self._send(HTTPStatus.OK, "image/png", self.server.model.picture(path.removeprefix("/api/images/")))
+            except FedotpError as error:
+                self._fail(HTTPStatus.NOT_FOUND, str(error))
+        else:
+            self._fail(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def do_POST(self) -> None:
+        """An image, or a question about one."""
+        if not self._admitted():
+            return
+        limits = {"/api/images": MAX_BYTES, "/api/look": _QUESTION_BYTES}
+        if self.path not in limits:
+            self._fail(HTTPStatus.NOT_FOUND, "there is nothing here")
+            return
+        body = self._body(limits[self.path])
+        if body is None:
+            return
+        if self.path == "/api/images":
+            self._answer(lambda: self.server.model.add(body))
+        else:
+            self._answer(lambda: self.server.model.look(**_question(body)))
+
+    def _admitted(self) -> bool:
+        """Whether the request comes from our own page, or from no page at all."""
+        host, origin = self.headers.get("Host"), self.headers.get("Origin")
+        own = (
+            self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin") or self.path == "/"
+        )  # links may lead here
+        if self.server.is_ours(host) and origin in (None, f"http://{host}") and own:
+            return True
+        self._fail(HTTPStatus.FORBIDDEN, f"this is {self.server.url}: no other name and no other page is answered")
+        return False
+
+    def _body(self, limit: int) -> bytes | None:
+        """What was sent; None, and an answer, if it is too large or of unknown length."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isascii() or not length.isdigit():
+            self._fail(HTTPStatus.LENGTH_REQUIRED, "say how long the content is")
+            return None
+        if len(length) > 15 or int(length) > limit:
+            self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {limit / 1e6:g} MB are taken")
+            return None
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self._fail(HTTPStatus.BAD_REQUEST, "the content ended early")
+            return None
+        return body
+
+    def _answer(self, ask: Callable[[], dict[str, Any]]) -> None:
+        try:
+            answer = ask()
+        except FedotpError as error:
+            self._fail(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), close=False)
+            return
+        self._send(HTTPStatus.OK, "application/json", json.dumps(answer).encode())
+
+    def _fail(self, status: HTTPStatus, message: str, *, close: bool = True) -> None:
+        """One line; the connection ends where the rest of what was sent is not read."""
+        self.close_connection = close
+        self._send(status, "application/json", json.dumps({"error": message}).encode())
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what the base class refuses (other methods, broken requests) as everything else."""
+        self._fail(HTTPStatus(code), message or HTTPStatus(code).phrase)
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**_HEADERS, "Content-Type": kind, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged."""
+
+
+def _question(body: bytes) -> dict[str, Any]:
+    """A question about an image, as `Model.look` takes it."""
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FedotpError("the question is not JSON") from error
+    kinds = {"image": (str,), "client": (str,), "label": (str, type(None)), "mass": (int, float, type(None))}
+    if not isinstance(asked, dict) or asked.keys() != kinds.keys():
+        raise FedotpError(f"a question has {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        value = asked[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise FedotpError(f"{name} = {str(value)[:40]!r} is not what it should be")
+    mass = asked["mass"]
+    if mass is not None and not 0 < mass <= 1:
+        raise FedotpError(f"mass = {str(mass)[:40]}: must be in (0, 1]")
+    return asked
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,280 @@
+"use strict";
+// The page asks two things: to keep an image (POST /api/images), and what a client makes of it (POST /api/look).
+// Names of files, clients and classes are foreign: they reach the page as text only.
+
+const $ = (id) => document.getElementById(id);
+const state = { about: null, image: null, picture: null, label: null, mass: null, asked: 0 };
+const SIDE = 320; // of a map, in pixels of its canvas
+const WAIT = 90; // milliseconds of rest before a moved slider is believed
+
+// Inferno, in nine steps.
+const HEAT = [[0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85], [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164]];
+
+function heat(value) {
+  const at = Math.min(Math.max(value, 0), 1) * (HEAT.length - 1);
+  const low = Math.min(Math.floor(at), HEAT.length - 2);
+  return HEAT[low].map((c, i) => Math.round(c + (at - low) * (HEAT[low + 1][i] - c)));
+}
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+async function ask(path, options) {
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    throw new Error("The server does not answer; is `fedotp serve` still running?");
+  }
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
+}
+
+function complain(message) {
+  $("error").textContent = message;
+  $("error").hidden = !message;
+}
+
+// An image ---------------------------------------------------------------------------------------------------
+
+async function take(file) {
+  if (!file) return;
+  complain("");
+  if (file.size > state.about.max_bytes) {
+    complain(`${file.name} has ${(file.size / 1e6).toFixed(1)} MB; at most ${state.about.max_bytes / 1e6} MB are taken.`);
+    return;
+  }
+  document.body.classList.add("busy");
+  try {
+    const { id } = await ask("/api/images", { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } });
+    await show(id, file.name);
+  } catch (error) {
+    complain(`${file.name}: ${error.message}`);
+  } finally {
+    document.body.classList.remove("busy");
+    $("file").value = ""; // so that the same file can be chosen again
+  }
+}
+
+async function show(id, name) {
+  state.image = id;
+  state.label = null;
+  const picture = $("picture");
+  picture.src = `/api/images/${encodeURIComponent(id)}`;
+  await picture.decode();
+  state.picture = grey(picture);
+  picture.alt = name;
+  picture.hidden = false;
+  $("invitation").hidden = true;
+  $("drop").classList.add("full");
+  $("name").textContent = name;
+  $("name").hidden = false;
+  for (const button of document.querySelectorAll("#samples button")) button.setAttribute("aria-pressed", button.dataset.id === id);
+  await look();
+}
+
+// What the client makes of it --------------------------------------------------------------------------------
+
+async function look() {
+  if (!state.image) return;
+  const number = ++state.asked;
+  const question = { image: state.image, client: $("client").value, label: state.label, mass: state.mass };
+  let answer;
+  try {
+    answer = await ask("/api/look", { method: "POST", body: JSON.stringify(question), headers: { "Content-Type": "application/json" } });
+  } catch (error) {
+    if (number === state.asked) complain(error.message);
+    return;
+  }
+  if (number !== state.asked) return; // a later question is on its way
+  complain("");
+  showBest(answer);
+  showMaps(answer);
+  document.body.dataset.answered = String(number);
+  $("status").textContent = `${answer.best[0].name}, ${percent(answer.best[0].probability)}`;
+}
+
+function percent(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+function showBest(answer) {
+  $("waiting").hidden = true;
+  $("best").hidden = false;
+  const focused = document.activeElement?.dataset?.class;
+  $("best").replaceChildren(
+    ...answer.best.map(({ name, probability }) => {
+      const bar = element("span", { className: "bar" });
+      bar.style.width = `${100 * probability}%`;
+      const button = element(
+        "button",
+        { type: "button", title: `${name}: ${percent(probability)}. Show where the prompts look for it` },
+        element("span", { className: "name", textContent: name }),
+        element("span", { className: "track" }, bar),
+        element("span", { className: "share", textContent: percent(probability) }),
+      );
+      button.dataset.class = name;
+      button.setAttribute("aria-pressed", String(name === answer.label));
+      button.addEventListener("click", () => choose(name));
+      return element("li", {}, button);
+    }),
+  );
+  if (focused !== undefined) [...$("best").querySelectorAll("button")].find((b) => b.dataset.class === focused)?.focus();
+}
+
+function choose(label) {
+  state.label = label;
+  $("label").value = label === null ? "" : String(state.about.classes.indexOf(label));
+  look();
+}
+
+// Maps -------------------------------------------------------------------------------------------------------
+
+function grey(picture) {
+  const canvas = element("canvas", { width: SIDE, height: SIDE });
+  const context = canvas.getContext("2d");
+  context.drawImage(picture, 0, 0, SIDE, SIDE);
+  const pixels = context.getImageData(0, 0, SIDE, SIDE);
+  for (let i = 0; i < pixels.data.length; i += 4) {
+    const light = 0.299 * pixels.data[i] + 0.587 * pixels.data[i + 1] + 0.114 * pixels.data[i + 2];
+    pixels.data.fill(light, i, i + 3);
+  }
+  context.putImageData(pixels, 0, 0);
+  return canvas;
+}
+
+function draw(canvas, values, low, high) {
+  const n = values.length;
+  const small = element("canvas", { width: n, height: n });
+  const pixels = new ImageData(n, n);
+  values.flat().forEach((value, i) => pixels.data.set([...heat((value - low) / (high - low || 1)), 255], 4 * i));
+  small.getContext("2d").putImageData(pixels, 0, 0);
+  const context = canvas.getContext("2d");
+  context.globalAlpha = 1;
+  context.drawImage(state.picture, 0, 0, SIDE, SIDE);
+  context.globalAlpha = 0.68;
+  context.imageSmoothingQuality = "high";
+  context.drawImage(small, 0, 0, SIDE, SIDE);
+}
+
+function showMaps(answer) {
+  const kinds = answer.kinds.map((kind, i) => (answer.kinds.indexOf(kind) === answer.kinds.lastIndexOf(kind) ? kind : `${kind} ${i + 1}`));
+  const whats = answer.plan ? ["similarity", "plan"] : ["similarity"];
+  $("maps").hidden = false;
+  $("where").textContent = kinds.length > 1 ? "Where the prompts look" : "Where the prompt looks";
+  $("grid").classList.toggle("alone", kinds.length === 1 && !answer.plan);
+  $("grid").replaceChildren(
+    ...kinds.map((kind, n) => {
+      const pair = element("div", { className: "pair" });
+      for (const what of whats) {
+        const values = answer[what][n];
+        const [low, high] = [Math.min(...values.flat()), Math.max(...values.flat())];
+        const canvas = element("canvas", { width: SIDE, height: SIDE });
+        canvas.setAttribute("role", "img");
+        canvas.setAttribute("aria-label", `${what} of the ${kind} prompt over the image, from ${low.toFixed(2)} to ${high.toFixed(2)}`);
+        canvas.dataset.map = `${kind} ${what}`;
+        draw(canvas, values, low, high);
+        const range = element("span", { className: "range", textContent: `${low.toFixed(2)} to ${high.toFixed(2)}` });
+        pair.append(element("figure", {}, canvas, element("figcaption", {}, element("span", { textContent: what }), range)));
+      }
+      const heading = element("h3", { textContent: kind === "caption" ? "Caption" : `${kind[0].toUpperCase()}${kind.slice(1)} prompt` });
+      return element("div", { className: `prompt ${answer.kinds[n].replace(/ .*/, "")}` }, heading, pair);
+    }),
+  );
+  $("meaning").hidden = !answer.plan;
+}
+
+function drawScale(canvas) {
+  const context = canvas.getContext("2d");
+  for (let x = 0; x < canvas.width; x++) {
+    context.fillStyle = `rgb(${heat(x / (canvas.width - 1)).join(",")})`;
+    context.fillRect(x, 0, 1, canvas.height);
+  }
+}
+
+// Controls ---------------------------------------------------------------------------------------------------
+
+function setMass(mass) {
+  state.mass = mass; // null: the one the run was trained with
+  if (mass === null) $("mass").value = state.about.mass;
+  $("shown").textContent = (mass ?? state.about.mass).toFixed(2);
+  $("trained").disabled = mass === null;
+}
+
+async function showSamples() {
+  const client = $("client").value;
+  const { samples } = await ask(`/api/samples?client=${encodeURIComponent(client)}`);
+  if (client !== $("client").value) return;
+  $("samples").hidden = samples.length === 0;
+  $("samples").querySelector("ul").replaceChildren(
+    ...samples.map(({ id, label }) => {
+      const picture = element("img", { src: `/api/images/${encodeURIComponent(id)}`, alt: label, title: label });
+      const button = element("button", { type: "button" }, picture);
+      button.dataset.id = id;
+      button.setAttribute("aria-pressed", String(id === state.image));
+      button.addEventListener("click", () => show(id, `${label}, a test image of ${client}`).catch((error) => complain(error.message)));
+      return element("li", {}, button);
+    }),
+  );
+}
+
+function connect() {
+  $("file").addEventListener("change", () => take($("file").files[0]));
+  const over = (on) => (event) => {
+    event.preventDefault();
+    $("drop").classList.toggle("over", on);
+  };
+  document.addEventListener("dragover", over(true));
+  document.addEventListener("dragleave", over(false));
+  document.addEventListener("drop", (event) => {
+    over(false)(event);
+    take(event.dataTransfer.files[0]);
+  });
+  document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
+  $("client").addEventListener("change", () => {
+    look();
+    showSamples().catch((error) => complain(error.message));
+  });
+  $("label").addEventListener("change", () => choose($("label").value === "" ? null : state.about.classes[Number($("label").value)]));
+  let timer;
+  $("mass").addEventListener("input", () => {
+    const mass = Number($("mass").value);
+    setMass(mass === state.about.mass ? null : mass);
+    clearTimeout(timer);
+    timer = setTimeout(look, WAIT);
+  });
+  $("trained").addEventListener("click", () => {
+    setMass(null);
+    look();
+  });
+}
+
+async function start() {
+  const about = await ask("/api/about");
+  state.about = about;
+  document.title = `${about.source} · fedotp`;
+  $("about").textContent = `${about.method} · ${about.source} · ${about.backbone}`;
+  $("client").replaceChildren(...about.clients.map((name) => element("option", { value: name, textContent: name })));
+  $("label").replaceChildren(
+    element("option", { value: "", textContent: "the predicted one" }),
+    ...about.classes.map((name, k) => element("option", { value: String(k), textContent: name })),
+  );
+  $("amount").hidden = about.mass === null;
+  if (about.mass !== null) {
+    $("mass").min = Math.min(0.05, about.mass);
+    $("trained").textContent = `as trained: ${about.mass}`;
+    setMass(null);
+  }
+  $("whole").hidden = about.transport;
+  $("whole").textContent = `${about.method} compares the image as a whole: it has no transport plan. The map shows how alike each patch and the prompt are.`;
+  drawScale($("scale"));
+  connect();
+  document.body.dataset.ready = "true";
+  await showSamples();
+}
+
+start().catch((error) => complain(error.message));

@@ -1,0 +1,238 @@
+"""The page of `fedotp serve` in a real browser: clicks, keys, uploads, names that bite."""
+
+import base64
+import io
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+
+from fedotp.classifier import Classifier
+from fedotp.runs import RunDirectory
+from serve.serve_made import EVIL, Served, make_run, served
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return make_run(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def site(run: RunDirectory) -> Iterator[Served]:
+    with served(run.path) as site:
+        yield site
+
+
+@pytest.fixture
+def image(run: RunDirectory) -> Path:
+    return Path(run.config.data.dataset) / "night" / "blue" / "1.png"
+
+
+@pytest.fixture
+def opened(page: Page, site: Served) -> Page:
+    page.goto(site.server.url)
+    page.wait_for_selector("body[data-ready]")
+    page.wait_for_selector("#samples button img")
+    return page
+
+
+def upload(page: Page, path: Path) -> None:
+    answered(page, lambda: page.set_input_files("#file", path))
+
+
+def answered(page: Page, act: Callable[[], object]) -> None:
+    """Act, and wait until the page shows the answer."""
+    before = page.evaluate("document.body.dataset.answered ?? null")
+    act()
+    page.wait_for_function("before => (document.body.dataset.answered ?? null) !== before", arg=before)
+
+
+def shown(page: Page) -> list[tuple[str, str]]:
+    """Names and probabilities, as they stand on the page."""
+    rows = page.locator("#best li").all()
+    return [(row.locator(".name").inner_text(), row.locator(".share").inner_text()) for row in rows]
+
+
+def predicted(run: RunDirectory, client: str, image: Path, mass: float = 0.8) -> list[tuple[str, str]]:
+    (best,) = Classifier.from_run(run.path, client).with_mass(mass).predict(image).top(5)
+    return [(name, f"{100 * p:.1f} %") for name, p in best]
+
+
+def pixels(page: Page, name: str) -> np.ndarray:
+    """A map as it is drawn."""
+    data = page.evaluate("name => document.querySelector(`canvas[data-map='${name}']`).toDataURL()", name)
+    with Image.open(io.BytesIO(base64.b64decode(data.split(",")[1]))) as picture:
+        return np.asarray(picture.convert("RGB")).astype(float)
+
+
+def test_an_upload_is_predicted_as_in_python(opened: Page, run: RunDirectory, image: Path) -> None:
+    upload(opened, image)
+    assert shown(opened) == predicted(run, "client-0", image)
+    assert opened.locator("#name").inner_text() == "1.png"
+    assert opened.evaluate("document.querySelector('#picture').naturalWidth") == 32
+    expect(opened.locator("#best button").first).to_have_attribute("aria-pressed", "true")
+    assert opened.locator("canvas[data-map]").count() == 4
+    assert opened.locator(".prompt h3").all_inner_texts() == ["Global prompt", "Local prompt"]
+
+
+def test_an_image_is_dropped_anywhere(opened: Page, run: RunDirectory, image: Path) -> None:
+    dropped = opened.evaluate_handle(
+        """bytes => {
+            const files = new DataTransfer();
+            files.items.add(new File([new Uint8Array(bytes)], "dropped.png"));
+            return files;
+        }""",
+        list(image.read_bytes()),
+    )
+    opened.dispatch_event("footer", "dragover", {"dataTransfer": dropped})
+    assert "over" in opened.locator("#drop").get_attribute("class").split()
+    answered(opened, lambda: opened.dispatch_event("footer", "drop", {"dataTransfer": dropped}))
+    assert opened.locator("#name").inner_text() == "dropped.png"
+    assert shown(opened) == predicted(run, "client-0", image)
+
+
+def test_another_client_sees_it_otherwise(opened: Page, run: RunDirectory, image: Path) -> None:
+    upload(opened, image)
+    first = shown(opened)
+    answered(opened, lambda: opened.select_option("#client", "client-1"))
+    assert shown(opened) == predicted(run, "client-1", image) != first
+
+
+def test_the_slider_changes_plan_and_prediction_but_not_similarity(
+    opened: Page, run: RunDirectory, image: Path
+) -> None:
+    upload(opened, image)
+    expect(opened.locator("#trained")).to_be_disabled()
+    before = {name: pixels(opened, name) for name in ("global similarity", "global plan", "local plan")}
+    opened.focus("#mass")
+    answered(opened, lambda: opened.keyboard.press("Home"))
+    assert opened.locator("#shown").inner_text() == "0.05"
+    assert shown(opened) == predicted(run, "client-0", image, 0.05)
+    after = {name: pixels(opened, name) for name in before}
+    np.testing.assert_array_equal(after["global similarity"], before["global similarity"])
+    assert np.abs(after["global plan"] - before["global plan"]).max() > 20
+    assert np.abs(after["local plan"] - before["local plan"]).max() > 20
+    answered(opened, lambda: opened.click("#trained"))
+    assert shown(opened) == predicted(run, "client-0", image)
+    np.testing.assert_array_equal(pixels(opened, "local plan"), before["local plan"])
+
+
+def test_any_class_can_be_explained(opened: Page, run: RunDirectory, image: Path) -> None:
+    upload(opened, image)
+    before = pixels(opened, "local similarity")
+    least = opened.locator("#best button").last
+    answered(opened, least.click)
+    assert np.abs(pixels(opened, "local similarity") - before).max() > 5
+    least = opened.locator("#best button").last
+    expect(least).to_have_attribute("aria-pressed", "true")
+    expect(least).to_be_focused()
+    chosen = opened.evaluate("document.querySelector('#label').selectedOptions[0].textContent")
+    assert chosen == least.locator(".name").inner_text()
+    answered(opened, lambda: opened.select_option("#label", ""))
+    np.testing.assert_array_equal(pixels(opened, "local similarity"), before)
+
+
+def test_the_map_is_bright_where_the_value_is_high(opened: Page, run: RunDirectory, image: Path) -> None:
+    upload(opened, image)
+    maps = Classifier.from_run(run.path, "client-0").explain(image)
+    drawn = pixels(opened, "local similarity").sum(-1).reshape(4, 80, 4, 80).mean((1, 3))  # by patch
+    dark = drawn.flat[maps.similarity[1].argmin()]
+    assert drawn.flat[maps.similarity[1].argmax()] > dark
+
+
+def test_names_are_text(opened: Page, image: Path, tmp_path: Path) -> None:
+    """The page's fixture fails on a dialog, a line on the console or a request to elsewhere."""
+    evil = tmp_path / f"{EVIL}.png"
+    evil.write_bytes(image.read_bytes())
+    upload(opened, evil)
+    assert opened.locator("#name").inner_text() == f"{EVIL}.png"
+    assert EVIL in [name for name, _ in shown(opened)]
+    assert opened.locator("img[src=x]").count() == 0
+    assert EVIL in opened.locator("#label option").all_inner_texts()
+
+
+@pytest.fixture
+def lenient(browser: Browser, site: Served) -> Iterator[Page]:
+    """On a phone; chromium's own line about an answer that is a refusal is let through, nothing else is."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    page.goto(site.server.url)
+    page.wait_for_selector("body[data-ready]")
+    yield page
+    page.close()
+    assert [line for line in complaints if "responded with a status of 422" not in line] == []
+
+
+def test_a_bad_upload_says_why_and_leaves_the_last_answer(lenient: Page, image: Path, tmp_path: Path) -> None:
+    upload(lenient, image)
+    before = shown(lenient)
+    evil = tmp_path / f"{EVIL}.png"
+    evil.write_text("hello")
+    lenient.set_input_files("#file", evil)
+    expect(lenient.locator("#error")).to_contain_text(f"{evil.name}: not an image of a known format")
+    assert shown(lenient) == before
+    upload(lenient, image)
+    expect(lenient.locator("#error")).to_be_hidden()
+
+
+def test_too_large_is_said_before_anything_is_sent(opened: Page, tmp_path: Path) -> None:
+    with open(tmp_path / "large.png", "wb") as file:
+        file.truncate(20_000_001)
+    opened.set_input_files("#file", tmp_path / "large.png")
+    expect(opened.locator("#error")).to_have_text("large.png has 20.0 MB; at most 20 MB are taken.")
+
+
+def test_test_images_of_the_client_and_the_keyboard(opened: Page, run: RunDirectory) -> None:
+    first = opened.locator("#samples button").first
+    first.focus()
+    answered(opened, lambda: opened.keyboard.press("Enter"))
+    expect(first).to_have_attribute("aria-pressed", "true")
+    assert opened.locator("#name").inner_text().endswith(", a test image of client-0")
+    opened.select_option("#client", "client-1")
+    expect(opened.locator("#samples button[aria-pressed=true]")).to_have_count(0)
+
+
+def test_a_phone_needs_no_sideways_scrolling(lenient: Page, image: Path) -> None:
+    upload(lenient, image)
+    assert lenient.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = [lenient.locator(f"canvas[data-map='{kind} plan']").bounding_box() for kind in ("global", "local")]
+    assert boxes[0]["y"] == boxes[1]["y"]  # side by side
+    assert min(box["width"] for box in boxes) > 120
+
+
+def test_a_method_without_transport(page: Page, tmp_path: Path) -> None:
+    run = make_run(tmp_path, method={"name": "promptfl"})
+    with served(run.path) as site:
+        page.goto(site.server.url)
+        page.wait_for_selector("body[data-ready]")
+        upload(page, tmp_path / "data" / "day" / "red" / "0.png")
+        expect(page.locator("#amount")).to_be_hidden()
+        expect(page.locator("#whole")).to_contain_text("PromptFL compares the image as a whole")
+        assert page.locator("canvas[data-map]").count() == 1
+        page.goto("about:blank")
+
+
+@pytest.mark.skipif("FEDOTP_SCREENSHOTS" not in os.environ, reason="FEDOTP_SCREENSHOTS names no folder")
+def test_screenshots(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the demo's federation on the backbone that comes with the package: docs/serve-*.png."""
+    import fedotp
+
+    monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "cache"))
+    done = fedotp.run(fedotp.load_config("demo"), tmp_path / "demo")
+    with served(done.path) as site:
+        for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")):
+            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            page.goto(site.server.url)
+            page.wait_for_selector("#samples button img")
+            answered(page, page.locator("#samples button").first.click)
+            page.mouse.move(0, 0)
+            page.wait_for_timeout(400)  # the bars grow
+            page.screenshot(path=Path(os.environ["FEDOTP_SCREENSHOTS"]) / f"serve-{name}.png", full_page=True)
+            page.close()

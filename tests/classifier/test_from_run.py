@@ -1,0 +1,199 @@
+"""A classifier from a run predicts what the run predicted, without its data."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from classifier_made import KINDS, Made
+
+import fedotp
+from fedotp.classifier import Classifier, open_classifiers
+from fedotp.clip import CLIP, TINY, save
+from fedotp.errors import FedotpError
+from fedotp.prompts import PromptEncoder
+from fedotp.runs import join
+
+NEEDS_DATA = ("promptfl-ft", "pfedprompt", "pfedprompt, labels")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_very_numbers_of_the_run(made: Made, kind: str) -> None:
+    """Every client, the held-out one included: labels exactly, the label's probability to 1e-5."""
+    run = made.run(kind)
+    predictions = run.predictions()
+    classifiers = open_classifiers(run.path)
+    checked = 0
+    for number, client in enumerate(run.manifest["clients"]):
+        mine = predictions.client == number
+        if not mine.any():
+            continue
+        found = classifiers[client].predict(made.test_images(predictions.row[mine]))
+        np.testing.assert_array_equal(found.probabilities.argmax(-1), predictions.predicted[mine])
+        of_label = found.probabilities[np.arange(mine.sum()), predictions.label[mine]]
+        np.testing.assert_allclose(of_label, np.exp(-predictions.loss[mine]), atol=1e-5)
+        checked += 1
+    assert checked >= 4
+    held_out = {client["name"] for client in run.summary["joined"]["clients"]}
+    assert held_out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_data_are_needed_only_where_the_method_looks_at_them(
+    made: Made, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = made.run(kind)
+
+    def nowhere(*_: object, **__: object) -> None:
+        raise FedotpError("no data set here")
+
+    monkeypatch.setattr("fedotp.runs._prepare.load_dataset", nowhere)
+    if kind in NEEDS_DATA:
+        with pytest.raises(FedotpError, match="predicts with the help of the client's own images: no data set here"):
+            Classifier.from_run(run.path, "client-0")
+    else:
+        assert Classifier.from_run(run.path, "client-0").client == "client-0"
+
+
+def test_a_client_that_joined_later(made: Made, tmp_path: Path) -> None:
+    shutil.copytree(made.run("fedotp").path, tmp_path / "run")
+    shutil.copytree(made.inputs / "data" / "night", tmp_path / "site")
+    result = join(tmp_path / "run", tmp_path / "site", epochs=3)
+    classifier = fedotp.load(tmp_path / "run", "site")
+    test = fedotp.data.load_dataset(str(tmp_path / "site")).test
+    found = classifier.predict([test.image(i) for i in range(len(test))])
+    right = np.array(found.labels) == np.array(sorted(("red", "green", "blue")))[test.labels]
+    assert right.mean() == result["after"]["accuracy"]
+    other = classifier.params["private"] - Classifier.from_run(tmp_path / "run", "client-0").params["private"]
+    assert other.abs().max() > 0
+
+
+def test_clients_are_found_by_name(made: Made) -> None:
+    path = made.run("fedotp").path
+    with pytest.raises(FedotpError, match="has no client 'client_1'; did you mean client-1 or"):
+        fedotp.load(path, "client_1")
+    with pytest.raises(FedotpError, match="say which client; its clients are client-0, client-1, client-2"):
+        fedotp.load(path)
+    with pytest.raises(FedotpError, match=r"nowhere is neither a run nor a bundle: .* `fedotp run` makes runs"):
+        fedotp.load("nowhere")
+    with pytest.raises(FedotpError, match=r"runs is neither a run nor a bundle: .*; runs in it are .*runs/fedotp"):
+        fedotp.load(path.parent)
+
+
+def test_a_server_of_real_sites_has_no_private_prompts(made: Made, tmp_path: Path) -> None:
+    """What a site keeps must not be replaced by an untrained prompt."""
+    for kind in ("fedotp", "promptfl"):
+        shutil.copytree(made.run(kind).path, tmp_path / kind)
+        manifest = tmp_path / kind / "manifest.json"
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"deployment": {}}))
+    with pytest.raises(FedotpError, match="what client-1 keeps of FedOTP is at that site alone; use its bundle there"):
+        fedotp.load(tmp_path / "fedotp", "client-1")
+    here, there = (fedotp.load(path, "client-1") for path in (made.run("promptfl").path, tmp_path / "promptfl"))
+    torch.testing.assert_close(there.folded, here.folded)
+
+
+def test_another_backbone_is_refused(made: Made, tmp_path: Path) -> None:
+    save(CLIP.random(TINY, seed=1), tmp_path / "other.safetensors")
+    with pytest.raises(FedotpError, match="the run began with backbone"):
+        fedotp.load(made.run("fedotp").path, "client-0", backbone=tmp_path / "other.safetensors")
+
+
+def test_images_as_paths_and_pictures(made: Made, tmp_path: Path) -> None:
+    classifier = fedotp.load(made.run("fedotp").path, "client-0")
+    path = made.inputs / "data" / "day" / "red" / "0.png"
+    (picture,) = made.test_images(np.arange(1))
+    both = classifier.predict([path, picture])
+    assert both.probabilities.shape == (2, 3)
+    np.testing.assert_allclose(both.probabilities.sum(-1), 1)
+    np.testing.assert_allclose(classifier.predict(str(path)).probabilities[0], both.probabilities[0], atol=1e-6)
+    assert classifier.predict([]).labels == []
+    (best,) = classifier.predict(path).top(2)
+    assert [p for _, p in best] == sorted(both.probabilities[0], reverse=True)[:2]
+    (tmp_path / "text.png").write_text("hello")
+    with pytest.raises(FedotpError, match=r"cannot read image .*text\.png: not an image of a known format"):
+        classifier.predict(tmp_path / "text.png")
+    with pytest.raises(FedotpError, match=r"cannot read image .*nothing\.png: No such file or directory"):
+        classifier.predict(tmp_path / "nothing.png")
+
+
+def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
+    classifier = fedotp.load(made.run("fedotp").path, "client-1")
+    (picture,) = made.test_images(np.arange(1))
+    changed = classifier.with_classes(["a dog", " cat ", "blue"])
+    assert changed.classes == ("a dog", "cat", "blue")
+    context = torch.cat([classifier.params["shared"], classifier.params["private"]], dim=1)
+    expected = PromptEncoder(classifier.tower, ["a dog", "cat", "blue"], n_ctx=2).encode_plain(context)[0]
+    torch.testing.assert_close(changed.folded, expected / expected.norm(dim=-1, keepdim=True))
+    same = classifier.with_classes(classifier.classes)
+    np.testing.assert_allclose(
+        same.predict(picture).probabilities, classifier.predict(picture).probabilities, atol=1e-7
+    )
+    for names, complaint in (
+        (["cat"], "at least two class names"),
+        (["cat", "cat"], "'cat' is given twice"),
+        (["cat", " "], "'' is empty"),
+        (["cat", "dog " * 90], "is too long"),
+    ):
+        with pytest.raises(FedotpError, match=complaint):
+            classifier.with_classes(names)
+    with pytest.raises(FedotpError, match="cannot be put before other class names"):
+        fedotp.load(made.run("fedotp, per class").path, "client-0").with_classes(["cat", "dog"])
+    with pytest.raises(FedotpError, match="votes for its own classes"):
+        fedotp.load(made.run("pfedprompt, labels").path, "client-0").with_classes(["cat", "dog"])
+
+
+def test_maps_are_similarities_and_the_plan(made: Made) -> None:
+    classifier = fedotp.load(made.run("fedotp").path, "client-2")
+    (picture,) = made.test_images(np.arange(1))
+    features = classifier.encode([picture])
+    maps = classifier.explain(picture, "green")
+    assert maps.kinds == ("global", "local")
+    tokens = features.tokens[0].double().numpy()
+    tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
+    expected = tokens @ classifier.folded[:, classifier.classes.index("green")].double().numpy().T  # (V, N)
+    np.testing.assert_allclose(maps.similarity.reshape(2, -1), expected.T, atol=1e-5)
+    np.testing.assert_allclose(maps.plan.sum((1, 2)), 0.4, atol=1e-6)  # mass / N
+    assert maps.plan.sum(0).max() <= 1 / 16 + 1e-6
+    half = classifier.explain(features, "green", mass=0.5)
+    np.testing.assert_allclose(half.plan.sum((1, 2)), 0.25, atol=1e-6)
+    np.testing.assert_array_equal(half.similarity, maps.similarity)
+    assert classifier.explain(picture).label == classifier.predict(picture).labels[0]
+    with pytest.raises(FedotpError, match="no class is called 'mauve'; the classes are"):
+        classifier.explain(picture, "mauve")
+    with pytest.raises(FedotpError, match=r"mass = 1\.5: must be in"):
+        classifier.explain(picture, mass=1.5)
+
+
+def test_the_score_comes_from_the_plan(made: Made) -> None:
+    """The probability is the softmax of <T, S> over classes, T and S as explained (Eq. 10)."""
+    classifier = fedotp.load(made.run("fedotp").path, "client-2").with_mass(0.6)
+    (picture,) = made.test_images(np.arange(1))
+    scores = []
+    for label in classifier.classes:
+        maps = classifier.explain(picture, label)
+        scores.append((maps.plan * maps.similarity).sum())
+    weights = np.exp(float(classifier.task.logit_scale.exp()) * (np.array(scores) - max(scores)))
+    np.testing.assert_allclose(classifier.predict(picture).probabilities[0], weights / weights.sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kinds"),
+    [
+        ("zeroshot", "caption"),
+        ("promptfl", "global"),
+        ("coop, optimizer kept", "local"),
+        ("promptfl-fedamp", "local"),
+        ("promptfl-fedper", "global and local"),
+    ],
+)
+def test_methods_without_transport_have_similarities_only(made: Made, kind: str, kinds: str) -> None:
+    classifier = fedotp.load(made.run(kind).path, "client-0")
+    (picture,) = made.test_images(np.arange(1))
+    maps = classifier.explain(picture)
+    assert maps.plan is None
+    assert maps.similarity.shape == (1, 4, 4)
+    assert maps.kinds == (kinds,)
+    with pytest.raises(FedotpError, match="has no mass to choose"):
+        classifier.explain(picture, mass=0.5)

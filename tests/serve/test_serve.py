@@ -1,0 +1,303 @@
+"""The server without a browser: what it answers, and what it refuses."""
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from serve_made import EVIL, Served, make_run, served
+
+from fedotp.classifier import Classifier, open_classifiers
+from fedotp.errors import FedotpError
+from fedotp.runs import RunDirectory
+from fedotp.serve import make_server
+
+
+def test_about(page: Served, run: RunDirectory) -> None:
+    about = page.ask("GET", "/api/about").json
+    assert about["clients"] == ["client-0", "client-1"]
+    assert about["classes"] == [EVIL, "blue", "red"]
+    assert (about["method"], about["mass"], about["transport"]) == ("FedOTP", 0.8, True)
+    assert about["backbone"] == "tiny.safetensors"  # not where it lies
+
+
+@pytest.mark.parametrize("client", ["client-0", "client-1"])
+@pytest.mark.parametrize("mass", [None, 0.3])
+def test_what_the_client_predicts(
+    page: Served, run: RunDirectory, image: Path, client: str, mass: float | None
+) -> None:
+    classifier = Classifier.from_run(run.path, client)
+    classifier = classifier if mass is None else classifier.with_mass(mass)
+    answer = page.look(page.upload(image.read_bytes()), client, "blue", mass)
+    assert answer.status == 200
+    found = answer.json
+    (best,) = classifier.predict(image).top(3)
+    assert [each["name"] for each in found["best"]] == [name for name, _ in best]
+    np.testing.assert_allclose([each["probability"] for each in found["best"]], [p for _, p in best], atol=1e-6)
+    maps = classifier.explain(image, "blue")
+    np.testing.assert_allclose(found["similarity"], maps.similarity, atol=1e-4)
+    np.testing.assert_allclose(found["plan"], maps.plan * 16, atol=1e-4)  # of each of the 16 patches
+    assert (found["label"], found["kinds"]) == ("blue", ["global", "local"])
+
+
+def test_the_tower_sees_an_image_once(page: Served, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = []
+    encode = Classifier.encode
+    monkeypatch.setattr(Classifier, "encode", lambda self, images: encoded.append(1) or encode(self, images))
+    kept = page.upload(image.read_bytes())
+    for mass in (0.2, 0.5, 0.9):
+        assert page.look(kept, "client-0", mass=mass).status == 200
+        assert page.look(kept, "client-1", mass=mass).status == 200
+    assert len(encoded) == 1
+
+
+def test_an_image_comes_back_as_the_tower_sees_it(page: Served, image: Path) -> None:
+    answer = page.ask("GET", f"/api/images/{page.upload(image.read_bytes())}")
+    assert answer.headers["Content-Type"] == "image/png"
+    with Image.open(io.BytesIO(answer.body)) as seen, Image.open(image) as original:
+        assert seen.size == (32, 32)
+        np.testing.assert_array_equal(np.asarray(seen), np.asarray(original.convert("RGB")))
+
+
+def test_old_images_are_forgotten(page: Served, image: Path) -> None:
+    first = page.upload(image.read_bytes())
+    for _ in range(64):
+        page.upload(image.read_bytes())
+    answer = page.look(first, "client-0")
+    assert (answer.status, answer.json["error"]) == (422, "this image is no longer kept; choose it again")
+    assert page.ask("GET", f"/api/images/{first}").status == 404
+
+
+def test_samples_are_the_clients_own_test_images(page: Served, run: RunDirectory) -> None:
+    samples = page.ask("GET", "/api/samples?client=client-1").json["samples"]
+    assert 0 < len(samples) <= 8
+    assert len(samples) <= len(run.partition.clients[1].test)
+    assert page.look(samples[0]["id"], "client-1").status == 200
+    assert page.ask("GET", "/api/samples?client=nobody").json == {"samples": []}
+
+
+def test_without_the_data_there_are_no_samples(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    with served(run.path) as page:
+        assert page.ask("GET", "/api/samples?client=client-0").json == {"samples": []}
+        image = (tmp_path / "elsewhere" / "day" / "red" / "0.png").read_bytes()
+        assert page.look(page.upload(image), "client-0").status == 200
+
+
+def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
+    run = make_run(tmp_path, method={"name": "coop"})
+    Classifier.from_run(run.path, "client-1").save(tmp_path / "bundle")
+    with served(tmp_path / "bundle", backbone=tmp_path / "tiny.safetensors") as page:
+        about = page.ask("GET", "/api/about").json
+        assert (about["clients"], about["mass"], about["transport"]) == (["client-1"], None, False)
+        assert about["backbone"] == "tiny.safetensors"
+        image = (tmp_path / "data" / "day" / "red" / "0.png").read_bytes()
+        found = page.look(page.upload(image), "client-1").json
+        assert (found["plan"], found["kinds"]) == (None, ["local"])
+        refused = page.look(page.upload(image), "client-1", mass=0.5)
+        assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no mass to c")
+
+
+# Who may ask ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css", "/icon.svg", "/api/about"])
+def test_every_answer_is_locked_down(page: Served, path: str) -> None:
+    answer = page.ask("GET", path)
+    assert answer.status == 200
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_the_name_it_is_called_by(page: Served) -> None:
+    port = page.host.split(":")[1]
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
+        assert page.ask("GET", "/api/about", Host=host).status == 200, host
+    for host in (f"evil.example:{port}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.example:{port}", "", "[", "a:b"):
+        for method, path in (("GET", "/"), ("GET", "/api/about"), ("POST", "/api/look")):
+            answer = page.ask(method, path, b"" if method == "POST" else None, Host=host)
+            assert answer.status == 403, host
+            assert "no other name" in answer.json["error"]
+
+
+def test_no_other_page_may_ask(page: Served, image: Path) -> None:
+    content = image.read_bytes()
+    assert page.ask("POST", "/api/images", content, Origin=f"http://{page.host}").status == 200
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", f"https://{page.host}"):
+        assert page.ask("POST", "/api/images", content, Origin=origin).status == 403, origin
+        assert page.ask("GET", "/api/about", Origin=origin).status == 403, origin
+
+
+def test_what_a_browser_says_of_who_asks(page: Served) -> None:
+    for site, status in (("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)):
+        assert page.ask("GET", "/api/about", Sec_Fetch_Site=site).status == status, site
+        assert page.ask("GET", "/", Sec_Fetch_Site=site).status == 200  # a link may lead here
+
+
+@pytest.mark.parametrize("sent", [b"hello", b"GET / HTTP/9.9", b"\0\xff ", b"GET /api/about", b"POST //[ HTTP/1.1"])
+def test_what_is_hardly_http(page: Served, sent: bytes) -> None:
+    with (
+        socket.create_connection(page.server.server_address[:2], timeout=30) as connection,
+        connection.makefile("rb") as file,
+    ):
+        connection.sendall(sent + b"\r\n\r\n")
+        assert b'{"error": ' in file.read()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/assets/../_server.py",
+        "/_server.py",
+        "/api/images/../../about",
+        "/api/images/",
+        "//evil.example/",
+        "//[",
+        "/page.js/",
+        "/api/images/%00",
+    ],
+)
+def test_there_are_no_other_files(page: Served, path: str) -> None:
+    answer = page.ask("GET", path)
+    assert answer.status == 404
+    assert answer.json.keys() == {"error"}
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
+def test_other_methods_are_refused(page: Served, method: str) -> None:
+    assert page.ask(method, "/api/about").status == 501
+
+
+# What is sent -----------------------------------------------------------------------------------------------
+
+
+def test_too_much_is_refused_before_it_is_read(page: Served) -> None:
+    answer = page.ask("POST", "/api/images", b"", Content_Length="20000001")
+    assert (answer.status, answer.json["error"]) == (413, "at most 20 MB are taken")
+    assert page.ask("POST", "/api/look", b"", Content_Length="100001").status == 413
+    assert page.ask("POST", "/api/images", b"", Content_Length="9" * 5000).status == 413
+    for length in ("-1", "1e3", "", "\xb2"):
+        assert page.ask("POST", "/api/images", b"", Content_Length=length).status == 411, length
+    assert page.ask("POST", "/api/images", None, Transfer_Encoding="chunked").status == 411
+
+
+def test_a_body_that_ends_early(page: Served) -> None:
+    with socket.create_connection(page.server.server_address[:2], timeout=30) as connection:
+        connection.sendall(f"POST /api/images HTTP/1.1\r\nHost: {page.host}\r\nContent-Length: 9\r\n\r\nhi".encode())
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as file:
+            assert file.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+
+
+def _bomb() -> bytes:
+    content = io.BytesIO()
+    Image.new("1", (9_000, 9_000)).save(content, "PNG")
+    return content.getvalue()
+
+
+def _gigantic() -> bytes:
+    content = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(content, "PNG")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "zero bytes"),
+        (b"hello", "not an image of a known format"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a known format"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, ""),
+        (_bomb(), "81 million pixels; at most 50 million are decoded"),
+        (_gigantic(), "decompression bomb"),
+    ],
+    ids=["empty", "text", "svg", "postscript", "cut", "bomb", "gigantic"],
+)
+def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes, complaint: str) -> None:
+    answer = page.ask("POST", "/api/images", content)
+    assert answer.status == 422
+    assert complaint in answer.json["error"]
+    assert "\n" not in answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("question", "complaint"),
+    [
+        (b"{", "not JSON"),
+        (b"[" * 50_000, "not JSON"),
+        (b"[]", "a question has image, client, label, mass"),
+        (b'{"image": "x"}', "a question has"),
+        (b'{"image": 1, "client": "a", "label": null, "mass": null}', "image = '1' is not what it should be"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": true}', "mass = 'True' is not"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": NaN}', "mass = nan: must be in (0, 1]"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 400), "must be in (0, 1]"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 5000), "not JSON"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": null}', "no longer kept"),
+    ],
+)
+def test_a_bad_question_gets_a_readable_line(page: Served, question: bytes, complaint: str) -> None:
+    answer = page.ask("POST", "/api/look", question)
+    assert answer.status == 422
+    assert complaint in answer.json["error"]
+
+
+def test_unknown_clients_classes_and_masses(page: Served, image: Path) -> None:
+    kept = page.upload(image.read_bytes())
+    for words, complaint in (
+        (("nobody", None, None), "has no client 'nobody'"),
+        (("client-0", "mauve", None), "no class is called 'mauve'"),
+        (("client-0", None, 1.5), "mass = 1.5: must be in (0, 1]"),
+        (("client-0", None, 0), "mass = 0: must be in (0, 1]"),
+    ):
+        answer = page.look(kept, *words)
+        assert answer.status == 422
+        assert complaint in answer.json["error"]
+
+
+def test_nothing_is_written(page: Served, run: RunDirectory, image: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    page.look(page.upload(image.read_bytes()), "client-0")
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+# The command ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_ends_cleanly(run: RunDirectory) -> None:
+    code = "from fedotp.cli import main; main()"
+    words = [sys.executable, "-c", code, "serve", str(run.path), "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:"), line
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert err == ""
+
+
+def test_a_port_in_use_and_an_open_host(page: Served, run: RunDirectory) -> None:
+    classifiers = open_classifiers(run.path)
+    with pytest.raises(FedotpError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
+        make_server(classifiers, port=page.server.server_address[1])
+    server = make_server(classifiers, host="0.0.0.0", port=0)
+    try:
+        port = server.server_address[1]
+        assert server.is_ours(f"192.168.1.5:{port}")  # a bare address cannot be rebound
+        assert not server.is_ours(f"evil.example:{port}")
+        assert server.model.samples("client-0") == {"samples": []}  # test images are for this machine only
+    finally:
+        server.server_close()
