@@ -85,16 +85,31 @@ def test_commands_are_spelt_right(page: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
     lines = [part for block in blocks for line in block.splitlines() for part in line.split("; ")]
     for line in lines:
-        if not line.startswith("fedotp "):
-            continue
-        words = shlex.split(line, comments=True)[1:]
-        command = typer.main.get_command(fedotp.cli.app)
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        parsed = command.make_context(line, words).params
-        changes = [*(parsed.get("changes") or []), *(f"{axis}".split(",")[0] for axis in parsed.get("grid") or [])]
-        if command.name in ("run", "compare", "sweep") and not str(parsed["source"]).endswith(".toml"):
-            fedotp.load_config(parsed["source"] or "demo").override(changes)
+        if line.startswith("fedotp "):
+            check_command(line)
+
+
+def test_commands_to_deploy_are_spelt_right() -> None:
+    """Those in deploy/, with the values of the examples in place of the variables."""
+    files = {path.name: path.read_text() for path in sorted((ROOT / "deploy").iterdir())}
+    examples = "\n".join(text for name, text in files.items() if name.endswith(".env.example"))
+    values = dict(re.findall(r"^(\w+)=(.*)$", examples, re.MULTILINE))
+    text = re.sub(r"^#.*$", "", "\n".join(files.values()), flags=re.MULTILINE).replace("\\\n", " ")
+    lines = re.findall(r"\bfedotp (?:server|client) .*", text)
+    assert len(lines) == 4  # a site's unit and container; a server that is new, and one that goes on
+    for line in lines:
+        check_command(re.sub(r"\$\{?(\w+)(:[-?][^}]*)?\}?", lambda name: values[name[1]], line))
+
+
+def check_command(line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    command = typer.main.get_command(fedotp.cli.app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    parsed = command.make_context(line, words).params
+    changes = [*(parsed.get("changes") or []), *(f"{axis}".split(",")[0] for axis in parsed.get("grid") or [])]
+    if command.name in ("run", "compare", "sweep", "server") and not str(parsed["source"]).endswith(".toml"):
+        fedotp.load_config(parsed["source"] or "demo").override(changes)
 
 
 def test_the_quickstart_learns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-import fedotp
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
+
+import fedotp
 from fedotp.flower.client_app import app
 from runs.toy_run import make_config
 
@@ -62,9 +63,7 @@ class NearGrid:
 
 def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
     """Node configurations of sites that each take one client's part of the configuration's data set."""
-    return {
-        100 + i: {"part": i, "name": f"site-{i}", "state": str(folder / f"site-{i}"), **options} for i in range(n)
-    }
+    return {100 + i: {"part": i, "name": f"site-{i}", "state": str(folder / f"site-{i}"), **options} for i in range(n)}
 
 
 def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:

@@ -161,6 +161,8 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
 
 
 def test_a_certificate_of_tomorrow_is_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_keys, "_now", lambda: datetime.now(UTC) - timedelta(hours=20))  # a slow clock
+    read_server_keys(keys / "server")
     monkeypatch.setattr(_keys, "_now", lambda: datetime.now(UTC) - timedelta(days=3))
     for read, part in ((read_server_keys, keys / "server"), (read_site_keys, keys / "sites" / "north")):
         with pytest.raises(FedotpError, match="set this clock"):

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from near_sites import NearGrid, make_deployable, parts
 
 import fedotp
 from fedotp.federation import load_server
 from fedotp.flower._serve import serve
 from fedotp.flower._settings import ServerSettings
-from near_sites import NearGrid, make_deployable, parts
 
-METHODS = ["fedotp", "coop", "promptfl", "promptfl-ft", "promptfl-fedprox", "promptfl-fedper", "promptfl-fedamp", "pfedprompt"]
+METHODS = ["fedotp", "coop", "promptfl", "promptfl-ft", "promptfl-fedprox", "promptfl-fedper"]
+METHODS += ["promptfl-fedamp", "pfedprompt"]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -36,9 +36,8 @@ def run_server(
         path = out or free_name(config, Path("runs"))
         RunDirectory(path).require_new()
     with superlink(host, port, held) as link:
-        nodes = link.register(held.sites) if held else None
         log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
         with link.run() as grid:
             if resume is not None:
-                return resume_serving(grid, resume, settings, names=names, nodes=nodes)
-            return serve(grid, config, settings, path, classes=classes, names=names, nodes=nodes)
+                return resume_serving(grid, resume, settings, names=names, nodes=link.nodes)
+            return serve(grid, config, settings, path, classes=classes, names=names, nodes=link.nodes)

@@ -10,7 +10,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from flwr.cli.build import build_fab_from_disk
 from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE, SubStatus
 from flwr.common.serde import context_from_proto, context_to_proto, fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, TaskType
 from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -35,7 +37,8 @@ from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
 from flwr.superlink.config_loader import SuperLinkLifespanConfig, load_control_authn_plugin
 from flwr.superlink.grid import HttpGrid
 from flwr.superlink.main import create_app
-from starlette.responses import PlainTextResponse
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedotp.errors import FedotpError
@@ -43,16 +46,19 @@ from fedotp.flower._keys import ServerKeys
 
 log = logging.getLogger("fedotp.server")
 
+UNREGISTERED = "this key is not registered here"
+
 _LOOPBACK = "127.0.0.1"
 _PATIENCE = 30.0  # seconds for a listener to come up
+_SHORT = 10_000  # bytes of a request that has no more than a key
 
 
 @contextmanager
 def superlink(host: str, port: int, keys: ServerKeys | None) -> Iterator["SuperLink"]:
     """A SuperLink that listens at `host`:`port`; with `keys` over TLS, and only to sites whose keys they name."""
     link = SuperLink(host, port, keys)
-    link.start()
     try:
+        link.start()
         yield link
     finally:
         link.stop()
@@ -64,27 +70,34 @@ class SuperLink:
     def __init__(self, host: str, port: int, keys: ServerKeys | None) -> None:
         """Nothing listens yet."""
         self.host, self.port, self.keys = host, port, keys
+        self.nodes: dict[int, str] | None = None
         self.local = f"{_LOOPBACK}:{free_port()}"
+        self._known = None if keys is None else {_public_bytes(key) for key in keys.sites.values()}
         app = create_app(self._settings(), SuperLinkLifespan)
         public = {} if keys is None else {"ssl_certfile": keys.certificate, "ssl_keyfile": keys.key}
         self._listeners = [
             _listener(app, _LOOPBACK, int(self.local.rpartition(":")[2]), lifespan="on"),
-            _listener(fleet_only(app), host, port, lifespan="off", **public),
+            _listener(Gate(app, self._known), host, port, lifespan="off", **public),
         ]
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Listen; returns when both listeners are up."""
+        """Let in the sites that have keys, then listen to them."""
         require_free(self.host, self.port)
-        for listener in self._listeners:
-            thread = threading.Thread(target=listener.run, daemon=True)
-            thread.start()
-            self._threads.append(thread)
-            end = time.monotonic() + _PATIENCE
-            while not listener.started:
-                if not thread.is_alive() or time.monotonic() > end:
-                    raise FedotpError(f"cannot listen at {listener.config.host}:{listener.config.port}")
-                time.sleep(0.05)
+        local, public = self._listeners
+        self._listen(local)
+        self.nodes = None if self.keys is None else self._register(self.keys.sites)
+        self._listen(public)
+
+    def _listen(self, listener: uvicorn.Server) -> None:
+        thread = threading.Thread(target=listener.run, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        end = time.monotonic() + _PATIENCE
+        while not listener.started:
+            if not thread.is_alive() or time.monotonic() > end:
+                raise FedotpError(f"cannot listen at {listener.config.host}:{listener.config.port}")
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """Stop listening."""
@@ -93,7 +106,7 @@ class SuperLink:
         for thread in self._threads:
             thread.join(timeout=5)
 
-    def register(self, sites: Mapping[str, str]) -> dict[int, str]:
+    def _register(self, sites: Mapping[str, str]) -> dict[int, str]:
         """Admit sites by their public keys (OpenSSH's text); the Flower node each of them is."""
         with _client(ControlHttpClient, self.local) as client:
             return {
@@ -160,16 +173,60 @@ class SuperLink:
         )
 
 
-def fleet_only(app: ASGIApp) -> ASGIApp:
-    """`app` as far as sites need it."""
+class Gate:
+    """Flower's application as far as sites need it, and only for sites whose keys are known.
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v1/fleet/"):
-            await app(scope, receive, send)
-        elif scope["type"] == "http":
+    Flower would answer to an unknown key as to one that is connected already, and a site could not tell whether it
+    should try again.
+    """
+
+    def __init__(self, app: ASGIApp, known: Container[bytes] | None) -> None:
+        """`known` public keys may connect; None: all."""
+        self._app, self._known = app, known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on or refuse a request."""
+        if scope["type"] != "http":
+            return
+        path = scope["path"]
+        if not path.startswith("/v1/fleet/"):
             await PlainTextResponse("not here", 404)(scope, receive, send)
+        elif path == "/v1/fleet/activate-node" and self._known is not None:
+            body = await _body(receive)
+            if body is None or _key_of(body) not in self._known:
+                refusal = FlowerError(ApiErrorCode.PUBLIC_KEY_NOT_VALID, UNREGISTERED).to_json(UNREGISTERED)
+                await JSONResponse(refusal, 412)(scope, receive, send)
+            else:
+                await self._app(scope, _replayed(body, receive), send)
+        else:
+            await self._app(scope, receive, send)
 
-    return guarded
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body of a request that should be short; None if it is not."""
+    body, more = b"", True
+    while more:
+        part = await receive()
+        body += part.get("body", b"")
+        more = part.get("more_body", False) and len(body) <= _SHORT
+    return None if more or len(body) > _SHORT else body
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A request's body that was read already, once more."""
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Any:
+        return parts.pop() if parts else await receive()
+
+    return again
+
+
+def _key_of(body: bytes) -> bytes:
+    try:
+        return ActivateNodeRequest.FromString(body).public_key
+    except DecodeError:
+        return b""
 
 
 def free_port() -> int:

@@ -15,19 +15,29 @@ from pathlib import Path
 from fedotp._files import cannot_write
 from fedotp.errors import FedotpError
 from fedotp.flower._keys import SiteKeys
-from fedotp.flower._superlink import free_port
+from fedotp.flower._superlink import UNREGISTERED, free_port
 
 log = logging.getLogger("fedotp.site")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
+_LAST_WORDS = 5.0  # seconds between SuperNode's last error and the end of its process
+_BROKEN = ("Traceback (most recent call last)", "Exit Code:")
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
-REFUSED = (
-    ("CERTIFICATE_VERIFY_FAILED", "the server's certificate was not made by the authority of these keys (ca.crt)"),
-    ("Public key not registered", "the server does not know this site's key; have it registered"),
-    ("NODE_NOT_FOUND", "the server does not know this site's key; have it registered"),
-)
+REFUSED = {
+    "CERTIFICATE_VERIFY_FAILED": "the server's certificate was not made by the authority of these keys (ca.crt), "
+    "has expired, or is for another name",
+    UNREGISTERED: "the server does not know this site's key: have it registered there, and start again",
+}
 """What SuperNode says where trying again would not help, and what it means."""
+
+RETRIED = {
+    "code: 2004": "the server still holds this site's last connection, for a minute at most",
+    "ConnectError": "nobody answers there",
+    "Connection refused": "nobody answers there",
+    "does not recognize": "the server was restarted",
+}
+"""What SuperNode says where it will work by and by."""
 
 
 def quiet_flower(home: Path) -> None:
@@ -51,11 +61,16 @@ class SuperNode:
         self._said: deque[str] = deque(maxlen=60)
         self._pause = _FIRST_PAUSE
         self._next = 0.0
+        self._broken = 0.0
 
     def watch(self) -> None:
         """Start SuperNode if it does not run. Raises where it was refused for good."""
         if self._process is not None and self._process.poll() is None:
-            return
+            if self._broken and time.monotonic() - self._broken > _LAST_WORDS:
+                self._process.kill()  # its work has ended with an error, but a thread of it stays
+                self._process.wait()
+            else:
+                return
         if self._process is not None:
             self._process = None
             self._complain()
@@ -91,6 +106,7 @@ class SuperNode:
             command += ["--root-certificates", str(self._keys.ca)]
             command += ["--auth-supernode-private-key", str(self._keys.key)]
         self._said.clear()
+        self._broken = 0.0
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_die_with_parent
         )
@@ -101,6 +117,8 @@ class SuperNode:
         for line in process.stdout:
             self._said.append(line.rstrip())
             log.debug("SuperNode: %s", line.rstrip())
+            if any(sign in line for sign in _BROKEN):
+                self._broken = self._broken or time.monotonic()
             if "SuperNode ID" in line:
                 self._pause = _FIRST_PAUSE
                 log.info("connected to %s", self._server)
@@ -108,11 +126,11 @@ class SuperNode:
     def _complain(self) -> None:
         """Say why SuperNode has ended; raise if it was refused."""
         said = "\n".join(self._said)
-        for sign, meaning in REFUSED:
-            if sign.lower() in said.lower():
+        for sign, meaning in REFUSED.items():
+            if sign in said:
                 raise FedotpError(f"{self._server}: {meaning}")
-        lines = [line for line in self._said if line.strip()]
-        log.warning("the connection to %s is lost (%s); trying again", self._server, lines[-1] if lines else "no word")
+        why = next((meaning for sign, meaning in RETRIED.items() if sign in said), "the connection was lost")
+        log.warning("%s: %s; trying again", self._server, why)
 
 
 def _die_with_parent() -> None:

@@ -18,6 +18,7 @@ log = logging.getLogger("fedotp.server")
 
 _PAUSE = 0.5
 _REMIND = 30.0  # seconds between two lines about who is missing
+_ASK_AGAIN = 120.0  # seconds after which an answer may have been lost; a site that has answered does so quickly
 _SETTLED = 3.0  # seconds without a newcomer after which sites that nobody named are all there
 _LAST = 1 << 62  # where a site that has no part of a common data set comes among those that have one
 
@@ -36,6 +37,7 @@ class Welcome:
         self.agreement = agreement
         self.decided = bool(agreement.classes) and registry.nodes is not None
         self._waiting: dict[str, int] = {}
+        self._asked: dict[int, float] = {}
         self._strangers: set[int] = set()
         self._parts: dict[str, int] = {}
 
@@ -99,15 +101,20 @@ class Welcome:
             log.warning("%s: it is not asked", error)
 
     def _is_next(self, member: Member) -> bool:
-        return member.node is not None and (member.state == "unknown" or (member.state == "told" and self.decided))
+        if member.node is None:
+            return False
+        if member.state == "asked":
+            return time.monotonic() - self._asked.get(member.node, 0.0) > _ASK_AGAIN
+        return member.state == "unknown" or (member.state == "told" and self.decided)
 
     def _hello(self, member: Member) -> Message:
         config = ConfigRecord({words.NUMBER: self.registry.number(member)})
         named = bool(member.name)  # without a name, the number is not its own yet
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
-        member.state = "asked"
         assert member.node is not None
+        member.state = "asked"
+        self._asked[member.node] = time.monotonic()
         return Message(
             RecordDict({words.CONFIG: config}),
             dst_node_id=member.node,

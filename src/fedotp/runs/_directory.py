@@ -7,6 +7,7 @@ metrics.jsonl      one line per round and per evaluation, append-only
 state/             the latest checkpoint and what clients keep
 predictions.npz    the last evaluation, image by image, where that is known
 summary.json       final numbers; it exists when the run is complete
+report.html        a page for people, where `fedotp report` has been asked for one
 """
 
 import fcntl

@@ -1,0 +1,91 @@
+"""`fedotp server` and `fedotp client` as processes, on the loopback interface."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedotp.runs import RunDirectory
+
+_FEDOTP = "from fedotp.cli import main; main()"
+
+
+@dataclass
+class Processes:
+    """Starts processes in `folder`, each with a log, and ends what is left at the end."""
+
+    folder: Path
+    running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def start(self, name: str, *arguments: object, code: str = _FEDOTP) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "FEDOTP_CACHE": str(self.folder / "cache")}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        with open(self.log_path(name), "ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-c", code, *map(str, arguments)],
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+
+    def kill(self, name: str) -> None:
+        """As a power cut would."""
+        self.running[name].send_signal(signal.SIGKILL)
+        self.running[name].wait()
+
+    def wait(self, name: str, seconds: float = 120) -> int:
+        """The exit status, when it has ended by itself."""
+        try:
+            return self.running[name].wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} did not end:\n{self.all_logs()}") from None
+
+    def until(self, happened: Callable[[], bool], seconds: float = 150) -> None:
+        """Wait for something to happen while all processes are watched."""
+        end = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < end, f"it did not happen:\n{self.all_logs()}"
+            time.sleep(0.2)
+
+    def log_path(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def log(self, name: str) -> str:
+        return self.log_path(name).read_text() if self.log_path(name).exists() else ""
+
+    def all_logs(self) -> str:
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.running.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def processes(folder: Path) -> Iterator[Processes]:
+    started = Processes(folder)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def rounds_done(run: Path) -> int:
+    """How many rounds a run has written down."""
+    try:
+        return max((record["round"] for record in RunDirectory(run).metrics("round")), default=0)
+    except json.JSONDecodeError:
+        return 0
