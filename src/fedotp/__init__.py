@@ -6,21 +6,34 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from fedotp.classifier import Classifier, load
     from fedotp.config import Config, load_config
     from fedotp.errors import FedotpError
     from fedotp.runs import RunDirectory, evaluate_run, resume, run
 
 _WHERE = {
+    "Classifier": "classifier",
     "Config": "config",
     "FedotpError": "errors",
     "RunDirectory": "runs",
     "evaluate_run": "runs",
+    "load": "classifier",
     "load_config": "config",
     "resume": "runs",
     "run": "runs",
 }
 
-__all__ = ["Config", "FedotpError", "RunDirectory", "evaluate_run", "load_config", "resume", "run"]
+__all__ = [
+    "Classifier",
+    "Config",
+    "FedotpError",
+    "RunDirectory",
+    "evaluate_run",
+    "load",
+    "load_config",
+    "resume",
+    "run",
+]
 
 
 def __getattr__(name: str) -> object:

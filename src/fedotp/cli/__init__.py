@@ -5,7 +5,24 @@ import sys
 import typer
 
 from fedotp import __version__
-from fedotp.cli import data, demo, join, many, run, runs, tokens, weights
+from fedotp.cli import (
+    client,
+    data,
+    demo,
+    export,
+    figures,
+    join,
+    keys,
+    many,
+    predict,
+    report,
+    run,
+    runs,
+    serve,
+    server,
+    tokens,
+    weights,
+)
 from fedotp.cli.show import printable
 from fedotp.errors import FedotpError
 
@@ -20,10 +37,18 @@ app.add_typer(demo.app)
 app.add_typer(run.app)  # `fedotp run`, `evaluate` and `presets`
 app.add_typer(many.app)  # `fedotp compare` and `sweep`
 app.add_typer(join.app)
+app.add_typer(report.app)
+app.add_typer(predict.app)
+app.add_typer(export.app)
+app.add_typer(serve.app)
+app.add_typer(figures.app)
 app.add_typer(runs.app, name="runs")
 data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
+app.add_typer(server.app)
+app.add_typer(client.app)
+app.add_typer(keys.app, name="keys")
 
 
 def _print_version(wanted: bool) -> None:

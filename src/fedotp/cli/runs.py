@@ -129,7 +129,8 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     yield "method", f"{method.title} ({method.reference})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
     yield "data", data["name"], f"{images}, {data['digest'][:12]}"
-    yield "clients", len(manifest["clients"]), f"{partition.scheme}, partition seed {partition.seed}"
+    division = f"{partition.scheme}, partition seed {partition.seed}"
+    yield "clients", len(manifest["clients"]), "real sites" if run.is_deployed else division
     yield (
         "rounds",
         rounds.rounds,
@@ -186,7 +187,7 @@ def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterat
         return
     one, other = numbers_of(left.summary), numbers_of(right.summary)
     for metric in METRICS:
-        yield metric.title, metric.write(one[metric.key]), metric.write(other[metric.key])
+        yield metric.title, *(metric.write(run[metric.key]) if metric.key in run else "-" for run in (one, other))
 
 
 def _date(started: str) -> str:

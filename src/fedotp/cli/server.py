@@ -122,12 +122,12 @@ def server(
         out=out,
         resume=resume,
     )
-    _tell(directory)
+    _tell(directory, ["--insecure"] if keys is None else ["--keys", str(keys)])
 
 
-def _tell(directory: "RunDirectory") -> None:
+def _tell(directory: "RunDirectory", access: list[str]) -> None:
     if not directory.is_complete:
-        typer.echo(f"stopped; go on with: {command('server', '--resume', directory.path)}", err=True)
+        typer.echo(f"stopped; go on with: {command('server', '--resume', directory.path, *access)}", err=True)
         raise typer.Exit(INTERRUPTED)
     print_run(directory)
     print()

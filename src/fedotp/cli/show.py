@@ -65,19 +65,29 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     from fedotp.runs._table import n_bytes, percent
 
     final = numbers["final"]
-    rows: list[tuple[object, ...]] = [
-        ("mean accuracy", f"{percent(final['accuracy'])} %", f"± {percent(final['accuracy_std'])} over clients")
-    ]
+    rows: list[tuple[object, ...]] = []
+    if final:
+        remark = f"± {percent(final['accuracy_std'])} over clients"
+        rows.append(("mean accuracy", f"{percent(final['accuracy'])} %", remark))
+    else:
+        rows.append(("mean accuracy", "-", "no site tells how well it does"))
     for name, domain in numbers["domains"].items():
         remark = f"± {percent(domain['accuracy_std'])} over {_count(domain['clients'], 'client')}"
         rows.append((f"  {name}", f"{percent(domain['accuracy'])} %", remark))
-    worst = f"{percent(final['accuracy_worst_decile'])} %"
-    rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))
-    rows.append(("macro-F1", f"{percent(final['macro_f1'])} %"))
+    if final:
+        worst = f"{percent(final['accuracy_worst_decile'])} %"
+        rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))
+        rows.append(("macro-F1", f"{percent(final['macro_f1'])} %"))
     if "joined" in numbers:
         joined = numbers["joined"]
         remark = f"{_count(len(joined['clients']), 'client')} that never trained with the others"
         rows.append(("joined later", f"{percent(joined['accuracy'])} %", remark))
+    if numbers.get("faults"):
+        named = ", ".join(f"{name} {n}" for name, n in numbers["faults"].items())
+        rows.append(("missing updates", sum(numbers["faults"].values()), named))
+    if "privacy" in numbers:
+        spent = numbers["privacy"]
+        rows.append(("privacy spent", f"epsilon {spent['epsilon']:.3g}", f"at delta {spent['delta']:g}"))
     if "communication" in numbers:
         sent = numbers["communication"]
         rows.append(("communication", f"{n_bytes(sent['bytes_up'])} up", f"{n_bytes(sent['bytes_down'])} down"))

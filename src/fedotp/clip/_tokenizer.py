@@ -87,6 +87,19 @@ class Tokenizer:
         text: str = self._bpe.decode([i for i in ids if i not in (self.sot, self.eot)])
         return text.strip()
 
+    def word(self, token: int) -> str | None:
+        """One token as people read it: a word or its end, or a piece that goes on, with "…" behind it.
+
+        None for start and end of text, and for bytes that are no text by themselves.
+        """
+        if token in (self.sot, self.eot):
+            return None
+        text: str = self._bpe.decode([token])
+        word = text.strip()
+        if not word or "\ufffd" in word or not word.isprintable():
+            return None
+        return word if text.endswith(" ") else f"{word}…"
+
     def __call__(self, texts: Sequence[str], context_length: int) -> Tensor:
         """Ids (n, context_length), int64: start of text, the text, end of text, zeros."""
         ids = torch.zeros(len(texts), context_length, dtype=torch.long)

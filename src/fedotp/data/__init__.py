@@ -10,6 +10,7 @@ from fedotp.data._box import ImageZip
 from fedotp.data._bubbles import plot_partition
 from fedotp.data._catalog import DATASETS, DatasetInfo
 from fedotp.data._check import Broken, CheckReport, check_dataset, require_sound
+from fedotp.data._coarse import coarse_labels
 from fedotp.data._dataset import Dataset, ImageArray, ImageFiles, ImageRef, ImageSource, Split
 from fedotp.data._download import Resource, download
 from fedotp.data._folder import read_folder
@@ -55,6 +56,7 @@ __all__ = [
     "StoreInfo",
     "TokenStore",
     "check_dataset",
+    "coarse_labels",
     "dataset_info",
     "default_root",
     "default_store",

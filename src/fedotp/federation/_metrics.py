@@ -69,6 +69,21 @@ class Evaluation:
             for name, (mean, std, n) in self.domain_accuracy.items()
         }
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Evaluation":
+        """Read what `as_dict` gives."""
+        by_class = [np.nan if value is None else value for value in values["class_accuracy"]]
+        domains = values["domains"].items()
+        return cls(
+            clients=np.array(values["clients"], np.int64),
+            n=np.array(values["n"], np.int64),
+            accuracy=np.array(values["client_accuracy"], np.float64),
+            macro_f1=np.array(values["client_macro_f1"], np.float64),
+            loss=np.array(values["client_loss"], np.float64),
+            class_accuracy=np.array(by_class, np.float64),
+            domain_accuracy={name: (d["accuracy"], d["accuracy_std"], d["clients"]) for name, d in domains},
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, as JSON has it; in class_accuracy null stands for a class without test image."""
         by_class = [None if np.isnan(value) else float(value) for value in self.class_accuracy]

@@ -5,6 +5,7 @@ Every message of the server carries it, so that a site that was restarted, or co
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,6 +74,8 @@ class Agreement:
             raise FedotpError(
                 f"the server speaks protocol {protocol}, this site {PROTOCOL}: install the same version of fedotp"
             )
+        if not re.fullmatch("[0-9a-f]{32}", str(values["run"])):  # it becomes a folder at the site
+            raise FedotpError(f"the server calls the run {str(values['run'])[:60]!r}, which is not a run's name")
         return cls(
             run=str(values["run"]),
             config=Config.from_dict(_without_none(values["config"]), "the server's configuration"),

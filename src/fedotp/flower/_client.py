@@ -1,5 +1,6 @@
 """A site at work until it is stopped."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     """Connect to the server at HOST:PORT and do what it asks, until the process is told to stop."""
     start_logging()
     quiet_flower(settings.state / "flower")
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a site downloads nothing because a server asks for it
     from fedotp.flower.client_app import app  # Flower reads the environment when it is imported
 
     own = {item.name: _plain(getattr(settings, item.name)) for item in fields(settings)}

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,7 @@ def resume_serving(
         if directory.is_complete:
             return directory
         config, manifest = directory.config, directory.manifest
+        settings = _as_before(settings, manifest["deployment"]["settings"])
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]
         registry = Registry([Member(name) for name in everyone], nodes)
@@ -107,6 +108,15 @@ def resume_serving(
         log.info("going on after round %d", federation.round)
         Loop(config, directory, federation, progress, observer or LogObserver(log)).go()
     return directory
+
+
+def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
+    """`settings` with the privacy that the run began with: it cannot be given up half-way."""
+    names = ("privacy", "noise", "clip", "delta", "max_epsilon")
+    kept = {name: before[name] for name in names}
+    if settings.privacy not in ("none", kept["privacy"]):
+        raise FedotpError(f"privacy = {settings.privacy!r}: the run began with {kept['privacy']!r}, which stays")
+    return replace(settings, **kept)
 
 
 def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:

@@ -195,14 +195,13 @@ class Deployed:
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """What the sites tell of their own tests."""
 
-        def wanted() -> Ints:
-            tested = np.array([n for n, m in enumerate(self.registry.members) if m.test_images and m.state == "ready"])
-            drawn = drawn_for_evaluation(self.settings.evaluation, tested, self.round, self.settings.seed)
-            return tested if everyone or drawn is None else drawn
-
         self.welcome.step()
-        present = [self.registry.members[n] for n in wanted() if self.registry.members[n].node is not None]
-        messages = self._orders(present, MessageType.EVALUATE)(ConfigRecord())
+        ready = [n for n, member in enumerate(self.registry.members) if member.state == "ready"]
+        tested = np.array([n for n in ready if self.registry.members[n].test_images], np.int64)
+        drawn = drawn_for_evaluation(self.settings.evaluation, tested, self.round, self.settings.seed)
+        wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
+        present = [self.registry.members[n] for n in wanted]
+        messages = self._orders(present, MessageType.EVALUATE)(ConfigRecord({words.LAST: everyone}))
         answers = self.welcome.post.exchange(messages, self._deals.round_timeout)
         for member in present:
             if member.node not in answers:

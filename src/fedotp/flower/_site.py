@@ -1,5 +1,6 @@
 """A site: one client of a real federation, with its images, its frozen backbone and its private prompt."""
 
+import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+import fedotp
+from fedotp.classifier import Classifier, Origin
+from fedotp.clip import CONFIGS
 from fedotp.config import BackboneSettings, Config
 from fedotp.data._encode import OnProgress
 from fedotp.errors import FedotpError
@@ -67,6 +71,11 @@ class SiteSettings:
 
     def local(self, config: Config) -> Config:
         """The federation's configuration with the site's own folders and device."""
+        if self.data and not self.backbone and config.backbone.name not in {*CONFIGS, "mini"}:
+            raise FedotpError(
+                f"site {self.name}: the federation's backbone {config.backbone.name} is a file; "
+                "say with --backbone where it lies here"
+            )
         own = replace(config.data, store=str(self.state / "tokens"), root="")
         return replace(
             config,
@@ -144,6 +153,29 @@ class Site:
         work.clients.round = round_
         work.clients.received = received
         return work.clients.predict(np.array([number]))
+
+    def keep_classifier(self, agreement: Agreement, number: int) -> Path:
+        """Write the classifier the site has now as a bundle, for `fedotp predict` and `fedotp serve`."""
+        clients, config = self._prepared(agreement, number).clients, self.settings.local(agreement.config)
+        ((_, params),) = clients.deployed(np.array([number]))
+        digest = hashlib.sha256(agreement.config.to_toml().encode()).hexdigest()
+        memory = None
+        if clients.method.uses_memory:
+            weight = clients.task.clip.text_projection
+            memory = clients.data.memory(np.array([number]), weight.device, weight.dtype)
+        classifier = Classifier.of(
+            clients.method,
+            clients.task,
+            params,
+            Origin(self.settings.name, digest, fedotp.__version__, config.backbone.name),
+            tower=load_backbone(config.backbone.source, clients.device),
+            storage=config.data.storage,
+            precision=config.compute.precision,
+            memory=memory,
+        )
+        folder = self.settings.state / "classifier"
+        classifier.save(folder, force=True, with_memory=memory is not None)
+        return folder
 
     def expected(self, agreement: Agreement, number: int) -> Parameters:
         """What a message of the server to this site holds, as names, shapes and types."""

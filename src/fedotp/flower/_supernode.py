@@ -20,6 +20,7 @@ from fedotp.flower._superlink import UNREGISTERED, free_port
 log = logging.getLogger("fedotp.site")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
+_REMIND = 30.0
 _LAST_WORDS = 5.0  # seconds between SuperNode's last error and the end of its process
 _BROKEN = ("Traceback (most recent call last)", "Exit Code:")
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -36,6 +37,7 @@ RETRIED = {
     "ConnectError": "nobody answers there",
     "Connection refused": "nobody answers there",
     "does not recognize": "the server was restarted",
+    "terminated gracefully": "the server does not accept this site's signature: is the clock right, here and there?",
 }
 """What SuperNode says where it will work by and by."""
 
@@ -46,6 +48,8 @@ def quiet_flower(home: Path) -> None:
     os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
     os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] = "1"
     os.environ["FLWR_HOME"] = str(home)
+    for name in ("NO_PROXY", "no_proxy"):  # SuperNode and its worker talk to each other on this machine
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
 class SuperNode:
@@ -62,6 +66,8 @@ class SuperNode:
         self._pause = _FIRST_PAUSE
         self._next = 0.0
         self._broken = 0.0
+        self._connected = False
+        self._reminded = 0.0
 
     def watch(self) -> None:
         """Start SuperNode if it does not run. Raises where it was refused for good."""
@@ -70,6 +76,7 @@ class SuperNode:
                 self._process.kill()  # its work has ended with an error, but a thread of it stays
                 self._process.wait()
             else:
+                self._remind()
                 return
         if self._process is not None:
             self._process = None
@@ -78,6 +85,12 @@ class SuperNode:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         if time.monotonic() >= self._next:
             self._start()
+
+    def _remind(self) -> None:
+        """Say that nobody answers, now and then."""
+        if not self._connected and time.monotonic() - self._reminded > _REMIND:
+            self._reminded = time.monotonic()
+            log.warning("nobody answers at %s yet; trying on", self._server)
 
     def stop(self) -> None:
         """Stop SuperNode."""
@@ -106,7 +119,7 @@ class SuperNode:
             command += ["--root-certificates", str(self._keys.ca)]
             command += ["--auth-supernode-private-key", str(self._keys.key)]
         self._said.clear()
-        self._broken = 0.0
+        self._broken, self._connected, self._reminded = 0.0, False, time.monotonic()
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_die_with_parent
         )
@@ -120,7 +133,7 @@ class SuperNode:
             if any(sign in line for sign in _BROKEN):
                 self._broken = self._broken or time.monotonic()
             if "SuperNode ID" in line:
-                self._pause = _FIRST_PAUSE
+                self._pause, self._connected = _FIRST_PAUSE, True
                 log.info("connected to %s", self._server)
 
     def _complain(self) -> None:

@@ -50,7 +50,7 @@ class Welcome:
             members = [member for member in self.registry.members if member.node is not None]
             if len(members) != n_seen:
                 n_seen, newcomer = len(members), time.monotonic()
-            wanted = settings.min_sites or (len(self.registry.members) if self.registry.nodes is not None else 0)
+            wanted = settings.min_sites or len(self.registry.nodes or ())  # a site whose key was removed is not awaited
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
             told = [member for member in members if member.state == "told"]
             if not self.decided and told and settled and len(told) >= (wanted or n_seen):

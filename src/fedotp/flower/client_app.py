@@ -80,10 +80,12 @@ def evaluate(message: Message, context: Context) -> Message:
     """Test the site's own classifier on its own test images, and tell what the site shares of it."""
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
-        if not site.settings.shares("scores"):
-            return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
         order = _order(site, message)
         predictions = site.predict(*order)
+        if config.get(words.LAST):
+            log.info("the run has ended; this site's classifier is %s", site.keep_classifier(*order[:2]))
+        if not site.settings.shares("scores"):
+            return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
         content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
         if site.settings.shares("predictions"):
             columns = {name: getattr(predictions, name) for name in words.COLUMNS}

@@ -1,6 +1,48 @@
-"""Pictures of runs."""
+"""Pictures of runs, and what is in their prompts."""
 
+from fedotp.report._against import Line, lines_against, plot_against
+from fedotp.report._analysis import Analysis, analyse
+from fedotp.report._bound import Bound, generalization_bound, measure_bound
 from fedotp.report._curves import plot_curves
-from fedotp.report._maps import TransportMap, plot_maps, transport_maps
+from fedotp.report._figure import save_figure
+from fedotp.report._heat import plot_maps, plot_plan_maps, plot_similarity
+from fedotp.report._maps import ImageMap, image_maps, same_images, some_maps, transport_maps
+from fedotp.report._plans import PlanStatistics, plan_entropy, plan_overlap, plan_statistics, unassigned_share
+from fedotp.report._plans_figure import plot_plans
+from fedotp.report._tsne import Projection, plot_projection, project_prompts
+from fedotp.report._words import PromptWords, VectorWords, nearest_words, prompt_words, word_spacing
 
-__all__ = ["TransportMap", "plot_curves", "plot_maps", "transport_maps"]
+__all__ = [
+    "Analysis",
+    "Bound",
+    "ImageMap",
+    "Line",
+    "PlanStatistics",
+    "Projection",
+    "PromptWords",
+    "VectorWords",
+    "analyse",
+    "generalization_bound",
+    "image_maps",
+    "lines_against",
+    "measure_bound",
+    "nearest_words",
+    "plan_entropy",
+    "plan_overlap",
+    "plan_statistics",
+    "plot_against",
+    "plot_curves",
+    "plot_maps",
+    "plot_plan_maps",
+    "plot_plans",
+    "plot_projection",
+    "plot_similarity",
+    "project_prompts",
+    "prompt_words",
+    "same_images",
+    "save_figure",
+    "some_maps",
+    "transport_maps",
+    "unassigned_share",
+    "word_spacing",
+]

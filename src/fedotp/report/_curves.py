@@ -1,11 +1,11 @@
-"""Accuracy over rounds."""
+"""Accuracy over rounds (the paper's Figure A3)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedotp.report._figure import COLOURS, new_figure
+from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.runs import RunDirectory
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
     axes = figure.add_subplot()
     last = max((record["round"] for run in runs for record in run.metrics("evaluation")), default=0)
     titles = labels or [run.config.method.title for run in runs]
-    for run, title, colour in zip(runs, titles, COLOURS * len(runs), strict=False):
+    for i, (run, title) in enumerate(zip(runs, titles, strict=True)):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         records = list(run.metrics("evaluation"))
         rounds = np.array([record["round"] for record in records])
         mean = 100 * np.array([record["accuracy"] for record in records])
@@ -31,14 +32,13 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
         if len(rounds) == 1:
             axes.axhline(mean[0], color=colour, linestyle="--", label=f"{title}  {mean[0]:.1f} %")
             continue
-        axes.plot(rounds, mean, color=colour, marker="o", markersize=3, label=f"{title}  {mean[-1]:.1f} %")
+        axes.plot(rounds, mean, color=colour, marker=marker, markersize=4, label=f"{title}  {mean[-1]:.1f} %")
         axes.fill_between(rounds, mean - std, np.minimum(mean + std, 100), color=colour, alpha=0.12, linewidth=0)
-    axes.set_xlim(0, max(last, 1))
+    axes.set_xlim(-0.01 * max(last, 1), 1.02 * max(last, 1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     axes.set_ylabel("accuracy of a client, %")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes)
     axes.legend(frameon=False, fontsize=9, loc="best")
     axes.set_title("Mean over clients; bands: one standard deviation over clients", fontsize=9, loc="left")
     return figure

@@ -1,101 +1,120 @@
-"""Where prompts look: similarity and transport plan over the image (the paper's heat maps)."""
+"""Where prompts look: similarity and transport plan over the image (the paper's Figures 2 and A4)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-from fedotp.clip import EvalTransform
 from fedotp.errors import FedotpError
-from fedotp.matching import similarity
+from fedotp.federation import Simulator
+from fedotp.matching import Matching
 from fedotp.methods import FedOTP
-from fedotp.report._figure import new_figure
-from fedotp.runs import Prepared, restore
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Floats = NDArray[np.float64]
+from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients, restored
+from fedotp.runs import Prepared, RunDirectory
 
 
 @dataclass(frozen=True, eq=False)
-class TransportMap:
+class ImageMap:
     """One test image of a client and what each of its N prompts makes of it, for the image's own class.
 
-    image (H, W, 3) in 0 to 1, as the tower sees it; similarity (N, g, g), cosines; plan (N, g, g): the share of its
-    column's mass that a patch receives, so that each sums to 1; `kinds` (N,) says "global" or "local".
+    image (H, W, 3) in 0 to 1, as the tower sees it; similarity (N, g, g), cosines; `plans` by mass, each (N, g, g): the
+    share of its column's mass that a patch receives, so that each sums to 1, and empty for a method without transport;
+    `kinds` (N,) says "global", "local" or "prompt".
     """
 
-    image: Floats
+    client: str
     label: str
-    similarity: Floats
-    plan: Floats
+    predicted: str
+    image: Floats
     kinds: tuple[str, ...]
+    similarity: Floats
+    plans: dict[float, Floats]
+
+
+def transport_maps(run: str | Path, client: str, n_images: int = 4) -> list[ImageMap]:
+    """The maps of the first test images of `client` in a run of FedOTP, at the mass it was trained with.
+
+    The classes of the client are taken in turn.
+    """
+    directory = RunDirectory.open(run)
+    method = directory.config.method
+    if not isinstance(method, FedOTP):
+        raise FedotpError(f"{run} is a run of {method.title}, which has no transport plan; give a run of FedOTP")
+    require_clients(directory, [client])
+    prepared, simulator = restored(directory)
+    return _maps(prepared, simulator, client, n_images, {method.mass: method.matching})
+
+
+def image_maps(
+    prepared: Prepared, simulator: Simulator, client: str, n_images: int, masses: Sequence[float]
+) -> list[ImageMap]:
+    """The maps of the first test images of a client of a restored run, with plans at several masses."""
+    method = simulator.method
+    rules = {mass: at_mass(method, mass) for mass in masses} if isinstance(method, FedOTP) else {}
+    return _maps(prepared, simulator, client, n_images, rules)
 
 
 @torch.no_grad()
-def transport_maps(run: str | Path, client: str, n_images: int = 4) -> list[TransportMap]:
-    """The maps of the first test images of `client` in a run of FedOTP, taking its classes in turn."""
-    prepared, simulator = restore(run)
-    method = simulator.method
-    if not isinstance(method, FedOTP):
-        raise FedotpError(f"{run} is a run of {method.title}, which has no transport plan; give a run of FedOTP")
-    if client not in prepared.data.names:
-        raise FedotpError(f"{run} has no client {client!r}; its clients are {', '.join(prepared.data.names[:8])}")
-    number = prepared.data.names.index(client)
-    test = prepared.data.test
-    rows = _in_turn(test.clients[number], test.labels)[:n_images]
-    params = simulator.parameters(np.array([number]))
-    classes = method.class_features(simulator.task, params)  # (1, N, K, e)
-    features, labels = test.read(rows[None], 0, simulator.device, classes.dtype)
-    own = similarity(features.tokens, classes)[0, torch.arange(len(rows)), labels[0]]  # (n, V, N)
-    plan = method.matching.plan(own)
-    plan = plan / plan.sum(-2, keepdim=True)
-    grid = simulator.task.clip.config.vision.grid
+def _maps(
+    prepared: Prepared, simulator: Simulator, client: str, n_images: int, rules: Mapping[float, Matching]
+) -> list[ImageMap]:
+    images = ClientImages.of(prepared, simulator, client, n_images)
+    own = images.own_similarity()  # (n, V, N)
+    predicted = images.predicted(simulator.method)
+    plans = {mass: normalised(rule.plan(own)) for mass, rule in rules.items()}
+    grid, names = simulator.task.clip.config.vision.grid, simulator.task.classes
+
+    def over_image(values: Tensor) -> Floats:
+        return values.T.reshape(-1, grid, grid).double().cpu().numpy()  # (N, g, g)
+
     return [
-        TransportMap(
-            image=_pixels(prepared, int(row)),
-            label=simulator.task.classes[int(labels[0, i])],
-            similarity=own[i].T.reshape(-1, grid, grid).double().cpu().numpy(),
-            plan=plan[i].T.reshape(-1, grid, grid).double().cpu().numpy(),
-            kinds=("global",) * method.n_shared + ("local",) * method.n_private,
+        ImageMap(
+            client=client,
+            label=names[int(images.labels[i])],
+            predicted=names[int(predicted[i])],
+            image=pixels(prepared, int(row)),
+            kinds=images.kinds,
+            similarity=over_image(own[i]),
+            plans={mass: over_image(plan[i]) for mass, plan in plans.items()},
         )
-        for i, row in enumerate(rows)
+        for i, row in enumerate(images.rows)
     ]
 
 
-def plot_maps(maps: Sequence[TransportMap], title: str = "") -> "Figure":
-    """One row per image: the image, then similarity and plan of each prompt over it, on scales of the row's own."""
-    kinds = maps[0].kinds
-    figure = new_figure(1.75 * (1 + 2 * len(kinds)), 1.85 * len(maps) + 0.3)
-    grid = figure.subplots(len(maps), 1 + 2 * len(kinds), squeeze=False)
-    for axes, shown in zip(grid, maps, strict=True):
-        axes[0].imshow(shown.image)
-        axes[0].set_title(shown.label, fontsize=9)
-        panels = [("similarity", shown.similarity), ("plan", shown.plan)]
-        for i, (what, values) in enumerate((panel, rows[n]) for n in range(len(kinds)) for panel, rows in panels):
-            axis = axes[1 + i]
-            axis.imshow(shown.image.mean(-1), cmap="gray", vmin=0, vmax=1)
-            height, width = shown.image.shape[:2]
-            axis.imshow(values, cmap="inferno", alpha=0.65, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
-            axis.set_title(f"{kinds[i // 2]}: {what}", fontsize=8)
-        for axis in axes:
-            axis.set_axis_off()
-    figure.suptitle(title, fontsize=10)
-    return figure
+def normalised(plan: Tensor) -> Tensor:
+    """A plan (..., V, N) with every column summing to 1: which patches a prompt looks at."""
+    return plan / plan.sum(-2, keepdim=True)
 
 
-def _in_turn(rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`rows` in an order that takes the first of every class, then the second, and so on."""
-    rank = np.array([np.sum(labels[rows[:i]] == labels[row]) for i, row in enumerate(rows)])
-    return rows[np.lexsort((labels[rows], rank))]
+def some_maps(
+    run: RunDirectory, n_images: int = 4, client: str | None = None, masses: Sequence[float] = MASSES
+) -> list[ImageMap]:
+    """The maps of `n_images` test images of a run: of `client`, or, if not given, one each of several clients."""
+    if client is not None:
+        require_clients(run, [client])
+    prepared, simulator = restored(run)
+    shown = choose(prepared, None if client is None else [client], n_images)
+    each = -(-n_images // max(len(shown), 1))
+    maps = [m for name in shown for m in image_maps(prepared, simulator, name, each, masses)]
+    return maps[:n_images]
 
 
-def _pixels(prepared: Prepared, row: int) -> Floats:
-    """The image as the tower sees it: (H, W, 3)."""
-    transform = EvalTransform(prepared.task.clip.config.image_size)
-    return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255
+def same_images(
+    runs: Sequence[RunDirectory], n_images: int = 4, client: str | None = None
+) -> dict[str, list[ImageMap]]:
+    """The maps of the same test images in several runs, by the name of the run's method (the paper's Figure 2).
+
+    Images are chosen as by `some_maps`. All runs must divide the same data in the same way.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        if run.manifest["partition"] != first.manifest["partition"]:
+            raise FedotpError(
+                f"{run.path} and {first.path} divide different data, or the same in another way; maps side by side "
+                "need the same clients"
+            )
+    titles = [run.config.method.title.removesuffix(" (local)") for run in runs]
+    names = titles if len(set(titles)) == len(titles) else [run.path.name for run in runs]
+    return {name: some_maps(run, n_images, client, ()) for run, name in zip(runs, names, strict=True)}

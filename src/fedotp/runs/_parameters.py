@@ -31,4 +31,4 @@ def stored_parameters(run: str | Path | RunDirectory) -> StoredParameters:
         raise FedotpError(f"{directory.path} has no checkpoint yet; go on with `fedotp run --resume {directory.path}`")
     clients, rows = load_rows(directory.checkpoint, directory.kept)
     private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
-    return StoredParameters(load_server(directory.checkpoint), private, clients)
+    return StoredParameters(load_server(directory.checkpoint), private, clients if private else clients[:0])

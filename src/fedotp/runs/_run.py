@@ -166,6 +166,8 @@ def restore(
     Nothing is written. Only what does not change the shape of the prompts can be changed.
     """
     directory = RunDirectory.open(path)
+    if directory.is_deployed:
+        raise FedotpError(f"{path} is a run of real sites: their images and private prompts are not here")
     config = directory.config.override(list(changes))
     if config.partition != directory.config.partition:
         raise FedotpError(f"{path}: a run is evaluated on its own partition; leave partition.* out of --set")
@@ -178,6 +180,15 @@ def restore(
 
 
 def evaluate_run(path: str | Path, changes: Sequence[str] = (), *, observer: Observer | None = None) -> Evaluation:
-    """Evaluate the clients of the run in `path` again, as it stands, with `changes` as for `restore`."""
+    """Evaluate the clients of the run in `path` again, as it stands, with `changes` as for `restore`.
+
+    Of a run of real sites, whose images are not here, it is what the sites last told; nothing can be changed then.
+    """
+    directory = RunDirectory.open(path)
+    if directory.is_deployed and not changes:
+        last = max(directory.metrics("evaluation"), key=lambda record: record["round"], default=None)
+        if last is None:
+            raise FedotpError(f"{path}: no site has told how well it does")
+        return Evaluation.from_dict(last)
     prepared, simulator = restore(path, changes, observer=observer)
     return evaluate_predictions(simulator.predict(), len(prepared.task.classes), prepared.data.domains)

@@ -1,0 +1,269 @@
+"""`fedotp figures`: the paper's figures, and what transport does, from any runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fedotp.cli.show import cell, facts, listing, print_paths, print_wide, printable
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from matplotlib.figure import Figure
+
+    from fedotp.report import PlanStatistics
+    from fedotp.runs import RunDirectory
+
+app = typer.Typer()
+
+KINDS = {
+    "curves": "accuracy over rounds",
+    "against": "accuracy against a setting, with --against",
+    "similarity": "similarity of patches and prompts, runs side by side",
+    "maps": "transport plans over images at several masses",
+    "plans": "does transport do anything: entropy, overlap, accuracy without it",
+    "tsne": "private prompts in the plane",
+    "words": "words nearest to the context vectors (a table)",
+    "bound": "the generalisation bound of Theorem 1 (a table)",
+}
+_USUAL = ("curves", "similarity", "maps", "plans", "tsne")
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    """What to draw, and of whom."""
+
+    runs: "Sequence[RunDirectory]"
+    client: str | None
+    images: int
+    key: str | None
+
+
+@app.command()
+def figures(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders with runs.", show_default=False)
+    ],
+    only: Annotated[
+        str | None, typer.Option(metavar="KIND,...", help=f"Of {', '.join(KINDS)}; those that are usual if not given.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The setting to draw accuracy against, such as partition.shots.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Whose images to show; one each of several clients if not given.")
+    ] = None,
+    images: Annotated[int, typer.Option(min=1, help="How many images to show.")] = 4,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the figures; if not given, figures/ in the run, or here for several.")
+    ] = None,
+    formats: Annotated[str, typer.Option("--format", metavar="FORMAT,...", help="Of png, svg, pdf.")] = "png",
+) -> None:
+    """Draw the figures of the paper from runs, and print what transport does in them.
+
+    Curves, accuracy against a setting, t-SNE, words and the bound need the
+    run's directory only (words also the backbone); the others read the data.
+
+    \b
+    Examples:
+      fedotp figures runs/demo
+      fedotp figures runs/pets --only plans,maps --format png,pdf
+      fedotp figures runs/sweep-demo --against method.mass
+    """
+    from fedotp.report import save_figure
+
+    kinds = _kinds(only, against)
+    endings = _formats(formats)
+    found = _runs(runs)
+    wishes = _Wishes(found, client, images, against)
+    folder = out or (found[0].path / "figures" if len(found) == 1 else Path("figures"))
+    written: list[tuple[str, str | Path]] = []
+    for kind in kinds:
+        try:
+            for name, figure in _MAKERS[kind](wishes):
+                written += [("figure", save_figure(figure, folder / f"{name}.{ending}")) for ending in endings]
+        except FedotpError as error:
+            if only is not None or against is not None:
+                raise
+            print(f"no {kind}: {printable(error)}")
+    if written:
+        print_paths(written)
+
+
+# One maker for each kind: it prints what is to be read and yields figures, each with its name -------------------
+
+_Figures = Iterator[tuple[str, "Figure"]]
+
+
+def _curves(wishes: _Wishes) -> _Figures:
+    from fedotp.report import plot_curves
+
+    yield "curves", plot_curves(wishes.runs, _labels(wishes.runs))
+
+
+def _against(wishes: _Wishes) -> _Figures:
+    from fedotp.report import lines_against, plot_against
+
+    assert wishes.key is not None
+    table = listing("method", wishes.key, "accuracy %", "± std", right=(wishes.key, "accuracy %", "± std"))
+    for line in lines_against(wishes.runs, wishes.key):
+        for value, mean, std in zip(line.values or ("any",), line.mean, line.std, strict=True):
+            at = value if isinstance(value, str) else f"{value:g}"
+            row = (line.label, at, f"{100 * mean:.2f}", "-" if std is None else f"{100 * std:.2f}")
+            table.add_row(*map(cell, row))
+    Console().print(table)
+    yield f"against-{wishes.key.rpartition('.')[2]}", plot_against(wishes.runs, wishes.key)
+
+
+def _similarity(wishes: _Wishes) -> _Figures:
+    from fedotp.report import plot_similarity, same_images
+
+    maps = same_images(wishes.runs, wishes.images, wishes.client)
+    yield "similarity", plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
+
+
+def _maps(wishes: _Wishes) -> _Figures:
+    from fedotp.report import plot_plan_maps, some_maps
+
+    for name, run in _with_plans("maps", wishes.runs):
+        yield name, plot_plan_maps(some_maps(run, wishes.images, wishes.client))
+
+
+def _plans(wishes: _Wishes) -> _Figures:
+    from fedotp.report import plan_statistics, plot_plans
+
+    for name, run in _with_plans("plans", wishes.runs):
+        found = plan_statistics(run, clients=None if wishes.client is None else [wishes.client])
+        _print_plans(found)
+        title = f"{run.path.name}: {found.n_images} test images of {found.n_clients} clients"
+        yield name, plot_plans(found, title)
+
+
+def _tsne(wishes: _Wishes) -> _Figures:
+    from fedotp.report import plot_projection, project_prompts
+
+    several = len(wishes.runs) > 1
+    for run in wishes.runs:
+        try:
+            yield _named("tsne", run, wishes.runs), plot_projection(project_prompts(run))
+        except FedotpError as error:
+            if not several:
+                raise
+            print(f"{printable(run.path.name)}: {printable(error)}")
+
+
+def _words(wishes: _Wishes) -> _Figures:
+    from fedotp.report import prompt_words, word_spacing
+
+    for run in wishes.runs:
+        table = listing("prompt", "vector", "nearest words, with their distances", right=("vector",))
+        for prompt in prompt_words(run, None if wishes.client is None else [wishes.client]):
+            for i, vector in enumerate(prompt.vectors, 1):
+                name = f"{prompt.kind} of {prompt.client or 'all'}" if i == 1 else ""
+                near = "  ".join(f"{word} {far:.2f}" for word, far in zip(vector.words, vector.distances, strict=True))
+                table.add_row(*map(cell, (name, i, near)))
+        print_wide(table)
+        print(f"A word's nearest other word is {word_spacing(run):.2f} away (median).")
+    yield from ()
+
+
+def _bound(wishes: _Wishes) -> _Figures:
+    from fedotp.report import measure_bound
+
+    for run in wishes.runs:
+        bound = measure_bound(run)
+        formulas = ("sqrt(M/2 log(N/δ))", "sqrt(dN/M log(eM/d))", "L (L_g A_g + L_l A_l)")
+        rows = zip(bound.terms.items(), formulas, strict=True)
+        facts([(name, f"{value:.4g}", formula) for (name, value), formula in rows])
+        facts([("bound", f"{bound.value:.4g}", "  ".join(f"{k} = {v:.4g}" for k, v in bound.symbols.items()))])
+        for line in bound.assumptions:
+            print(f"  {line}")
+    yield from ()
+
+
+_MAKERS: dict[str, Callable[[_Wishes], _Figures]] = {
+    "curves": _curves,
+    "against": _against,
+    "similarity": _similarity,
+    "maps": _maps,
+    "plans": _plans,
+    "tsne": _tsne,
+    "words": _words,
+    "bound": _bound,
+}
+
+
+def _print_plans(found: "PlanStatistics") -> None:
+    numbers = [f"{mass:g}" for mass in found.masses]
+    table = listing("at mass", *numbers, right=numbers)
+    for kind, values in zip(found.prompts, found.entropy, strict=True):
+        table.add_row(cell(f"entropy / log V, {kind}"), *(cell(f"{value:.3f}") for value in values))
+    table.add_row(cell("patches left out"), *(cell(f"{value:.1%}") for value in found.unassigned))
+    if found.overlap is not None:
+        table.add_row(cell("overlap of global and local"), *(cell(f"{value:.3f}") for value in found.overlap))
+    table.add_row(cell("accuracy"), *(cell(f"{value:.2%}") for value in found.accuracy))
+    Console().print(table)
+    facts(
+        [
+            ("as trained", f"{found.accuracy_trained:.2%}", _trained(found.mass_trained)),
+            ("uniform plan", f"{found.accuracy_uniform:.2%}", "the same prompts, every patch alike"),
+            ("changed", f"{found.changed_uniform:.2%}", "of the predictions by the uniform plan"),
+            ("images", found.n_images, f"test images of {found.n_clients} clients; accuracy is the mean over them"),
+        ]
+    )
+
+
+def _trained(mass: float | None) -> str:
+    return "without transport" if mass is None else f"at mass {mass:g}"
+
+
+def _with_plans(kind: str, runs: "Sequence[RunDirectory]") -> "list[tuple[str, RunDirectory]]":
+    """The runs of FedOTP, each with a name for its figure."""
+    from fedotp.methods import FedOTP
+
+    able = [run for run in runs if isinstance(run.config.method, FedOTP)]
+    if not able:
+        raise FedotpError(f"{runs[0].config.method.title} has no transport plan; give a run of FedOTP")
+    return [(_named(kind, run, able), run) for run in able]
+
+
+def _named(kind: str, run: "RunDirectory", runs: "Sequence[RunDirectory]") -> str:
+    return kind if len(runs) == 1 else f"{kind}-{run.path.name}"
+
+
+def _labels(runs: "Sequence[RunDirectory]") -> list[str]:
+    titles = [run.config.method.title for run in runs]
+    return titles if len(set(titles)) == len(titles) else [run.path.name for run in runs]
+
+
+def _runs(paths: Sequence[Path]) -> "list[RunDirectory]":
+    """The runs at `paths`, and those in folders among them."""
+    from fedotp.runs import RunDirectory, find_runs
+
+    found = [run for path in paths for run in (find_runs(path) or [RunDirectory.open(path)])]
+    return list({run.path.resolve(): run for run in found}.values())
+
+
+def _kinds(only: str | None, against: str | None) -> list[str]:
+    if only is None:
+        return ["against"] if against is not None else list(_USUAL)
+    kinds = [kind.strip() for kind in only.split(",")]
+    for kind in kinds:
+        if kind not in KINDS:
+            raise FedotpError(f"--only {kind}: must be of {', '.join(KINDS)}")
+    if "against" in kinds and against is None:
+        raise FedotpError("--only against needs --against KEY, for example --against partition.shots")
+    return kinds
+
+
+def _formats(text: str) -> list[str]:
+    from fedotp.report._figure import FORMATS
+
+    endings = [ending.strip() for ending in text.split(",")]
+    for ending in endings:
+        if ending not in FORMATS:
+            raise FedotpError(f"--format {ending}: must be of {', '.join(FORMATS)}")
+    return endings

@@ -1,0 +1,85 @@
+"""`fedotp report`: one HTML page about runs."""
+
+import webbrowser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedotp.cli.show import print_paths, printable
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.report.page import Analysed
+    from fedotp.runs import RunDirectory
+
+app = typer.Typer()
+
+_NAME = "report.html"
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Directories of runs, or folders with runs in them.", show_default=False),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help=f"The file to write; if not given, {_NAME} in the run, or here for several runs."),
+    ] = None,
+    analysis: Annotated[
+        bool,
+        typer.Option(help="Show where prompts look and what they have learned; needs the run's data and backbone."),
+    ] = True,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say what is being analysed.")] = False,
+) -> None:
+    """Write one self-contained HTML page about one or several runs.
+
+    It opens from disk without network and can be sent as it is. Runs that are not complete are shown as far as
+    they have come; those that differ in nothing but the seed are one row of the comparison.
+
+    \b
+    Examples:
+      fedotp report runs/office
+      fedotp report runs/demo --out demo.html --open
+      fedotp report runs/fedotp runs/promptfl --no-analysis
+    """
+    from fedotp.report.page import is_page, write_page
+
+    found = list(_find(runs))
+    path = out or (found[0].path if len(found) == 1 else Path()) / _NAME
+    if path.exists() and not is_page(path):  # said before the analysis, which takes a while
+        raise FedotpError(f"{path} exists and is not a report; choose another --out")
+    write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None)
+    print_paths([("report", path)])
+    if open_:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def _find(paths: Sequence[Path]) -> "Iterator[RunDirectory]":
+    """The runs named, each once; of a folder that is not a run all runs in it."""
+    from fedotp.runs import RunDirectory, find_runs
+
+    seen: set[Path] = set()
+    for path in paths:
+        is_run = (path / "config.toml").is_file()
+        inside = [] if is_run or not path.is_dir() else find_runs(path)
+        for run in inside or [RunDirectory.open(path)]:
+            if run.path.resolve() not in seen:
+                seen.add(run.path.resolve())
+                yield run
+
+
+def _analyse(run: "RunDirectory", quiet: bool) -> "Analysed":
+    """The analysis of a run, or why there is none."""
+    from fedotp.report import analyse
+
+    if not quiet:
+        typer.echo(f"analysing {printable(run.path)}", err=True)
+    try:
+        return analyse(run.path).as_dict()
+    except FedotpError as error:
+        return str(error)

@@ -1,0 +1,133 @@
+"""Everything a report says about the prompts of a run beyond its numbers."""
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from fedotp.errors import FedotpError
+from fedotp.methods import FedOTP
+from fedotp.report._bound import Bound, measure_bound
+from fedotp.report._client import MASSES, Floats, choose, require_clients, restored
+from fedotp.report._maps import ImageMap, image_maps
+from fedotp.report._plans import PlanStatistics, plans_of
+from fedotp.report._round import rounded
+from fedotp.report._tsne import Projection, project_prompts
+from fedotp.report._words import PromptWords, prompt_words
+from fedotp.runs import RunDirectory
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """Maps over images, what transport does, the prompts side by side, as words, and Theorem 1.
+
+    What a run does not have, or cannot be made here, is None or empty; `notes` say why.
+    """
+
+    maps: tuple[ImageMap, ...]
+    plans: PlanStatistics | None
+    tsne: Projection | None
+    words: tuple[PromptWords, ...]
+    bound: Bound | None
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready, numbers at four significant digits."""
+        return {
+            "maps": [_map(shown) for shown in self.maps],
+            "plans": None if self.plans is None else self.plans.as_dict(),
+            "tsne": None if self.tsne is None else rounded(vars(self.tsne)),
+            "words": [rounded(asdict(prompt)) for prompt in self.words],
+            "bound": None if self.bound is None else rounded(self.bound.as_dict()),
+            "notes": list(self.notes),
+        }
+
+
+def analyse(
+    run: str | Path | RunDirectory,
+    *,
+    clients: Sequence[str] | None = None,
+    n_images: int = 4,
+    masses: Sequence[float] = MASSES,
+) -> Analysis:
+    """Look into the prompts of a run.
+
+    Args:
+        run: its directory.
+        clients: whose maps and words to show; three of them, evenly spread, if not given.
+        n_images: maps of each client.
+        masses: of the plans shown and compared (FedOTP only). The numbers are of at most 256 test images of 8 clients.
+
+    Example:
+        >>> from fedotp.report import analyse                         # doctest: +SKIP
+        >>> analyse("runs/pets").plans.entropy                        # doctest: +SKIP
+    """
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    if clients is not None:
+        require_clients(directory, clients)
+    notes: list[str] = []
+    maps, plans = _attempt(partial(_images, directory, clients, n_images, masses), notes) or ((), None)
+    if plans is None and not isinstance(directory.config.method, FedOTP):
+        notes.append(f"no transport plans: {directory.config.method.title} has none")
+    return Analysis(
+        maps,
+        plans,
+        tsne=_attempt(partial(project_prompts, directory), notes),
+        words=tuple(_attempt(partial(prompt_words, directory, clients), notes) or ()),
+        bound=_attempt(partial(measure_bound, directory), notes),
+        notes=tuple(notes),
+    )
+
+
+def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
+    """What `make` makes; None where it cannot, and a note that says why."""
+    try:
+        return make()
+    except FedotpError as error:
+        notes.append(str(error))
+        return None
+
+
+def _images(
+    run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float]
+) -> tuple[tuple[ImageMap, ...], PlanStatistics | None]:
+    """What needs the data: maps, and for FedOTP the numbers of its plans."""
+    prepared, simulator = restored(run)
+    shown = choose(prepared, clients)
+    maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))
+    method = simulator.method
+    return maps, plans_of(prepared, simulator, masses, clients) if isinstance(method, FedOTP) else None
+
+
+def _map(shown: ImageMap) -> dict[str, Any]:
+    prompts = [
+        {
+            "kind": kind,
+            "similarity": rounded(shown.similarity[n]),
+            "plans": {f"{mass:g}": rounded(plan[n]) for mass, plan in shown.plans.items()},
+        }
+        for n, kind in enumerate(shown.kinds)
+    ]
+    return {
+        "client": shown.client,
+        "label": shown.label,
+        "predicted": shown.predicted,
+        "image": _png(shown.image),
+        "grid": shown.similarity.shape[-1],
+        "prompts": prompts,
+    }
+
+
+def _png(image: Floats) -> str:
+    """An image (H, W, 3) in 0 to 1 as a data address."""
+    file = io.BytesIO()
+    Image.fromarray((255 * image).round().astype(np.uint8)).save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

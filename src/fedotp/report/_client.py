@@ -1,0 +1,131 @@
+"""One client of a restored run and some of its test images: what pictures and numbers are made from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedotp.clip import EvalTransform, ImageFeatures
+from fedotp.errors import FedotpError
+from fedotp.federation import Simulator
+from fedotp.federation._random import Ints
+from fedotp.matching import Matching, similarity
+from fedotp.methods import Batch, FedOTP, Memory, Method
+from fedotp.runs import Prepared, RunDirectory, restore
+
+Floats = NDArray[np.float64]
+
+MASSES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the plans shown and compared
+SHOWN_CLIENTS = 3  # of which pictures are made, if nobody says of whom
+_CHUNK = 32  # images whose similarities to all classes are held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ClientImages:
+    """n test images of one client, taking its classes in turn, and its class features.
+
+    `rows` (n,) are positions in the test split; `image` has pooled (1, n, e) and tokens (1, n, V, e); `labels` (n,);
+    `classes` (1, N, K, e); `kinds` (N,) says of each prompt whether it is "global", "local" or the only "prompt".
+    """
+
+    name: str
+    rows: Ints
+    image: ImageFeatures
+    labels: Tensor
+    classes: Tensor
+    memory: Memory | None
+    kinds: tuple[str, ...]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, prepared: Prepared, simulator: Simulator, client: str, n_images: int) -> "ClientImages":
+        """The first `n_images` of `client`."""
+        number = np.array([prepared.data.names.index(client)])
+        test, method = prepared.data.test, simulator.method
+        rows = in_turn(test.clients[number[0]], test.labels)[:n_images]
+        classes = method.class_features(simulator.task, simulator.parameters(number))  # (1, N, K, e)
+        image, labels = test.read(rows[None], 0, simulator.device, classes.dtype)
+        memory = prepared.data.memory(number, simulator.device, classes.dtype) if method.uses_memory else None
+        return cls(client, rows, image, labels[0], classes, memory, prompt_kinds(method))
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.rows)
+
+    def parts(self) -> Iterator["ClientImages"]:
+        """The same images, a few at a time."""
+        for start in range(0, len(self), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            image = ImageFeatures(*(x[:, part] for x in self.image))
+            yield replace(self, rows=self.rows[part], image=image, labels=self.labels[part])
+
+    @torch.no_grad()
+    def own_similarity(self) -> Tensor:
+        """Cosines (n, V, N) of patches and prompts, for each image's own class."""
+        every = similarity(self.image.tokens, self.classes)[0]  # (n, K, V, N)
+        return every[torch.arange(len(self)), self.labels]
+
+    @torch.no_grad()
+    def predicted(self, method: Method) -> Tensor:
+        """The classes (n,) that `method` predicts with these class features."""
+        batch = Batch(self.image, self.labels[None], memory=self.memory)
+        return method.score(batch, self.classes)[0].argmax(-1)
+
+
+def restored(run: RunDirectory) -> tuple[Prepared, Simulator]:
+    """The federation of `run` as it stands, with its data."""
+    if run.is_deployed:
+        raise FedotpError(
+            f"{run.path} is a run of real sites: their images are not here, so nothing can be shown of them"
+        )
+    return restore(run.path)
+
+
+def prompt_kinds(method: Method) -> tuple[str, ...]:
+    """What each of a client's prompts is."""
+    if isinstance(method, FedOTP):
+        return ("global",) * method.n_shared + ("local",) * method.n_private
+    return ("prompt",)
+
+
+def at_mass(method: FedOTP, mass: float) -> Matching:
+    """Unbalanced transport as `method` has it, at another mass; at 1 it is the classical problem."""
+    return replace(method.matching, rule="unbalanced", mass=mass)
+
+
+def require_clients(run: RunDirectory, clients: Sequence[str]) -> None:
+    """Refuse a name that no client of `run` has."""
+    names = run.manifest["clients"]
+    for client in clients:
+        if client not in names:
+            raise FedotpError(f"{run.path} has no client {client!r}; its clients are {', '.join(names[:8])}")
+
+
+def choose(prepared: Prepared, clients: Sequence[str] | None, most: int = SHOWN_CLIENTS) -> tuple[str, ...]:
+    """Those of `clients` that have test images; if none are given, at most `most` of all that have, evenly spread."""
+    able = [name for name, rows in zip(prepared.data.names, prepared.data.test.clients, strict=True) if len(rows)]
+    return spread(able, most) if clients is None else tuple(client for client in clients if client in able)
+
+
+def spread(names: Sequence[str], most: int) -> tuple[str, ...]:
+    """At most `most` of `names`, evenly spread."""
+    places = np.linspace(0, len(names) - 1, min(most, len(names))).round().astype(int)
+    return tuple(names[i] for i in np.unique(places))
+
+
+def in_turn(rows: Ints, labels: Ints) -> Ints:
+    """`rows` in an order that takes the first of every class, then the second, and so on."""
+    rank = np.empty(len(rows), np.int64)
+    for label in np.unique(labels[rows]):
+        of_class = labels[rows] == label
+        rank[of_class] = np.arange(of_class.sum())
+    return rows[np.lexsort((labels[rows], rank))]
+
+
+def pixels(prepared: Prepared, row: int) -> Floats:
+    """A test image as the tower sees it: (H, W, 3) in 0 to 1."""
+    transform = EvalTransform(prepared.task.clip.config.image_size)
+    return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255

@@ -1,0 +1,159 @@
+"""What transport does in a run of FedOTP: how far its plans are from uniform, and what they are worth.
+
+All numbers are of the plan T (V, N) of an image and its own class, V patches and N prompts, at a given mass gamma:
+its columns hold gamma / N each, its rows at most 1 / V.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedotp.errors import FedotpError
+from fedotp.federation import Simulator
+from fedotp.methods import FedOTP
+from fedotp.report._client import MASSES, ClientImages, at_mass, choose, require_clients, restored
+from fedotp.report._maps import normalised
+from fedotp.report._round import rounded
+from fedotp.runs import Prepared, RunDirectory
+
+_CLIENTS = 8
+_IMAGES = 256  # of all of them
+
+UNASSIGNED_BELOW = 0.1
+"""A patch that gets less than this share of what it would get under the uniform plan counts as left out."""
+
+
+def plan_entropy(plan: Tensor) -> Tensor:
+    """Entropy of each column of plans (..., V, N), normalised to sum 1, over log V: (..., N).
+
+    1 is the uniform plan, which looks at every patch alike; 0 is a prompt that looks at one patch only.
+    """
+    return torch.special.entr(normalised(plan.double())).sum(-2) / math.log(max(plan.shape[-2], 2))
+
+
+def unassigned_share(plan: Tensor) -> Tensor:
+    """Share of the patches that plans (..., V, N) leave out: (...).
+
+    A patch is left out if its row holds less than `UNASSIGNED_BELOW` of the uniform share, which is gamma / V.
+    """
+    rows = plan.sum(-1)  # (..., V)
+    return (rows < UNASSIGNED_BELOW * rows.mean(-1, keepdim=True)).double().mean(-1)
+
+
+def plan_overlap(plan: Tensor, n_shared: int) -> Tensor:
+    """How much the global prompts of plans (..., V, N), the first `n_shared`, look where the local ones look: (...).
+
+    sum_m min(T_mg, T_ml) of the columns normalised to sum 1, a mean over pairs (g, l): 1 if they are the same, 0 if no
+    patch serves both.
+    """
+    columns = normalised(plan.double())
+    both = torch.minimum(columns[..., :n_shared].unsqueeze(-1), columns[..., n_shared:].unsqueeze(-2))
+    return both.sum(-3).mean((-2, -1))  # from (..., V, N_g, N_l)
+
+
+@dataclass(frozen=True)
+class PlanStatistics:
+    """Plans at several masses, all means over images; accuracies are means over clients.
+
+    Attributes:
+        masses: (G,) the masses compared; the prompts are those of the run, trained at `mass_trained`.
+        prompts: (N,) "global" or "local".
+        entropy: (N, G) `plan_entropy`.
+        unassigned: (G,) `unassigned_share`.
+        overlap: (G,) `plan_overlap`; None where there are not both kinds of prompts.
+        accuracy: (G,) with the mass changed.
+        accuracy_uniform: with every patch going to every prompt alike, the same prompts.
+        accuracy_trained: with the rule and mass of the run.
+        changed_uniform: share of the images for which the uniform plan predicts another class than the run's own.
+        mass_trained: the run's mass; None where its rule has no plan.
+    """
+
+    masses: tuple[float, ...]
+    prompts: tuple[str, ...]
+    entropy: tuple[tuple[float, ...], ...]
+    unassigned: tuple[float, ...]
+    overlap: tuple[float, ...] | None
+    accuracy: tuple[float, ...]
+    accuracy_uniform: float
+    accuracy_trained: float
+    changed_uniform: float
+    mass_trained: float | None
+    n_images: int
+    n_clients: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {**{key: rounded(value) for key, value in vars(self).items()}, "uniform_entropy": 1.0}
+
+
+def plan_statistics(
+    run: str | Path | RunDirectory, masses: Sequence[float] = MASSES, clients: Sequence[str] | None = None
+) -> PlanStatistics:
+    """Measure the plans of a run of FedOTP, on at most 256 test images of `clients` (if not given, of 8).
+
+    Clients are evenly spread, and each gives equally many images if it has them, its classes in turn.
+    """
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    method = directory.config.method
+    if not isinstance(method, FedOTP):
+        raise FedotpError(f"{directory.path} is a run of {method.title}, which has no transport plan")
+    if clients is not None:
+        require_clients(directory, clients)
+    return plans_of(*restored(directory), masses, clients)
+
+
+def plans_of(
+    prepared: Prepared, simulator: Simulator, masses: Sequence[float], clients: Sequence[str] | None
+) -> PlanStatistics:
+    """The same of a run that is restored already."""
+    assert isinstance(simulator.method, FedOTP)
+    chosen = choose(prepared, clients, _CLIENTS)
+    if not chosen:
+        raise FedotpError("no plans: none of the clients has a test image")
+    each = max(1, _IMAGES // len(chosen))
+    images = [ClientImages.of(prepared, simulator, client, each) for client in chosen]
+    return measure_plans(simulator.method, images, masses)
+
+
+@torch.no_grad()
+def measure_plans(method: FedOTP, clients: Sequence[ClientImages], masses: Sequence[float]) -> PlanStatistics:
+    """Measure the plans of these images."""
+    rules = [at_mass(method, mass) for mass in masses]
+    own = torch.cat([part.own_similarity() for client in clients for part in client.parts()])  # (n, V, N)
+    plans = [rule.plan(own) for rule in rules]
+    both = 0 < method.n_shared < own.shape[-1]
+    entropy = torch.stack([plan_entropy(plan).mean(0) for plan in plans], -1)  # (N, G)
+    uniform, trained = replace(method, rule="average"), method
+    varied = [replace(method, rule="unbalanced", mass=mass) for mass in masses]
+    return PlanStatistics(
+        masses=tuple(masses),
+        prompts=clients[0].kinds,
+        entropy=tuple(map(tuple, entropy.tolist())),
+        unassigned=_means(unassigned_share, plans),
+        overlap=_means(lambda plan: plan_overlap(plan, method.n_shared), plans) if both else None,
+        accuracy=tuple(_accuracy(each, clients) for each in varied),
+        accuracy_uniform=_accuracy(uniform, clients),
+        accuracy_trained=_accuracy(trained, clients),
+        changed_uniform=float((_predicted(uniform, clients) != _predicted(trained, clients)).double().mean()),
+        mass_trained={"unbalanced": method.mass, "classical": 1.0, "average": None}[method.rule],
+        n_images=len(own),
+        n_clients=len(clients),
+    )
+
+
+def _means(measure: Callable[[Tensor], Tensor], plans: Sequence[Tensor]) -> tuple[float, ...]:
+    return tuple(float(measure(plan).mean()) for plan in plans)
+
+
+def _predicted(method: FedOTP, clients: Sequence[ClientImages]) -> Tensor:
+    return torch.cat([part.predicted(method) for client in clients for part in client.parts()])
+
+
+def _accuracy(method: FedOTP, clients: Sequence[ClientImages]) -> float:
+    shares = [(_predicted(method, [client]) == client.labels).double().mean() for client in clients]
+    return float(torch.stack(shares).mean())

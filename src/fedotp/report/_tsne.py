@@ -1,0 +1,134 @@
+"""The clients' own prompts in the plane (the paper's Figure A5)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedotp.data import coarse_labels
+from fedotp.errors import FedotpError
+from fedotp.report._client import Floats
+from fedotp.report._figure import COLOURS, MARKERS, new_figure
+from fedotp.runs import RunDirectory, stored_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FEWEST = 5
+_PERPLEXITY = 30.0  # t-SNE's usual one
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The private prompts of n clients in the plane.
+
+    x, y (n,); `client` (n,) their names; `group` (n,) what they are coloured by, which `by` says: "domain", "coarse
+    label" or "most frequent class". `together` is the share of clients whose nearest prompt, by Euclidean distance and
+    not in the plane, is one of their own group; `by_chance` is what that would be for prompts dealt at random.
+    """
+
+    x: Floats
+    y: Floats
+    client: tuple[str, ...]
+    group: tuple[str, ...]
+    by: str
+    perplexity: float
+    together: float
+    by_chance: float
+
+
+def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Projection:
+    """t-SNE of the private prompts of a run, each client's written out as one vector; neither data nor backbone needed.
+
+    Perplexity 30, or (n - 1) / 3 for n clients where that is less. Distances between groups mean little in a t-SNE, and
+    with few clients so do the groups.
+    """
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    stored = stored_parameters(directory)
+    n = len(stored.clients)
+    if n < _FEWEST:
+        raise FedotpError(f"no t-SNE: it needs {_FEWEST} clients with private prompts, this run has {n or 'none'}")
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise FedotpError("t-SNE needs scikit-learn: pip install 'fedotp[report]'") from error
+    vectors = np.concatenate([value.double().flatten(1).numpy() for value in stored.private.values()], axis=1)
+    perplexity = min(_PERPLEXITY, (n - 1) / 3)
+    plane = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors).astype(np.float64)
+    names = directory.manifest["clients"]
+    by, everyones = client_groups(directory)
+    groups = tuple(everyones[i] for i in stored.clients)
+    together, by_chance = neighbours(vectors, groups)
+    return Projection(
+        x=plane[:, 0],
+        y=plane[:, 1],
+        client=tuple(names[i] for i in stored.clients),
+        group=groups,
+        by=by,
+        perplexity=perplexity,
+        together=together,
+        by_chance=by_chance,
+    )
+
+
+def neighbours(vectors: Floats, groups: Sequence[str]) -> tuple[float, float]:
+    """Share of `vectors` (n, d) whose nearest other one is of the same group, and what chance would give."""
+    same = np.array(groups)[:, None] == np.array(groups)
+    distances = torch.cdist(torch.from_numpy(vectors), torch.from_numpy(vectors)).fill_diagonal_(torch.inf)
+    found = same[np.arange(len(vectors)), distances.argmin(1).numpy()].mean()
+    return float(found), float((same.sum() - len(vectors)) / (len(vectors) * (len(vectors) - 1)))
+
+
+def client_groups(run: RunDirectory) -> tuple[str, list[str]]:
+    """What clients have in common, and each client's: its domain, else the most frequent coarse label, else class.
+
+    Labels are those of the client's test images, whose distribution is that of its training images.
+    """
+    domains = run.manifest["domains"]
+    if any(domains):
+        return "domain", [domain or "mixed" for domain in domains]
+    data = run.manifest["data"]
+    coarse = coarse_labels(data["classes"])
+    names = coarse or data["classes"]
+    predictions = run.predictions()
+    groups = []
+    for client in range(len(domains)):
+        counts = Counter(names[label] for label in predictions.label[predictions.client == client])
+        groups.append(min(counts, key=lambda name: (-counts[name], names.index(name))) if counts else "no test images")
+    return "coarse label" if coarse else "most frequent class", groups
+
+
+def plot_projection(shown: Projection, title: str = "") -> "Figure":
+    """One point per client, groups by colour and shape (the paper's Figure A5)."""
+    groups = sorted(set(shown.group))
+    figure = new_figure(6.4 if len(groups) <= 12 else 7.6, 4.4)
+    axes = figure.add_subplot()
+    for i, group in enumerate(groups):
+        mine = np.array([name == group for name in shown.group])
+        axes.scatter(
+            shown.x[mine],
+            shown.y[mine],
+            s=46,
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[(i // len(COLOURS) + i) % len(MARKERS)],
+            edgecolors="white",
+            linewidths=0.5,
+            label=group,
+        )
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.spines[:].set_color("#cccccc")
+    note = (
+        f"Private prompts of {len(shown.x)} clients; t-SNE, perplexity {shown.perplexity:.3g}\n"
+        f"nearest prompt of the same group: {shown.together:.0%} of the clients, by chance {shown.by_chance:.0%}"
+    )
+    axes.set_title(title or note, fontsize=9, loc="left")
+    axes.legend(
+        title=shown.by, title_fontsize=9, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )
+    return figure

@@ -1,0 +1,107 @@
+"""What learned context vectors are near to, in words."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedotp.clip import CLIP
+from fedotp.errors import FedotpError
+from fedotp.report._client import SHOWN_CLIENTS, spread
+from fedotp.runs import RunDirectory, stored_parameters
+from fedotp.runs._prepare import find_device, load_backbone, require_same
+
+_SPACING_WORDS = 128
+_CHUNK = 64  # vectors compared with the whole vocabulary at a time
+_KINDS = {"shared": "global", "base": "global", "private": "local", "personal": "local", "prompt": "prompt"}
+
+
+@dataclass(frozen=True)
+class VectorWords:
+    """The words nearest to one context vector, nearest first, and their Euclidean distances."""
+
+    words: tuple[str, ...]
+    distances: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PromptWords:
+    """The words nearest to each vector of one prompt; `client` is None for a prompt all share."""
+
+    client: str | None
+    kind: str
+    vectors: tuple[VectorWords, ...]
+
+
+@torch.no_grad()
+def nearest_words(clip: CLIP, vectors: Tensor, k: int = 5) -> list[VectorWords]:
+    """The `k` tokens of the vocabulary whose embeddings are nearest to each of `vectors` (n, d), as CoOp looks them up.
+
+    A token that is a whole word, or ends one, is written as it is; one that goes on is followed by "…". Start and end
+    of text and tokens that are no readable text by themselves are left out. Near does not mean close: compare the
+    distances with those between words.
+    """
+    table = clip.token_embedding.weight.detach()
+    written = [clip.tokenizer.word(i) for i in range(min(clip.tokenizer.vocab_size, len(table)))]
+    ids = torch.tensor([i for i, text in enumerate(written) if text is not None], device=table.device)
+    table = table[ids].float()
+    found = []
+    for part in vectors.to(table.device, table.dtype).split(_CHUNK):
+        exact = torch.cdist(part, table, compute_mode="donot_use_mm_for_euclid_dist")
+        distances, nearest = exact.topk(min(k, len(table)), largest=False)
+        for row, places in zip(distances.tolist(), ids[nearest].tolist(), strict=True):
+            found.append(VectorWords(tuple(written[i] or "" for i in places), tuple(row)))
+    return found
+
+
+def prompt_words(
+    run: str | Path | RunDirectory, clients: Sequence[str] | None = None, *, k: int = 5
+) -> list[PromptWords]:
+    """The words nearest to the vectors of the shared prompts of a run and of those of `clients` (three, if not given).
+
+    The backbone is needed, the data are not.
+    """
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    config = directory.config
+    stored = stored_parameters(directory)
+    if config.prompt.per_class:
+        raise FedotpError("no words: every class has context vectors of its own, too many to show")
+    if not stored.private and not any(name in _KINDS for name in stored.server):
+        raise FedotpError(f"no words: {config.method.title} has learned no vectors that are kept here")
+    clip = _backbone(directory)
+    names = directory.manifest["clients"]
+    chosen = spread([names[i] for i in stored.clients], SHOWN_CLIENTS) if clients is None else clients
+    prompts = [
+        (None, _KINDS[name], prompt) for name, value in stored.server.items() if name in _KINDS for prompt in value
+    ]
+    prompts += [
+        (names[number], _KINDS[name], prompt)
+        for row, number in enumerate(stored.clients)
+        if names[number] in chosen
+        for name, value in stored.private.items()
+        for prompt in value[row]
+    ]
+    found = iter(nearest_words(clip, torch.cat([prompt for _, _, prompt in prompts]), k))
+    return [PromptWords(client, kind, tuple(next(found) for _ in prompt)) for client, kind, prompt in prompts]
+
+
+def word_spacing(run: str | Path | RunDirectory) -> float:
+    """How far a word is from the word nearest to it: what the distances of `prompt_words` are to be held against.
+
+    It is the median over some 128 words. A context vector that is farther from its nearest word than words are from
+    one another does not mean that word.
+    """
+    clip = _backbone(run if isinstance(run, RunDirectory) else RunDirectory.open(run))
+    table = clip.token_embedding.weight.detach()
+    some = [i for i in range(min(clip.tokenizer.vocab_size, len(table))) if clip.tokenizer.word(i) is not None]
+    some = some[:: max(1, len(some) // _SPACING_WORDS)]
+    return statistics.median(near.distances[1] for near in nearest_words(clip, table[some], k=2))  # [0] is itself
+
+
+def _backbone(run: RunDirectory) -> CLIP:
+    clip = load_backbone(run.config.backbone.source, find_device(run.config.compute.device))
+    require_same(run, "backbone", run.config.backbone.name, clip.digest)
+    return clip

@@ -1,0 +1,64 @@
+"""`fedotp figures` in the hands of a user."""
+
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp
+
+
+@pytest.fixture
+def runs(place: Path, fedotp: Fedotp) -> Path:
+    """FedOTP at two masses, and PromptFL."""
+    for name, *changes in (("a", "method.mass=0.4"), ("b", "method.mass=0.9"), ("c", "method.name=promptfl")):
+        options = [word for change in changes for word in ("--set", change)]
+        assert fedotp("run", "tiny.toml", *options, "--out", place / "runs" / name, "-q").status == 0
+    return place / "runs"
+
+
+def written(out: str) -> list[str]:
+    return [Path(line.split(maxsplit=1)[1]).name for line in out.splitlines() if line.startswith("figure ")]
+
+
+def test_figures_of_one_run(runs: Path, fedotp: Fedotp) -> None:
+    done = fedotp("figures", runs / "a", "--images", "2")
+    assert done.status == 0, done.err
+    assert written(done.out) == ["curves.png", "similarity.png", "maps.png", "plans.png"]
+    assert "no tsne: no t-SNE: it needs 5 clients" in done.out
+    assert "entropy / log V, global" in done.out
+    assert "uniform plan" in done.out
+    assert {path.name for path in (runs / "a" / "figures").iterdir()} == set(written(done.out))
+
+
+def test_figures_of_several_runs(runs: Path, place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("figures", runs, "--only", "curves,similarity,plans", "--format", "svg,pdf")
+    assert done.status == 0, done.err
+    names = ("curves", "similarity", "plans-a", "plans-b")
+    assert written(done.out) == [f"{name}.{ending}" for name in names for ending in ("svg", "pdf")]
+    assert {path.name for path in (place / "figures").iterdir()} == set(written(done.out))
+    again = fedotp("figures", runs, "--against", "method.mass", "--out", place / "other")
+    assert written(again.out) == ["against-mass.png"]
+    assert "PromptFL" in again.out
+
+
+def test_tables(runs: Path, fedotp: Fedotp) -> None:
+    words = fedotp("figures", runs / "a", "--only", "words")
+    assert words.status == 0, words.err
+    assert "global of all" in words.out
+    bound = fedotp("figures", runs / "a", "--only", "bound")
+    assert "vacuous" in bound.out
+    assert not (runs / "a" / "figures").exists()
+
+
+def test_what_is_refused(runs: Path, fedotp: Fedotp) -> None:
+    for words, message in (
+        (("--only", "cruves"), "--only cruves: must be of curves, against"),
+        (("--only", "against"), "--only against needs --against KEY"),
+        (("--format", "gif"), "--format gif: must be of png, svg, pdf"),
+        (("--only", "maps", "--client", "nobody"), "has no client 'nobody'"),
+        (("--only", "tsne"), "it needs 5 clients"),
+    ):
+        done = fedotp("figures", runs / "a", *words)
+        assert (done.status, done.out) == (2, ""), words
+        assert message in done.err
+    assert "PromptFL has no transport plan" in fedotp("figures", runs / "c", "--only", "plans").err
+    assert "is not a run" in fedotp("figures", runs.parent / "nowhere").err

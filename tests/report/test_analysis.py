@@ -1,0 +1,143 @@
+"""The analysis of any run: its shape, what it says of what is missing, and that only images need the data."""
+
+import base64
+import io
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from report_made import make_inputs, make_run
+
+from fedotp.errors import FedotpError
+from fedotp.federation import KeptRows, Progress, load_server, save_checkpoint
+from fedotp.methods import METHODS
+from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
+from fedotp.runs import RunDirectory
+from fedotp.runs._prepare import load_backbone
+
+
+def test_what_a_page_is_given(done: RunDirectory) -> None:
+    content = json.loads(json.dumps(analyse(done, n_images=2, masses=(0.4, 1.0)).as_dict(), allow_nan=False))
+    assert set(content) == {"maps", "plans", "tsne", "words", "bound", "notes"}
+    assert len(content["maps"]) == 2 * 2
+    shown = content["maps"][0]
+    assert {"client", "label", "predicted", "image", "grid", "prompts"} == set(shown)
+    assert shown["grid"] == 4
+    assert [prompt["kind"] for prompt in shown["prompts"]] == ["global", "local"]
+    for prompt in shown["prompts"]:
+        assert np.shape(prompt["similarity"]) == (4, 4)
+        assert list(prompt["plans"]) == ["0.4", "1"]
+        for plan in prompt["plans"].values():
+            assert np.sum(plan) == pytest.approx(1, abs=1e-3)
+    picture = Image.open(io.BytesIO(base64.b64decode(shown["image"].removeprefix("data:image/png;base64,"))))
+    assert picture.size == (32, 32)
+    plans = content["plans"]
+    assert plans["masses"] == [0.4, 1.0]
+    assert plans["prompts"] == ["global", "local"]
+    assert np.shape(plans["entropy"]) == (2, 2)
+    assert {len(plans[key]) for key in ("unassigned", "overlap", "accuracy")} == {2}
+    assert plans["uniform_entropy"] == 1
+    assert content["tsne"] is None
+    assert [(words["client"], words["kind"], len(words["vectors"])) for words in content["words"]] == [
+        (None, "global", 2),
+        ("client-0", "local", 2),
+        ("client-1", "local", 2),
+    ]
+    assert {"terms", "value", "assumptions", "symbols"} == set(content["bound"])
+    assert content["notes"] == ["no t-SNE: it needs 5 clients with private prompts, this run has 2"]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {"promptfl-fedper": {"n_base": 1}}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
+    done = make_run(squares, tmp_path / "run", name=name, **OPTIONS.get(name, {}))
+    found = analyse(done.path, n_images=1, masses=(0.5,))
+    content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    kinds = {prompt["kind"] for shown in content["maps"] for prompt in shown["prompts"]}
+    assert kinds == ({"global", "local"} if name == "fedotp" else {"prompt"})
+    assert (content["plans"] is None) == (content["bound"] is None) == (name != "fedotp")
+    assert bool(content["words"]) == (name != "zeroshot")
+    assert any("no transport plans" in note for note in content["notes"]) == (name != "fedotp")
+    if name != "promptfl-ft":  # which predicts with a copy it tunes first
+        right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
+        classes = done.manifest["data"]["classes"]
+        for shown in found.maps:
+            number = done.manifest["clients"].index(shown.client)
+            assert shown.predicted in {classes[p] for (c, _), p in right.items() if c == number}
+
+
+def _predicted(run: RunDirectory) -> tuple[Any, Any, Any]:
+    lines = run.predictions()
+    return lines.client, lines.row, lines.predicted
+
+
+def test_prompts_without_a_global_or_a_local_one(squares: Path, tmp_path: Path) -> None:
+    alone = analyse(make_run(squares, tmp_path / "alone", name="fedotp", n_shared=0), n_images=1)
+    assert alone.plans is not None
+    assert alone.plans.overlap is None
+    assert alone.bound is not None
+    assert alone.bound.symbols["A_g"] == 0
+    shared = analyse(make_run(squares, tmp_path / "shared", name="fedotp", n_private=0), n_images=1)
+    assert shared.bound is not None
+    assert shared.bound.symbols["A_l"] == 0
+    assert shared.maps[0].kinds == ("global",)
+
+
+def test_only_images_need_the_data(tmp_path: Path) -> None:
+    inputs = make_inputs(tmp_path)
+    done = make_run(inputs, tmp_path / "run", n_clients=5)
+    before = analyse(done)
+    shutil.rmtree(inputs / "data")
+    shutil.rmtree(inputs / "store")
+    after = analyse(done.path)
+    assert before.maps
+    assert not after.maps
+    assert after.plans is None
+    assert len(after.notes) == len(before.notes) + 1
+    assert "data" in after.notes[0]
+    content = [found.as_dict() for found in (before, after)]
+    for key in ("tsne", "words", "bound"):
+        assert content[0][key] == content[1][key] is not None
+    (inputs / "tiny.safetensors").unlink()
+    opened = RunDirectory.open(done.path)
+    plot_curves([opened])
+    np.testing.assert_array_equal(project_prompts(opened).x, before.tsne.x if before.tsne else None)
+    assert measure_bound(opened).value == (before.bound.value if before.bound else None)
+    load_backbone.cache_clear()
+    with pytest.raises(FedotpError, match=r"tiny\.safetensors"):
+        prompt_words(opened)
+
+
+def test_clients_that_are_asked_for(done: RunDirectory) -> None:
+    found = analyse(done, clients=["client-1"], n_images=1, masses=(0.5,))
+    assert [shown.client for shown in found.maps] == ["client-1"]
+    assert [words.client for words in found.words] == [None, "client-1"]
+    with pytest.raises(FedotpError, match="no client 'nobody'"):
+        analyse(done, clients=["nobody"])
+
+
+def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_path: Path) -> None:
+    """As the server of real sites leaves it: no partition, no rows, a manifest that says so."""
+    shutil.copytree(done.path, tmp_path / "run")
+    deployed = RunDirectory.open(tmp_path / "run")
+    (deployed.path / "partition.json").unlink()
+    deployed.kept.unlink()
+    server = load_server(deployed.checkpoint)
+    state = SimpleNamespace(server=server, kept=KeptRows({}, 2), device=torch.device("cpu"), round=2, group_size=1)
+    save_checkpoint(deployed.checkpoint, state, Progress())
+    deployed.save_manifest({**deployed.manifest, "deployment": {"sites": 2}})
+    found = analyse(deployed.path)
+    assert not found.maps
+    assert found.plans is found.tsne is found.bound is None
+    assert [words.client for words in found.words] == [None]
+    assert "real sites" in found.notes[0]
+    assert len(found.notes) == 3
+    plot_curves([deployed])

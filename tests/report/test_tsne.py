@@ -1,0 +1,109 @@
+"""Private prompts in the plane: who is whose neighbour, and what points are coloured by."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from report_made import make_run
+
+from fedotp.data import coarse_labels
+from fedotp.errors import FedotpError
+from fedotp.federation import Predictions
+from fedotp.report import _tsne, plot_projection, project_prompts
+from fedotp.report._tsne import client_groups, neighbours
+from fedotp.runs import RunDirectory, StoredParameters
+
+# The coarse label of every class of CIFAR-100 in alphabetical order, as its archive numbers them.
+COARSE = """
+    4 1 14 8 0 6 7 7 18 3 3 14 9 18 7 11 3 9 7 11 6 11 5 10 7 6 13 15 3 15 0 11 1 10 12 14 16 9 11 5 5 19 8 8
+    15 13 14 17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6
+    19 5 5 8 19 18 1 2 15 6 0 17 8 14 13
+"""
+CLASSES = """
+    apple, aquarium fish, baby, bear, beaver, bed, bee, beetle, bicycle, bottle, bowl, boy, bridge, bus,
+    butterfly, camel, can, castle, caterpillar, cattle, chair, chimpanzee, clock, cloud, cockroach, couch,
+    crab, crocodile, cup, dinosaur, dolphin, elephant, flatfish, forest, fox, girl, hamster, house, kangaroo,
+    keyboard, lamp, lawn mower, leopard, lion, lizard, lobster, man, maple tree, motorcycle, mountain, mouse,
+    mushroom, oak tree, orange, orchid, otter, palm tree, pear, pickup truck, pine tree, plain, plate, poppy,
+    porcupine, possum, rabbit, raccoon, ray, road, rocket, rose, sea, seal, shark, shrew, skunk, skyscraper,
+    snail, snake, spider, squirrel, streetcar, sunflower, sweet pepper, table, tank, telephone, television,
+    tiger, tractor, train, trout, tulip, turtle, wardrobe, whale, willow tree, wolf, woman, worm
+"""
+
+
+def test_coarse_labels_are_those_of_the_archive() -> None:
+    classes = [" ".join(name.split()) for name in CLASSES.split(",")]
+    found = coarse_labels(classes)
+    assert found is not None
+    names = sorted(set(found))
+    assert [names.index(name) for name in found] == [int(number) for number in COARSE.split()]
+    assert coarse_labels(classes[:99]) is None
+
+
+@pytest.fixture(scope="module")
+def many(squares: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return make_run(squares, tmp_path_factory.mktemp("many") / "run", n_clients=6)
+
+
+def test_clusters_stay_together(many: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    centres = 5 * torch.randn(2, 1, 1, 2, 8)
+    prompts = (centres.expand(-1, 3, -1, -1, -1) + 0.1 * torch.randn(2, 3, 1, 2, 8)).flatten(0, 1)
+    planted = StoredParameters({}, {"private": prompts}, np.arange(6))
+    monkeypatch.setattr(_tsne, "stored_parameters", lambda run: planted)
+    found = project_prompts(many)
+    points = np.stack([found.x, found.y], -1)
+    distances = np.linalg.norm(points[:, None] - points, axis=-1)
+    same = np.arange(6)[:, None] // 3 == np.arange(6) // 3
+    assert distances[same].max() < distances[~same].min()
+    assert found.perplexity == pytest.approx(5 / 3)
+
+
+def test_neighbours() -> None:
+    points = np.array([[0.0], [1.0], [5.0], [5.5], [9.0]])
+    together, by_chance = neighbours(points, ["a", "a", "b", "c", "c"])
+    assert together == pytest.approx(3 / 5)  # the two of a, and the last
+    assert by_chance == pytest.approx(4 / 20)  # ordered pairs that are of one group
+
+
+def test_a_projection_repeats_itself(many: RunDirectory) -> None:
+    one, other = project_prompts(many), project_prompts(many.path)
+    np.testing.assert_array_equal(one.x, other.x)
+    assert one.client == tuple(f"client-{i}" for i in range(6))
+    assert one.by == "most frequent class"
+    figure = plot_projection(one)
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert texts == sorted(set(one.group))
+
+
+def test_groups(many: RunDirectory) -> None:
+    lines, classes = many.predictions(), many.manifest["data"]["classes"]
+    by, groups = client_groups(many)
+    assert by == "most frequent class"
+    for client, group in enumerate(groups):
+        counts = np.bincount(lines.label[lines.client == client], minlength=2)
+        assert group == (classes[counts.argmax()] if counts.any() else "no test images")
+    changed = RunDirectory(many.path)
+    changed.manifest["domains"] = ["day", "day", "night", "night", None, "day"]
+    assert client_groups(changed) == ("domain", ["day", "day", "night", "night", "mixed", "day"])
+
+
+def test_groups_of_cifar100(many: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of one coarse label have different classes."""
+    classes = [" ".join(name.split()) for name in CLASSES.split(",")]
+    changed = RunDirectory(many.path)
+    changed.manifest["data"]["classes"] = classes
+    rows = [(0, "whale"), (0, "trout"), (0, "seal"), (1, "tulip"), (2, "bus"), (3, "tank"), (4, "otter"), (5, "man")]
+    client, label = (np.array(column) for column in zip(*((c, classes.index(k)) for c, k in rows), strict=True))
+    lines = Predictions(client, label, label, label, label.astype(float))
+    monkeypatch.setattr(changed, "predictions", lambda: lines)
+    by, groups = client_groups(changed)
+    assert by == "coarse label"
+    assert groups == ["aquatic mammals", "flowers", "vehicles 1", "vehicles 2", "aquatic mammals", "people"]
+
+
+def test_too_few_clients_are_told(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
+    with pytest.raises(FedotpError, match="needs 5 clients with private prompts, this run has 2"):
+        project_prompts(done)
+    with pytest.raises(FedotpError, match="this run has none"):
+        project_prompts(make_run(squares, tmp_path / "run", n_clients=5, name="promptfl"))
