@@ -1,6 +1,7 @@
 """A federation of sites in this process: Flower's grid without a network, and ways to make sites misbehave."""
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,7 +54,7 @@ class NearGrid:
         reply: Message | None = app(message, context)
         assert reply is not None
         reply.metadata.__dict__["_src_node_id"] = node
-        self.answered.append(reply)
+        self.answered.append(deepcopy(reply))  # the server may change what it has got
         if node in self.meddle:
             reply = self.meddle[node](message, reply)
         if reply is not None:
@@ -68,6 +69,12 @@ def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
 
 def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:
     """The toy federation with three clients, all of them in every round."""
-    sections.setdefault("partition", {"scheme": "dirichlet", "n_clients": 3, "alpha": 2.0})
     federation = {"holdout_clients": 0, "participation": 1.0, "rounds": 2, **sections.pop("federation", {})}
-    return make_config(inputs, federation=federation, evaluation={"clients": 0}, **sections)
+    partition = {"n_clients": 3, "alpha": 2.0}
+    return make_config(inputs, federation=federation, evaluation={"clients": 0}, partition=partition, **sections)
+
+
+def named(grid: NearGrid) -> dict[str, Any]:
+    """The sites' names and nodes, as keys would make them certain."""
+    nodes = {node: str(config["name"]) for node, config in grid.nodes.items()}
+    return {"names": tuple(nodes.values()), "nodes": nodes}

@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from near_sites import NearGrid, make_deployable, parts
+from near_sites import NearGrid, make_deployable, named, parts
 
 import fedotp
+from coloured_squares import draw_squares
+from fedotp.data import load_dataset
 from fedotp.federation import load_server
 from fedotp.flower._serve import serve
 from fedotp.flower._settings import ServerSettings
+from runs.toy_run import COLOURS
 
 METHODS = ["fedotp", "coop", "promptfl", "promptfl-ft", "promptfl-fedprox", "promptfl-fedper"]
+DOMAINS = ("day", "night")
 METHODS += ["promptfl-fedamp", "pfedprompt"]
 
 
@@ -19,10 +23,72 @@ METHODS += ["promptfl-fedamp", "pfedprompt"]
 def test_sites_end_with_the_simulators_prompts(method: str, inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, method={"name": method})
     simulated = fedotp.run(config, tmp_path / "simulated")
-    deployed = serve(NearGrid(parts(tmp_path, 3, share="predictions")), config, ServerSettings(), tmp_path / "deployed")
+    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
+    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
     expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert deployed.summary["final"]["loss"] == pytest.approx(simulated.summary["final"]["loss"], abs=1e-5)
+
+
+def test_zero_shot_is_evaluated_without_a_round(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, method={"name": "zeroshot"})
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    grid = NearGrid(parts(tmp_path, 3))
+    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    assert deployed.summary["rounds"] == 0
+    assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
+
+
+def test_sites_that_nobody_named_are_numbered_by_their_parts(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, federation={"participation": 0.5, "rounds": 3})
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    nodes = parts(tmp_path, 3)
+    backwards = NearGrid({node: nodes[node] for node in sorted(nodes, reverse=True)})
+    deployed = serve(backwards, config, ServerSettings(), tmp_path / "deployed")
+    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert [r["sampled"] for r in deployed.metrics("round")] == [r["sampled"] for r in simulated.metrics("round")]
+
+
+def test_sites_with_their_own_folders_do_what_clients_by_domain_do(inputs: Path, tmp_path: Path) -> None:
+    """The simulator divides one folder by domain; each site has one domain's folder and knows of no other."""
+    for split, n_images in (("train", 4), ("test", 2)):
+        for domain in DOMAINS:
+            draw_squares(tmp_path / "data" / domain / split, COLOURS, n_images)
+    for split in ("train", "test"):
+        (tmp_path / "data/night" / split / "green").rename(tmp_path / f"no green by night, {split}")
+    data = {"dataset": str(tmp_path / "data"), "store": str(tmp_path / "store")}
+    config = make_deployable(inputs, data=data).override(["partition.scheme=domain"])
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    options = {"backbone": str(inputs / "tiny.safetensors"), "share": "predictions"}
+    nodes = {
+        100 + i: {
+            "data": str(tmp_path / "data" / name),
+            "name": name,
+            "state": str(tmp_path / f"site-{name}"),
+            **options,
+        }
+        for i, name in enumerate(("day", "night"))
+    }
+    grid = NearGrid(nodes)
+    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", classes=tuple(COLOURS), **named(grid))
+    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
+    assert list((tmp_path / "site-day" / "tokens").iterdir())  # encoded once, at the site
+
+
+def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: Path) -> None:
+    draw_squares(tmp_path / "data", COLOURS, 10)
+    nodes = {100: {"data": str(tmp_path / "data"), "name": "only", "state": str(tmp_path / "only")}}
+    nodes[100] |= {"backbone": str(inputs / "tiny.safetensors"), "share": "predictions"}
+    grid = NearGrid(nodes)
+    run = serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+    classifier = fedotp.load(tmp_path / "only" / "classifier", backbone=inputs / "tiny.safetensors")
+    dataset = load_dataset(tmp_path / "data")
+    predictions = run.predictions()
+    found = classifier.predict([dataset.test.image(int(row)) for row in predictions.row])
+    assert found.probabilities.argmax(-1).tolist() == predictions.predicted.tolist()

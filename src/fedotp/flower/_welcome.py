@@ -53,26 +53,26 @@ class Welcome:
             wanted = settings.min_sites or len(self.registry.nodes or ())  # a site whose key was removed is not awaited
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
             told = [member for member in members if member.state == "told"]
-            if not self.decided and told and settled and len(told) >= (wanted or n_seen):
-                self._decide(told)
             ready = [member for member in members if member.state == "ready"]
             refused = [member for member in members if member.state == "refused"]
-            if self.decided and ready and len(ready) >= (wanted or n_seen - len(refused)):
-                return
-            if refused and settings.min_sites == 0 and len(ready) + len(refused) == (wanted or n_seen) and ready:
-                return  # the rest has been refused, which the log says
-            if refused and len(refused) == len(self.registry.members):
+            if refused and len(refused) == max(wanted, n_seen):
                 raise FedotpError("every site was refused; the log says why")
+            if settings.min_sites == 0:
+                wanted = (wanted or n_seen) - len(refused)  # the log says who and why
+            if not self.decided and told and settled and len(told) >= wanted:
+                self._decide(told)
+            elif self.decided and ready and len(ready) >= wanted:
+                return
             now = time.monotonic()
             if settings.start_timeout and now - start > settings.start_timeout:
                 raise FedotpError(
-                    f"only {len(ready)} of {wanted or n_seen} sites were ready after {settings.start_timeout:g} s; "
+                    f"only {len(ready) + len(told)} of {wanted} sites are there after {settings.start_timeout:g} s; "
                     "raise start-timeout, or lower min-sites"
                 )
             if now - reminded > _REMIND:
                 reminded = now
                 states = [f"{member.name or 'a site'}: {member.state}" for member in self.registry.members]
-                log.info("waiting for sites: %d of %s ready (%s)", len(ready), wanted or "all", listed(states))
+                log.info("waiting for sites: %d of %d ready (%s)", len(ready), wanted, listed(states))
             time.sleep(_PAUSE)
 
     def step(self) -> None:

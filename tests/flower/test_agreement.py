@@ -1,0 +1,180 @@
+"""Server and sites agree, or say what they do not agree on."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from near_sites import NearGrid, make_deployable, named, parts
+
+from coloured_squares import draw_squares
+from fedotp.clip import CLIP, TINY, save
+from fedotp.errors import FedotpError
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._private import PrivateFile
+from fedotp.flower._serve import serve
+from fedotp.flower._settings import ServerSettings
+from fedotp.runs import RunDirectory, evaluate_run, restore
+from runs.toy_run import COLOURS
+
+SETTINGS = ServerSettings(round_timeout=0.5, start_timeout=5)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    logging.getLogger("fedotp").addHandler(caplog.handler)
+    logging.getLogger("fedotp").setLevel(logging.INFO)
+    yield caplog
+    logging.getLogger("fedotp").removeHandler(caplog.handler)
+
+
+def own(folder: Path, inputs: Path, colours: dict[str, Any], name: str) -> dict[str, Any]:
+    """A site with its own folder of images."""
+    draw_squares(folder / f"{name}-data", colours, 10)
+    backbone = str(inputs / "tiny.safetensors")
+    return {"data": str(folder / f"{name}-data"), "name": name, "state": str(folder / name), "backbone": backbone}
+
+
+def test_a_site_with_another_class_is_refused_and_told_which(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    pink = {**COLOURS, "pink": (250, 150, 200)}
+    grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "good"), 2: own(tmp_path, inputs, pink, "odd")})
+    config = make_deployable(inputs)
+    run = serve(grid, config, SETTINGS, tmp_path / "run", classes=tuple(COLOURS), **named(grid))
+    assert "site odd is refused: site odd has the class 'pink'" in lines.text
+    assert [client["name"] for client in run.summary["clients"]] == ["good"]
+
+
+def test_sites_with_different_classes_are_told_to_name_them(inputs: Path, tmp_path: Path) -> None:
+    fewer = {name: colour for name, colour in COLOURS.items() if name != "green"}
+    grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "all"), 2: own(tmp_path, inputs, fewer, "few")})
+    with pytest.raises(FedotpError, match=r"different classes: all has .*green.*; few has|--classes"):
+        serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_site_with_another_backbone_is_refused(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    save(CLIP.random(TINY, seed=1), tmp_path / "other.safetensors")
+    sites = parts(tmp_path, 2)
+    sites[101]["backbone"] = str(tmp_path / "other.safetensors")
+    grid = NearGrid(sites)
+    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    assert "site site-1 is refused: site site-1 has backbone" in lines.text
+
+
+def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    order = next(message for message in grid.sent if message.metadata.message_type == "train")
+    order.content["arrays"] = ArrayRecord({"shared": order.content.array_records["arrays"]["shared"]} | {})
+    values = order.content.array_records["arrays"]["shared"].numpy()[:, :1]
+    from flwr.app import Array
+
+    order.content["arrays"] = ArrayRecord({"shared": Array(values)})
+    (number,) = grid.push_messages([_again(order)])
+    (reply,) = grid.pull_messages([number])
+    assert "the server's prompt does not fit here: shared is float32 of shape" in str(
+        reply.content.config_records["config"]["refused"]
+    )
+
+
+def _again(message: Message) -> Message:
+    meta = message.metadata
+    return Message(message.content, dst_node_id=meta.dst_node_id, message_type=meta.message_type, group_id="x")
+
+
+def test_a_site_is_who_its_key_says(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+    keys = {**named(grid), "nodes": {100: "site-0", 101: "site-9"}, "names": ("site-0", "site-9")}
+    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
+    assert "the site with the key of site-9 calls itself site-1" in lines.text
+
+
+def test_a_node_without_a_key_is_not_asked(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+    keys = {"nodes": {100: "site-0", 101: "site-1"}, "names": ("site-0", "site-1")}
+    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
+    assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
+    assert "node 102 is not registered" in lines.text
+
+
+def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+    settings = ServerSettings(min_sites=3, start_timeout=0.2)
+    with pytest.raises(FedotpError, match="only 2 of 3 sites are there"):
+        serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))
+
+
+@pytest.mark.parametrize("run", ["../../etc", "", "a" * 31, "A" * 32, "0" * 33])
+def test_a_run_whose_name_is_a_path_is_refused(run: str, inputs: Path) -> None:
+    record = ConfigRecord()
+    replace(Agreement("0" * 32, make_deployable(inputs), ("a", "b"), "a {}.", "d"), run=run).put(record)
+    with pytest.raises(FedotpError, match="is not a run's name"):
+        Agreement.of(record)
+
+
+def test_an_agreement_reads_back_equal(inputs: Path) -> None:
+    agreement = Agreement("0" * 32, make_deployable(inputs), ("a", "b"), "a {}.", "d")
+    record = ConfigRecord()
+    agreement.put(record)
+    assert Agreement.of(record) == agreement
+    assert Agreement.of(record).digest == agreement.digest
+
+
+def test_a_message_of_something_else_is_refused() -> None:
+    with pytest.raises(FedotpError, match="nothing of an agreement"):
+        Agreement.of(ConfigRecord({"agreement": "nonsense"}))
+
+
+def test_the_server_cannot_make_a_site_open_a_file(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    site = own(tmp_path, inputs, dict(COLOURS), "careful")
+    del site["backbone"]
+    with pytest.raises(FedotpError, match="every site was refused"):
+        serve(NearGrid({1: site}), make_deployable(inputs), SETTINGS, tmp_path / "run", **named(NearGrid({1: site})))
+    assert "say with --backbone where it lies here" in lines.text
+
+
+@pytest.mark.parametrize("share", ["nothing", "loss", "scores", "predictions"])
+def test_a_site_tells_what_it_chose_to_tell(share: str, inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2, share=share))
+    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    told = {key for reply in grid.answered for record in reply.content.metric_records.values() for key in record} | {
+        key for reply in grid.answered for key in reply.content.array_records
+    }
+    expected = {"num-examples", "images", "arrays"}
+    expected |= {"loss"} if share != "nothing" else set()
+    expected |= {"accuracy", "macro-f1"} if share in ("scores", "predictions") else set()
+    expected |= {"predictions"} if share == "predictions" else set()
+    assert told == expected
+    assert bool(run.summary["final"]) == (share in ("scores", "predictions"))
+    assert (run.path / "predictions.npz").exists() == (share == "predictions")
+    assert (next(run.metrics("round"))["loss"] is None) == (share == "nothing")
+
+
+def test_no_answer_holds_a_private_prompt(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2, share="predictions"))
+    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    said = b"".join(
+        array.data
+        for reply in grid.answered
+        for record in reply.content.array_records.values()
+        for array in record.values()
+    )
+    for state in (tmp_path / "site-0", tmp_path / "site-1"):
+        (path,) = state.glob("*/private.safetensors")
+        private = PrivateFile(path)
+        vectors = [row for n in private.rounds for row in private.after(n)["private"].flatten(0, -2)]
+        assert vectors
+        assert not any(vector[:4].numpy().tobytes() in said for vector in vectors)
+
+
+def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    assert RunDirectory.open(run.path).is_deployed
+    assert evaluate_run(run.path).mean == run.summary["final"]["accuracy"]
+    with pytest.raises(FedotpError, match="run of real sites"):
+        restore(run.path)
+    with pytest.raises(FedotpError, match="run of real sites"):
+        evaluate_run(run.path, ["method.mass=0.5"])

@@ -1,0 +1,253 @@
+"""Sites that fail, lie, come late or come back; servers that are killed."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from near_sites import NearGrid, make_deployable, named, parts
+
+import fedotp
+from fedotp.errors import FedotpError
+from fedotp.federation import load_server
+from fedotp.flower._post import Post
+from fedotp.flower._private import PrivateFile
+from fedotp.flower._serve import resume_serving, serve
+from fedotp.flower._settings import ServerSettings
+from fedotp.runs import RunDirectory
+
+QUICK = ServerSettings(round_timeout=0.5)
+
+
+def run_with(grid: NearGrid, config: fedotp.Config, out: Path, **options: Any) -> RunDirectory:
+    return serve(grid, config, options.pop("settings", QUICK), out, **named(grid), **options)
+
+
+def trained(change: Callable[[RecordDict], Any]) -> Callable[[Message, Message], Message]:
+    """Change what a site answers when it is asked to train."""
+
+    def meddle(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train":
+            change(reply.content)
+        return reply
+
+    return meddle
+
+
+def put(content: RecordDict, value: np.ndarray, name: str = "shared") -> None:
+    content["arrays"] = ArrayRecord({name: Array(value)})
+
+
+def shared(content: RecordDict) -> np.ndarray:
+    return np.array(content.array_records["arrays"]["shared"].numpy())
+
+
+POISON: dict[str, tuple[Callable[[RecordDict], Any], str]] = {
+    "not a number": (lambda c: put(c, shared(c) * math.nan), "not finite"),
+    "infinite": (lambda c: put(c, shared(c) / 0 + 1), "not finite"),
+    "far away": (lambda c: put(c, shared(c) + 1e4), "moved by"),
+    "another shape": (lambda c: put(c, shared(c)[:, :1]), "shape"),
+    "another type": (lambda c: put(c, shared(c).astype(np.float64)), "float64"),
+    "another name": (lambda c: put(c, shared(c), "private"), "it holds private"),
+    "nothing": (lambda c: c.array_records.pop("arrays"), "there is none"),
+    "no number of images": (lambda c: c.metric_records.pop("metrics"), "nothing of its images"),
+    "too many images": (lambda c: c.__setitem__("metrics", MetricRecord({"num-examples": 10**9})), "speaks of"),
+    "negative images": (lambda c: c.__setitem__("metrics", MetricRecord({"num-examples": -3})), "speaks of"),
+    "half an image": (lambda c: c.__setitem__("metrics", MetricRecord({"num-examples": 0.5})), "speaks of"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("kind", POISON)
+def test_a_poisoned_update_is_refused_and_counted(kind: str, inputs: Path, tmp_path: Path) -> None:
+    change, reason = POISON[kind]
+    config = make_deployable(inputs, federation={"rounds": 1})
+    grid = NearGrid(parts(tmp_path / "poisoned", 3), meddle={101: trained(change)})
+    run = run_with(grid, config, tmp_path / "run")
+    (record,) = run.metrics("round")
+    assert record["answered"] == [0, 2]
+    assert reason in record["faults"]["site-1"]
+    assert run.summary["faults"] == {"site-1": 1}
+    without = NearGrid(
+        parts(tmp_path / "without", 3), meddle={101: lambda message, reply: _unless_training(message, reply)}
+    )
+    expected = run_with(without, config, tmp_path / "without it")
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+
+
+def _unless_training(message: Message, reply: Message) -> Message | None:
+    return None if message.metadata.message_type == "train" else reply
+
+
+def test_a_site_that_fails_is_reported_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:
+    def fail(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type != "train":
+            return reply
+        failed = Message(Error(0, "the disk\nis full"), reply_to=message)
+        failed.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id
+        return failed
+
+    run = run_with(NearGrid(parts(tmp_path, 3), meddle={100: fail}), make_deployable(inputs), tmp_path / "run")
+    assert [record["answered"] for record in run.metrics("round")] == [[1, 2], [1, 2]]
+    assert "it failed: the disk is full" in next(run.metrics("round"))["faults"]["site-0"]
+
+
+def test_a_site_with_nothing_to_train_on_does_not_break_the_average(inputs: Path, tmp_path: Path) -> None:
+    def empty(content: RecordDict) -> None:
+        content["arrays"] = ArrayRecord()
+        content["metrics"] = MetricRecord({"num-examples": 0, "images": 0})
+
+    grid = NearGrid(parts(tmp_path, 3), meddle={102: trained(empty)})
+    run = run_with(grid, make_deployable(inputs), tmp_path / "run")
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1]]
+    assert run.summary["faults"] == {}
+    assert all(value.isfinite().all() for value in load_server(run.checkpoint).values())
+
+
+def test_an_answer_that_comes_late_does_not_count_in_another_round(inputs: Path, tmp_path: Path) -> None:
+    held: list[tuple[Message, Message]] = []
+
+    def late(message: Message, reply: Message) -> Message | None:
+        if message.metadata.message_type == "train" and message.metadata.group_id == "1":
+            held.append((message, reply))
+            return None
+        if held:  # now that the next one is asked for, the old one arrives as well
+            old, answer = held.pop()
+            grid._replies[old.metadata.message_id] = answer
+        return reply
+
+    grid = NearGrid(parts(tmp_path / "late", 3), meddle={101: late})
+    run = run_with(grid, make_deployable(inputs), tmp_path / "run")
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 2], [0, 1, 2]]
+    dropped = NearGrid(parts(tmp_path / "dropped", 3), meddle={101: lambda m, r: None if _is_first(m) else r})
+    expected = run_with(dropped, make_deployable(inputs), tmp_path / "expected")
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+
+
+def _is_first(message: Message) -> bool:
+    return message.metadata.message_type == "train" and message.metadata.group_id == "1"
+
+
+def test_the_second_of_two_answers_is_not_looked_at(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 1))
+    post = Post(grid)  # type: ignore[arg-type]
+    message = Message(RecordDict({"config": ConfigRecord({})}), dst_node_id=100, message_type="query")
+    waiting = post.send([message])
+    (number,) = waiting
+    first = grid._replies[number]
+    assert post.collect(waiting) == {100: first}
+    grid._replies[number] = first
+    assert post.collect(waiting) == {}
+
+
+def test_a_site_that_is_restarted_while_it_works_is_asked_again(inputs: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("fedotp.flower._post._LOOK_AROUND", 0.1)
+    died: list[Message] = []
+
+    def die_once(message: Message, reply: Message) -> Message | None:
+        if message.metadata.message_type == "train" and not died:
+            died.append(message)
+            grid.came[101] = "again"
+            return None
+        return reply
+
+    grid = NearGrid(parts(tmp_path / "a", 3), meddle={101: die_once})
+    run = run_with(grid, make_deployable(inputs), tmp_path / "run", settings=ServerSettings(round_timeout=20))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    expected = run_with(NearGrid(parts(tmp_path / "b", 3)), make_deployable(inputs), tmp_path / "expected")
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+
+
+class PowerCutError(Exception):
+    """The server is no more."""
+
+
+@pytest.mark.parametrize("after", range(7, 25, 3))
+def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(after: int, inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, federation={"rounds": 3}, optimizer={"reset": False, "momentum": 0.9})
+    whole = run_with(NearGrid(parts(tmp_path / "whole", 3)), config, tmp_path / "expected")
+    answers = 0
+
+    def cut(message: Message, reply: Message) -> Message:
+        nonlocal answers
+        answers += 1
+        if answers == after:
+            raise PowerCutError
+        return reply
+
+    sites = parts(tmp_path / "cut", 3)
+    grid = NearGrid(sites, meddle=dict.fromkeys(sites, cut))
+    with pytest.raises(PowerCutError):
+        run_with(grid, config, tmp_path / "run")
+    if not (tmp_path / "run" / "config.toml").exists():
+        pytest.skip("it was killed before the run began")
+    again = NearGrid(sites)
+    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
+    assert run.is_complete
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(whole.checkpoint), atol=0, rtol=0)
+    for site in ("site-0", "site-1", "site-2"):
+        one, other = (_private(tmp_path / name / site) for name in ("cut", "whole"))
+        assert one.rounds == other.rounds
+        torch.testing.assert_close(one.after(3), other.after(3), atol=0, rtol=0)
+    assert run.summary["final"] == whole.summary["final"]
+    assert run.summary["communication"] == whole.summary["communication"]
+
+
+def _private(state: Path) -> PrivateFile:
+    (path,) = state.glob("*/private.safetensors")
+    return PrivateFile(path)
+
+
+def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path: Path, caplog: Any) -> None:
+    sites = parts(tmp_path, 3)
+
+    def lose(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.group_id == "1":
+            _private(tmp_path / "site-1").path.unlink()
+            from fedotp.flower.client_app import _site
+
+            _site.cache_clear()  # and it was restarted
+        return reply
+
+    run = run_with(NearGrid(sites, meddle={101: lose}), make_deployable(inputs), tmp_path / "run")
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_site_that_comes_late_joins(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3), offline={102})
+
+    def come(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train":
+            grid.offline.discard(102)
+        return reply
+
+    grid.meddle[100] = come
+    settings = ServerSettings(min_sites=2, round_timeout=0.5)
+    run = run_with(grid, make_deployable(inputs, federation={"rounds": 3}), tmp_path / "run", settings=settings)
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1, 2], [0, 1, 2]]
+
+
+def test_a_site_that_goes_is_missed_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+
+    def go(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train":
+            grid.offline.add(100)
+        return reply
+
+    grid.meddle[102] = go
+    run = run_with(grid, make_deployable(inputs, federation={"rounds": 3}), tmp_path / "run")
+    rounds = list(run.metrics("round"))
+    assert [record["answered"] for record in rounds] == [[0, 1, 2], [1, 2], [1, 2]]
+    assert rounds[1]["sampled"] == [0, 1, 2]
+    assert rounds[1]["faults"] == {"site-0": "not connected"}
+
+
+def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path: Path) -> None:
+    fedotp.run(make_deployable(inputs), tmp_path / "run")
+    with pytest.raises(FedotpError, match="was simulated"):
+        resume_serving(NearGrid({}), tmp_path / "run", QUICK)  # type: ignore[arg-type]
