@@ -11,7 +11,7 @@ import sys
 
 from bench._record import save
 
-NAMES = ("ot", "text", "fused", "encoding", "federation")
+NAMES = ("ot", "text", "fused", "encoding", "federation", "report")
 
 
 def main() -> None:

@@ -1,0 +1,185 @@
+"""What the page knows of one run, read from its directory, as JSON has it.
+
+Shares are whole numbers of millionths, None where nothing is known: curves of many clients stay short.
+"""
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedotp.errors import FedotpError
+from fedotp.runs import RunDirectory
+
+_MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them are left out
+_FINAL = ("accuracy", "macro_f1", "loss")
+
+
+def gather(run: RunDirectory) -> dict[str, Any]:
+    """All about one run; what an incomplete one does not have yet is None or empty, and `missing` says so."""
+    try:
+        return _gather(run)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FedotpError(
+            f"{run.path} is damaged: {type(error).__name__} {error}; `fedotp runs show` may tell"
+        ) from error
+
+
+def _gather(run: RunDirectory) -> dict[str, Any]:
+    config, manifest = run.config, run.manifest
+    records = list(run.metrics())
+    rounds = [record for record in records if record["kind"] == "round"]
+    evaluations = list({r["round"]: r for r in records if r["kind"] == "evaluation"}.values())  # the last of a round
+    summary = run.summary if run.is_complete else {}
+    missing: list[str] = []
+    return {
+        "name": run.path.resolve().name,
+        "state": "complete" if run.is_complete else "running" if run.is_running else "stopped",
+        "method": {"title": config.method.title, "reference": config.method.reference},
+        "seed": config.seed,
+        "data": {key: manifest["data"][key] for key in ("name", "classes", "train_images", "test_images")},
+        "backbone": _backbone(manifest["backbone"]["name"]),
+        "split": {"scheme": config.partition.scheme, "alpha": config.partition.alpha, "shots": config.partition.shots},
+        "rounds": {
+            "done": rounds[-1]["round"] if rounds else 0,
+            "planned": summary.get("rounds", config.federation.rounds),
+            "stopped_early": summary.get("stopped_early", False),
+        },
+        "clients": _clients(run, evaluations, summary, missing),
+        "totals": _totals(evaluations),
+        "best": summary.get("best"),
+        "domains": (evaluations[-1]["domains"] if evaluations else {}),
+        "class_accuracy": [share(x) for x in evaluations[-1]["class_accuracy"]] if evaluations else [],
+        "curve": _curve(evaluations, len(manifest["clients"])),
+        "training": _training(rounds),
+        "seconds": {
+            "train": _sum(rounds, "seconds"),
+            "evaluate": summary["seconds"]["evaluate"] if summary else _sum(evaluations, "seconds"),
+        },
+        "confusion": _confusion(run, len(manifest["clients"]), len(manifest["data"]["classes"]), missing),
+        "joined_later": _joined_later(run),
+        "config": config.to_dict(),
+        "manifest": manifest,
+        "missing": missing,
+    }
+
+
+def _backbone(name: str) -> str:
+    """The name of a backbone; of a file, its own without folders."""
+    return Path(name).name if Path(name).suffix else name
+
+
+def share(value: float | None) -> int | None:
+    """A share in millionths; None for none and for nan."""
+    return None if value is None or not np.isfinite(value) else round(1e6 * value)
+
+
+def _clients(
+    run: RunDirectory, evaluations: Sequence[dict[str, Any]], summary: dict[str, Any], missing: list[str]
+) -> dict[str, list[Any]]:
+    """Columns, one entry per client; the numbers are those of its last evaluation."""
+    names, domains = run.manifest["clients"], run.manifest["domains"]
+    columns: dict[str, list[Any]] = {"name": names, "domain": domains, "joined": [False] * len(names)}
+    try:
+        columns["train"] = [len(client.train) for client in run.partition.clients]
+        columns["test"] = [len(client.test) for client in run.partition.clients]
+    except FedotpError as error:
+        columns["train"] = columns["test"] = [None] * len(names)
+        missing.append(str(error))
+    for what in _FINAL:
+        last = {
+            client: value
+            for record in evaluations
+            for client, value in zip(record["clients"], record[f"client_{what}"], strict=True)
+        }
+        columns[what] = [_number(what, last.get(client)) for client in range(len(names))]
+    for joined in summary.get("joined", {}).get("clients", []):
+        client = names.index(joined["name"])
+        columns["joined"][client] = True
+        for what in _FINAL:
+            columns[what][client] = _number(what, joined[what])
+    return columns
+
+
+def _number(what: str, value: float | None) -> float | None:
+    return _short(value) if what == "loss" else share(value)
+
+
+def _short(value: float | None) -> float | None:
+    """Four digits are more than a page shows."""
+    return None if value is None or not np.isfinite(value) else float(f"{value:.4g}")
+
+
+def _totals(evaluations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The numbers over clients of the last evaluation."""
+    if not evaluations:
+        return {}
+    keys = ("accuracy", "accuracy_std", "accuracy_worst_decile", "accuracy_min", "accuracy_pooled", "macro_f1")
+    return {key: share(evaluations[-1][key]) for key in keys} | {"loss": _short(evaluations[-1]["loss"])}
+
+
+def _curve(evaluations: Sequence[dict[str, Any]], n_clients: int) -> dict[str, Any]:
+    """Accuracy over rounds: of all, and a row for each of `shown` clients, evenly chosen where they are too many."""
+    matrix = np.full((n_clients, len(evaluations)), np.nan)
+    for i, record in enumerate(evaluations):
+        matrix[record["clients"], i] = record["client_accuracy"]
+    n_shown = min(n_clients, max(1, _MOST_POINTS // max(len(evaluations), 1)))
+    shown = np.unique(np.linspace(0, n_clients - 1, n_shown).round().astype(np.int64))
+    return {
+        "round": [record["round"] for record in evaluations],
+        "mean": [share(record["accuracy"]) for record in evaluations],
+        "std": [share(record["accuracy_std"]) for record in evaluations],
+        "min": [share(record["accuracy_min"]) for record in evaluations],
+        "max": [share(max(record["client_accuracy"], default=None)) for record in evaluations],
+        "loss": [_short(record["loss"]) for record in evaluations],
+        "shown": shown.tolist(),
+        "clients": [[share(value) for value in matrix[client]] for client in shown],
+    }
+
+
+def _training(rounds: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    columns = {key: [record[key] for record in rounds] for key in ("round", "bytes_up", "bytes_down", "images")}
+    columns["answered"] = [len(record["answered"]) for record in rounds]
+    columns["sampled"] = [len(record["sampled"]) for record in rounds]
+    for key in ("loss", "seconds"):
+        columns[key] = [_short(record[key]) for record in rounds]
+    return columns
+
+
+def _sum(records: Sequence[dict[str, Any]], key: str) -> float:
+    return round(sum(record[key] for record in records), 3)
+
+
+def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[str]) -> list[list[int]]:
+    """For each client its label, predicted class and number of images, triple after triple; [] without predictions."""
+    if not run.is_complete:
+        return []
+    try:
+        predictions = run.predictions()
+    except FedotpError as error:
+        missing.append(str(error))
+        return []
+    cells = (predictions.client * n_classes + predictions.label) * n_classes + predictions.predicted
+    values, counts = np.unique(cells, return_counts=True)
+    client, label, predicted = values // n_classes**2, values // n_classes % n_classes, values % n_classes
+    triples = np.stack([label, predicted, counts], 1)
+    ends = np.searchsorted(client, np.arange(n_clients + 1))
+    return [triples[start:end].ravel().tolist() for start, end in itertools.pairwise(ends)]
+
+
+def _joined_later(run: RunDirectory) -> list[dict[str, Any]]:
+    """Clients that came after the run with `fedotp join`."""
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(run.path.glob("joined/*/result.json"))]
+    return [
+        {
+            "name": result["client"],
+            "train": result["train_images"],
+            "test": result["test_images"],
+            "before": share(result["before"]["accuracy"]),
+            "after": share(result["after"]["accuracy"]),
+        }
+        for result in results
+    ]

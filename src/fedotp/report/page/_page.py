@@ -1,0 +1,115 @@
+"""The page: assets, data and plotting library in one file that opens from disk and connects to nothing."""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+import time
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import fedotp
+from fedotp._files import write_atomically
+from fedotp.errors import FedotpError
+from fedotp.report._figure import COLOURS
+from fedotp.report.page._gather import gather
+from fedotp.report.page._together import compare, differing_settings, name_runs
+from fedotp.runs import RunDirectory
+
+_SCRIPTS = ("dom", "charts", "overview", "accuracy", "clients", "classes", "costs", "analysis", "heatmaps", "page")
+_MARK = '<meta name="generator" content="fedotp report">'
+_MARKED_WITHIN = 1000  # characters
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+Analysed = dict[str, Any] | str | None
+"""An analysis as `Analysis.as_dict` gives it; or a text that says why there is none; or None: none was asked for."""
+
+
+def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None = None) -> str:
+    """One HTML page about `runs`, complete or not. Nothing but their directories is read.
+
+    Args:
+        runs: at least one.
+        analyses: for each run what the page says of its prompts and plans.
+    """
+    analyses = analyses or [None] * len(runs)
+    named = name_runs(runs)
+    data = {
+        "fedotp": fedotp.__version__,
+        "colours": COLOURS,
+        "made": time.strftime("%Y-%m-%d %H:%M"),
+        "runs": [
+            {**gather(run), "title": name.title, "group": name.group, "colour": name.colour, "analysis": analysis}
+            for run, name, analysis in zip(runs, named, analyses, strict=True)
+        ],
+        "comparison": compare(runs, named) if len(runs) > 1 else None,
+        "differences": differing_settings(runs),
+    }
+    title = named[0].title if len(runs) == 1 else f"{len(runs)} runs"
+    return _fill(title=f"{title} on {runs[0].manifest['data']['name']}", data=data)
+
+
+def write_page(runs: Sequence[RunDirectory], path: str | Path, analyses: Sequence[Analysed] | None = None) -> Path:
+    """Write the page of `make_page` to `path`. A file there that is not such a page is not overwritten."""
+    path = Path(path)
+    if path.is_dir() or (path.exists() and not is_page(path)):
+        raise FedotpError(f"{path} exists and is not a report; choose another --out")
+    write_atomically(path, make_page(runs, analyses))
+    return path
+
+
+def is_page(path: Path) -> bool:
+    """Whether the file was written by `write_page`."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return _MARK in file.read(_MARKED_WITHIN)
+    except OSError:
+        return False
+
+
+def _fill(title: str, data: dict[str, Any]) -> str:
+    assets = files("fedotp.report.page") / "assets"
+    library = (files("fedotp.report.page") / "vendor" / "echarts.min.js").read_text(encoding="utf-8")
+    parts = [(assets / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]
+    script = "(() => {\n'use strict';\n" + "\n".join(parts) + "})();\n"
+    values = {
+        "mark": _MARK,
+        "policy": _policy(library, script),
+        "title": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
+        "style": (assets / "page.css").read_text(encoding="utf-8"),
+        "data": _json(data),
+        "library": library,
+        "script": script,
+    }
+    template = (assets / "page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)  # once: data are not searched again
+
+
+def _policy(*scripts: str) -> str:
+    """A Content-Security-Policy: these scripts and no others run, images are in the page, nothing connects."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _json(data: object) -> str:
+    """JSON that HTML cannot mistake for markup, in ASCII."""
+    return json.dumps(_finite(data), separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for nan and infinity, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,90 @@
+"""Several runs on one page: which differ in the seed only, what to call each, where their settings differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedotp.config import Config, difference, flatten
+from fedotp.report._figure import COLOURS
+from fedotp.runs import Outcome, RunDirectory, Table, Trial
+
+_SAME = {"seed", "data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size"}
+"""Settings that do not make runs different in kind: where things lie, how they are computed, and the seed."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run's name on the page; runs that differ in nothing but the seed are one `group`, with one `label`."""
+
+    group: int
+    label: str
+    title: str
+    colour: str
+
+
+def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
+    """Names of runs: the method, what tells it from others of the same method, and the seed where there are several."""
+    groups: list[list[RunDirectory]] = []
+    for run in runs:
+        alike = next((group for group in groups if not _differing(group[0].config, run.config)), None)
+        if alike is None:
+            groups.append([run])
+        else:
+            alike.append(run)
+    labels = [_label(group[0].config, [other[0].config for other in groups]) for group in groups]
+    number = {id(run): (g, i) for g, group in enumerate(groups) for i, run in enumerate(group)}
+    named = []
+    for run in runs:
+        g, i = number[id(run)]
+        seeds = [other.config.seed for other in groups[g]]
+        title = labels[g] if len(seeds) == 1 else f"{labels[g]}, seed {seeds[i]}"
+        if seeds.count(seeds[i]) > 1:  # the same run twice: its directory tells
+            title = f"{title} ({run.path.resolve().name})"
+        named.append(Named(g, labels[g], title, COLOURS[g % len(COLOURS)]))
+    return named
+
+
+def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, Any]:
+    """The comparison table: a row per group, means and standard deviations over its seeds."""
+    outcomes = [
+        Outcome(Trial(run.path.name, {"run": str(name.group)}, run.config), run)
+        for run, name in zip(runs, named, strict=True)
+    ]
+    table = Table.of(outcomes)
+    label = {name.group: name.label for name in named}
+    rows = []
+    for row in table.rows:
+        group = int(row.labels[0])
+        cells = [row.cells.get(metric.key) for metric in table.metrics]
+        rows.append(
+            {
+                "group": group,
+                "label": label[group],
+                "seeds": row.seeds,
+                "cells": [
+                    None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(metric)}
+                    for cell, metric in zip(cells, table.metrics, strict=True)
+                ],
+            }
+        )
+    return {"columns": [{"key": metric.key, "title": metric.title} for metric in table.metrics], "rows": rows}
+
+
+def differing_settings(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
+    """The settings that are not the same in all runs, each with its value in every run."""
+    keys = {key: None for run in runs[1:] for key in difference(runs[0].config, run.config)}
+    values = {key: [flatten(run.config).get(key) for run in runs] for key in keys}
+    return [{"key": key, "values": row} for key, row in values.items()]
+
+
+def _differing(a: Config, b: Config) -> list[str]:
+    return [key for key in difference(a, b) if key not in _SAME]
+
+
+def _label(config: Config, all_: Sequence[Config]) -> str:
+    """The method's title, and the settings in which it differs from others of the same method."""
+    rivals = [other for other in all_ if other.method.title == config.method.title]
+    keys = {key: None for other in rivals for key in _differing(config, other)}
+    flat = flatten(config)
+    parts = [f"{key.removeprefix('method.')} {flat[key]}" for key in keys if flat.get(key) is not None]
+    return ", ".join([config.method.title, *parts])

@@ -1,0 +1,137 @@
+// Prompts and plans: statistics of transport, prompts of clients on a plane, nearest words, the bound.
+
+// Title of a chart, and its lines as pairs of a name and values, one for each mass.
+const PLAN_CHARTS = [
+  ['accuracy, %', (plans) => [['accuracy', plans.accuracy.map((x) => 100 * x)]]],
+  ['entropy (1: spread evenly)', (plans) => plans.prompts.map((name, i) => [name, plans.entropy[i]])],
+  ['overlap (1: the same patches)', (plans) => (plans.prompts.length > 1 ? [['overlap', plans.overlap]] : [])],
+  ['share of patches left out', (plans) => [['left out', plans.unassigned]]],
+];
+const BY_FIVE = { min: ({ min }) => Math.max(0, Math.floor(min / 5) * 5 - 5), max: ({ max }) => Math.min(100, Math.ceil(max / 5) * 5) };
+
+const analysed = () => (focus().analysis && typeof focus().analysis === 'object' ? focus().analysis : null);
+
+// One statistic of the plans against mass; a dotted line at the mass the run was trained with.
+function planOption(title, choices) {
+  const plans = analysed()?.plans;
+  const lines = plans ? choices(plans) : [];
+  if (!lines.length) return null;
+  const other = data.colours.find((colour) => colour !== focus().colour);
+  const colours = [tone(focus()), tone({ colour: other })];
+  const trained = {
+    silent: true, symbol: 'none', label: { show: false }, lineStyle: { color: css('muted'), type: [2, 4] },
+    data: [{ xAxis: plans.mass_trained }],
+  };
+  const extent = { min: Math.min(...plans.masses), max: Math.max(...plans.masses) };
+  return {
+    grid: grid({ left: 4, right: 12, top: 50 }),
+    legend: { show: lines.length > 1, top: 0, left: 0, itemWidth: 16, textStyle: { color: css('muted'), fontSize: 11 } },
+    xAxis: axis('mass', { ...extent, nameLocation: 'middle', nameGap: 26, splitLine: { show: false } }),
+    yAxis: yAxis(title, { scale: true, splitNumber: 3, nameGap: 16, ...(title.endsWith('%') ? BY_FIVE : {}) }),
+    series: lines.map(([name, values], i) => ({
+      type: 'line', name, symbol: 'circle', symbolSize: 6, itemStyle: { color: colours[i % 2] },
+      lineStyle: { color: colours[i % 2], width: 2, type: DASHES[i % 3] },
+      data: plans.masses.map((mass, m) => [mass, values[m]]), markLine: i ? undefined : trained,
+    })),
+    tooltip: tooltip((params) => [`Mass ${params[0].value[0]}`,
+      params.map((param) => [param.seriesName, param.value[1]?.toPrecision(3)])], byRound),
+  };
+}
+
+function tsneOption() {
+  const plane = analysed()?.tsne;
+  if (!plane) return null;
+  const groups = [...new Set(plane.group)];
+  const bare = { axisLabel: { show: false }, splitLine: { show: false }, scale: true };
+  const faded = (i) => state.client && plane.client[i] !== state.client;
+  const name = (param) => plane.client[param.value[2]];
+  return {
+    grid: { left: 16, right: 90, top: groups.length > 1 ? 44 : 16, bottom: 16 }, xAxis: axis('', bare), yAxis: axis('', bare),
+    legend: {
+      show: groups.length > 1, type: 'scroll', top: 0, left: 0, icon: 'circle', textStyle: { color: css('muted') },
+      pageTextStyle: { color: css('muted') },
+    },
+    series: groups.map((group, g) => ({
+      type: 'scatter', name: setting(group), symbolSize: 11, itemStyle: { color: tone({ colour: data.colours[g % data.colours.length] }) },
+      label: { show: plane.x.length <= 20, position: 'right', color: css('muted'), fontSize: 11, formatter: name },
+      data: plane.x.map((_, i) => i).filter((i) => plane.group[i] === group)
+        .map((i) => ({ value: [plane.x[i], plane.y[i], i], itemStyle: { opacity: faded(i) ? 0.2 : 0.85 } })),
+    })),
+    tooltip: tooltip((param) => [name(param), [['group', setting(plane.group[param.value[2]])]]]),
+    onclick: (param) => choose({ client: name(param) }),
+  };
+}
+
+function planText(plans) {
+  const share = (value) => `${(100 * value).toFixed(1)} %`;
+  return `Over ${plural(plans.n_images, 'test image')}. The run was trained with mass ${plans.mass_trained}: accuracy `
+    + `${share(plans.accuracy_trained)}, and with a uniform plan in place of transport ${share(plans.accuracy_uniform)}. A patch is `
+    + 'left out if it gets less than a tenth of an even share. Dotted: the mass in training.';
+}
+
+// A choice of prompts, and the words of the one chosen.
+function wordsPanel(words) {
+  const first = Math.max(0, words.findIndex((one) => one.client !== null && one.client === state.client));
+  const name = (one) => (one.client === null ? `${one.kind}, shared` : `${one.kind}, ${one.client}`);
+  const distance = (value) => el('span', { class: 'plusminus numbers' }, value?.toFixed(2) ?? '');
+  const written = (row) => row.words.map((word, w) => el('span', {}, `${w ? ' · ' : ''}${word} `, distance(row.distances[w])));
+  const shown = el('div');
+  const show = (i) => shown.replaceChildren(table({
+    label: 'Words nearest to the prompt', rows: words[i].vectors.map((vector, v) => ({ ...vector, v: v + 1 })),
+    columns: [
+      { title: 'vector', value: (row) => row.v },
+      { title: 'nearest words (distance)', value: (row) => row.words[0], cell: written },
+    ],
+  }).node);
+  show(first);
+  const options = words.map((one, i) => [i, name(one)]);
+  return [
+    el('h3', {}, 'Nearest words'),
+    el('p', { class: 'note' }, 'For every learned vector the words of CLIP’s vocabulary that lie nearest to it. They seldom make sense as a sentence.'),
+    el('div', { class: 'controls' }, selection('Prompt', options, String(first), (i) => show(Number(i)))), shown,
+  ];
+}
+
+function boundPanel(bound) {
+  const short = (value) => (typeof value !== 'number' ? setting(value) : Number.isInteger(value) ? count(value) : value.toPrecision(4));
+  const list = (values) => facts(Object.entries(values).map(([name, value]) => [name, short(value)]));
+  return [
+    el('h3', {}, 'Generalisation bound'),
+    el('p', { class: 'note' }, 'The paper’s bound with this run’s numbers. It holds only under the assumptions below.'),
+    el('p', { class: 'bound numbers' }, short(bound.value)),
+    el('div', { class: 'pair' }, el('div', {}, list(bound.terms), list(bound.symbols)),
+      el('div', {}, el('p', {}, 'Assumed:'), el('ul', {}, bound.assumptions.map((text) => el('li', {}, text))))),
+  ];
+}
+
+// Why something, or everything, is missing.
+function notes(analysis) {
+  if (typeof analysis === 'string') return [el('p', { class: 'notice' }, `Not analysed: ${analysis}`)];
+  const texts = analysis ? new Set(analysis.notes) : ['This run was not analysed.'];
+  return [...texts].map((text) => el('p', { class: 'note' }, text));
+}
+
+function analysisSection() {
+  if (runs.every((run) => run.analysis === null)) return;
+  const plans = PLAN_CHARTS.map(([title, choices]) => addChart(`Plans against mass: ${title}`, 220, () => planOption(title, choices)));
+  const plane = addChart('Prompts of clients on a plane', 360, tsneOption);
+  const [why, words, bound, said] = [el('div'), el('div'), el('div'), el('p', { class: 'note' })];
+  const maps = heatmaps();
+  const planPart = el('div', {}, el('h3', {}, 'Plans against mass'), said, el('div', { class: 'quad' }, plans.map((chart) => chart.node)));
+  const planePart = el('div', {}, el('h3', {}, 'Prompts of the clients'),
+    el('p', { class: 'note' }, 't-SNE of the clients’ own prompts: near means alike; axes have no meaning.'),
+    el('div', { class: 'plane' }, plane.node));
+  section('analysis', 'Prompts', 'Prompts and plans', 'What the prompts have learned: where they look, what words they are near to.',
+    why, maps.node, planPart, planePart, words, bound);
+  onChange(() => {
+    const found = analysed();
+    why.replaceChildren(...notes(focus().analysis));
+    planPart.hidden = !found?.plans;
+    planePart.hidden = !found?.tsne;
+    if (found?.plans) said.textContent = planText(found.plans);
+    words.replaceChildren(...(found?.words.length ? wordsPanel(found.words) : []));
+    bound.replaceChildren(...(found?.bound ? boundPanel(found.bound) : []));
+    maps.show(found?.maps ?? [], found?.plans?.mass_trained);
+    [...plans, plane].forEach((chart) => chart.refresh());
+  });
+}

@@ -1,0 +1,196 @@
+// The top of the page: what was run and what came out, in words; the choice of runs; the comparison.
+
+const SCHEMES = {
+  iid: 'every client has the same share of every class',
+  pathological: 'every client has classes of its own',
+  dirichlet: 'classes mixed unevenly',
+  domain: 'a client per domain',
+  'domain-dirichlet': 'domains divided among clients, their classes mixed unevenly',
+  coarse: 'clients grouped by coarse label',
+  quantity: 'the same classes everywhere, unequal amounts',
+};
+
+const strong = (text) => el('b', {}, text);
+const isComplete = (run) => run.state === 'complete';
+const nClients = (run) => run.clients.name.length;
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+
+// The client with the lowest (sign 1) or highest (sign -1) accuracy; those that joined later do not count.
+function extreme(run, sign) {
+  const { accuracy, joined } = run.clients;
+  const numbers = accuracy.map((_, i) => i).filter((i) => !joined[i] && known(accuracy[i]));
+  return numbers.reduce((best, i) => (best === -1 || sign * accuracy[i] < sign * accuracy[best] ? i : best), -1);
+}
+
+// Bytes that one client sends (bytes_up) or receives (bytes_down) in a round it takes part in, on average.
+function perClient(run, direction) {
+  const times = sum(run.training[direction === 'bytes_up' ? 'answered' : 'sampled']);
+  return times ? sum(run.training[direction]) / times : 0;
+}
+
+function splitText(run) {
+  const { scheme, alpha, shots } = run.split;
+  const alphaText = known(alpha) ? `alpha ${alpha}` : null;
+  const shotsText = known(shots) ? `${plural(shots, 'image')} a class` : null;
+  const details = [SCHEMES[scheme], alphaText, shotsText].filter(Boolean).join(', ');
+  return `split “${scheme}”${details ? ` (${details})` : ''}`;
+}
+
+function header() {
+  const one = runs.length === 1;
+  const names = [...new Set(runs.map((run) => run.data.name))];
+  const top = document.getElementById('top');
+  top.append(
+    el('p', { class: 'eyebrow' }, 'fedotp report'),
+    el('h1', {}, one ? `${runs[0].method.title} on ${names[0]}` : `${runs.length} runs on ${names.join(', ')}`),
+    el('p', { class: 'lead' }, ...(one ? storyOfOne(runs[0]) : storyOfMany())),
+    ...runs.filter((run) => !isComplete(run)).map((run) => el('p', { class: 'notice', role: 'status' }, incomplete(run))),
+    ...runs.flatMap((run) => run.missing).map((why) => el('p', { class: 'notice' }, `Left out: ${why}`)),
+  );
+  if (one) top.append(tiles(runs[0]));
+}
+
+function incomplete(run) {
+  const who = runs.length === 1 ? 'This run' : run.title;
+  const rest = run.state === 'running' ? 'it is running' : 'it has stopped';
+  return `${who} is not complete: ${count(run.rounds.done)} of ${plural(run.rounds.planned, 'round')} are done, and ${rest}. `
+    + 'What is here is what there was when the page was made.';
+}
+
+function storyOfOne(run) {
+  const { totals, clients } = run;
+  const words = [strong(plural(nClients(run), 'client'))];
+  if (run.training.round.length) {
+    words.push(' trained for ', strong(plural(run.rounds.done, 'round')), run.rounds.stopped_early ? ' (stopped early)' : '');
+  } else words.push(isComplete(run) ? ' took part, without training' : ' have not trained yet');
+  words.push(` with the backbone ${run.backbone}; ${splitText(run)}.`);
+  if (!known(totals.accuracy)) return [...words, ' It has not been evaluated yet.'];
+  const worst = extreme(run, 1);
+  words.push(' On its own test images a client is right ', strong(`${percent(totals.accuracy)}\u00a0%`),
+    ` of the time on average (± ${percent(totals.accuracy_std)} between clients)`);
+  if (worst >= 0) words.push(`; the worst, ${clients.name[worst]}, ${percent(clients.accuracy[worst])}\u00a0%`);
+  return [...words, '.'];
+}
+
+function storyOfMany() {
+  const complete = data.comparison.rows.filter((row) => row.cells[0]);
+  const rows = complete.sort((a, b) => b.cells[0].value - a.cells[0].value);
+  const sizes = runs.map(nClients);
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+  const words = [`${least === most ? '' : `${count(least)} to `}${plural(most, 'client')}; ${splitText(runs[0])}.`];
+  if (!rows.length) return [...words, ' None of the runs is complete yet.'];
+  const accuracy = (row) => `${percent(Math.round(1e6 * row.cells[0].value))}\u00a0%`;
+  words.push(' On its own test images a client is right most often with ',
+    strong(`${rows[0].label}: ${accuracy(rows[0])}`), ' on average');
+  rows.slice(1, 5).forEach((row, i) => words.push(i === 0 ? '; ' : ', ', `${row.label} ${accuracy(row)}`));
+  return [...words, rows.length > 5 ? ` and ${rows.length - 5} more below.` : '.'];
+}
+
+function tiles(run) {
+  const { totals, clients, rounds: { done, planned } } = run;
+  const [low, high] = [extreme(run, 1), extreme(run, -1)];
+  const tile = (figure, unit, what, remark) => el('div', { class: 'tile', tone: tone(run) },
+    el('div', { class: 'figure' }, figure, el('span', { class: 'unit' }, unit)),
+    el('div', { class: 'what' }, what), el('div', { class: 'remark' }, remark));
+  const shown = [];
+  if (low >= 0) {
+    const best = `best client ${percent(clients.accuracy[high])}\u00a0%`;
+    shown.push(
+      tile(percent(totals.accuracy), '%', 'mean accuracy', `± ${percent(totals.accuracy_std)} over clients`),
+      tile(percent(clients.accuracy[low]), '%', 'worst client', clients.name[low]),
+      tile(percent(totals.accuracy_worst_decile), '%', 'worst tenth of clients', best),
+    );
+  }
+  const time = isComplete(run) ? `${duration(run.seconds.train)} of training` : `of ${count(planned)}`;
+  const received = run.training.round.length ? `${bytesText(perClient(run, 'bytes_down'))} received` : 'nothing travels';
+  shown.push(tile(count(done), '', done === 1 ? 'round' : 'rounds', time),
+    tile(...bytes(perClient(run, 'bytes_up')), 'sent by a client in a round', received));
+  return el('div', { class: 'tiles' }, shown);
+}
+
+function toolbar() {
+  const sections = [...document.querySelectorAll('main > section')];
+  const links = sections.map((node) => el('a', { href: `#${node.id}` }, node.dataset.short));
+  const names = [...new Set(runs.flatMap((run) => run.clients.name))];
+  const client = selection('Client', [['', 'all'], ...names.map((name) => [name, name])], '', (name) => choose({ client: name }));
+  const detail = runs.length === 1 ? null : selection('In detail', runs.map((run, i) => [i, run.title]),
+    String(state.focus), (i) => choose({ focus: Number(i) }));
+  const theme = el('button', { type: 'button', title: 'Light or dark', 'aria-label': 'Switch between light and dark', onclick: () => {
+    root.dataset.theme = isDark() ? 'light' : 'dark';
+    choose({});
+    redrawAll();
+  } }, '◐');
+  document.getElementById('toolbar').append(el('div', {}, el('nav', { 'aria-label': 'Sections' }, links),
+    el('div', { class: 'controls' }, detail, client, theme), runs.length === 1 ? null : chooser()));
+  onChange(() => { client.querySelector('select').value = state.client; });
+  follow(sections, links);
+}
+
+// The runs that are in the charts.
+function chooser() {
+  const boxes = runs.map((run, i) => tickbox(key(run), true, (wanted) => {
+    const shown = new Set(state.shown);
+    if (wanted) shown.add(i); else shown.delete(i);
+    choose({ shown });
+  }));
+  onChange(() => boxes.forEach((box, i) => box.querySelector('.swatch').style.setProperty('--tone', tone(runs[i]))));
+  return el('fieldset', { class: 'runs' }, el('legend', {}, 'Runs in the charts'), boxes);
+}
+
+// Mark the link of the section that is being read.
+function follow(sections, links) {
+  const mark = (id) => links.forEach((link) => link.setAttribute('aria-current', String(link.hash === `#${id}`)));
+  const seen = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting)
+    .forEach((entry) => mark(entry.target.id)), { rootMargin: '-30% 0px -60% 0px' });
+  sections.forEach((node) => seen.observe(node));
+}
+
+function comparison() {
+  const { columns, rows } = data.comparison;
+  const best = columns.map((column, i) => {
+    const values = rows.map((row) => row.cells[i]?.value).filter(known);
+    return column.title.endsWith('%') && values.length > 1 ? Math.max(...values) : null;
+  });
+  const first = (row) => runs.find((run) => run.group === row.group);
+  const shown = table({
+    label: 'Comparison of the runs', rows, sort: [2, true],
+    columns: [
+      {
+        title: 'method', value: (row) => row.label,
+        cell: (row) => el('span', { class: 'key' }, swatch(first(row)), row.label),
+      },
+      { title: 'seeds', number: true, value: (row) => Number.parseInt(row.seeds, 10), cell: (row) => row.seeds },
+      ...columns.map((column, i) => ({
+        title: column.title, number: true, value: (row) => row.cells[i]?.value,
+        best: (row) => known(best[i]) && row.cells[i]?.value === best[i],
+        cell: (row) => withSpread(row.cells[i]),
+      })),
+    ],
+  });
+  const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients. With several seeds, '
+    + 'numbers are means over them, ± their standard deviation. Bold: the best of its column.', shown.node);
+  node.append(...differences());
+  onChange(shown.fill);
+}
+
+function withSpread(cell) {
+  const [mean, std] = cell?.text.split(' ± ') ?? [null];
+  return std ? [mean, el('span', { class: 'plusminus' }, ` ± ${std}`)] : mean;
+}
+
+function differences() {
+  if (!data.differences.length) return [el('p', { class: 'note' }, 'The runs have the same settings.')];
+  const shown = table({
+    label: 'Differing settings', rows: data.differences,
+    columns: [
+      { title: 'setting', value: (row) => row.key, cell: (row) => el('span', { class: 'mono' }, row.key) },
+      ...runs.map((run, i) => ({ title: run.title, value: (row) => row.values[i], cell: (row) => setting(row.values[i]) })),
+    ],
+  });
+  return [el('h3', {}, 'Settings in which the runs differ'), shown.node];
+}
+
+function setting(value) {
+  if (!known(value)) return '–';
+  return value === '' ? '""' : Array.isArray(value) ? value.join(' ') : String(value);
+}

@@ -1,0 +1,13 @@
+// Put the page together.
+
+header();
+if (runs.length > 1) comparison();
+accuracy();
+clients();
+classes();
+costs();
+analysisSection();
+origin();
+toolbar();
+document.getElementById('foot').append(el('p', {}, `Made by fedotp ${data.fedotp} on ${data.made} from `
+  + `${runs.map((run) => run.name).join(' · ')}. Charts: Apache ECharts, Apache-2.0. This page is one file: it loads nothing and sends nothing.`));

@@ -1,0 +1,305 @@
+"""The page of `fedotp report` in a browser: clicks, keys, hovers, light and dark, a phone, paper."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from coloured_squares import draw_day_and_night
+from fedotp.clip import CLIP, TINY, save
+from fedotp.config import Config, load_config
+from fedotp.report import analyse
+from fedotp.report.page import write_page
+from fedotp.runs import RunDirectory, by_method, run, run_many
+from invented_run import invent_run
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
+SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
+COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A real run in two domains."""
+    folder = tmp_path_factory.mktemp("toy")
+    save(CLIP.random(TINY), folder / "tiny.safetensors")
+    draw_day_and_night(folder / "data", COLOURS, 6)
+    tables = {
+        "data": {"dataset": str(folder / "data"), "store": str(folder / "store")},
+        "backbone": {"name": str(folder / "tiny.safetensors")},
+        "partition": {"scheme": "domain-dirichlet", "n_clients": 4, "alpha": 0.8},
+        "prompt": {"n_ctx": 2},
+        "federation": {"rounds": 3, "local_epochs": 1},
+        "optimizer": {"lr": 0.05},
+    }
+    return run(Config.from_dict(tables), folder / "run")
+
+
+@pytest.fixture(scope="module")
+def one(toy: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of one run with its analysis."""
+    return address(tmp_path_factory.mktemp("one"), [toy], [analyse(toy.path).as_dict()])
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of two seeds of FedOTP, CoOp, and a run that has stopped."""
+    folder = tmp_path_factory.mktemp("many")
+    runs = [invent_run(folder / f"fedotp-{seed}", seed=seed) for seed in (0, 1)]
+    runs += [invent_run(folder / "coop", method="coop"), invent_run(folder / "part", method="promptfl", complete=False)]
+    return address(folder, runs, ["the images are gone", None, None, None])
+
+
+def address(folder: Path, runs: list[RunDirectory], analyses: list[Any] | None = None) -> str:
+    return write_page(runs, folder / "report.html", analyses).as_uri()
+
+
+def chart(page: Page, label: str) -> Locator:
+    """A chart, scrolled to and drawn."""
+    found = page.locator(f'.chart[aria-label^="{label}"]')
+    found.scroll_into_view_if_needed()
+    expect(found).to_have_attribute("data-drawn", "")
+    return found
+
+
+def picture(found: Locator) -> list[str]:
+    """What a chart shows, layer by layer."""
+    found.scroll_into_view_if_needed()
+    expect(found).to_have_attribute("data-drawn", "")
+    layers: list[str] = found.locator("canvas").evaluate_all("all => all.map((canvas) => canvas.toDataURL())")
+    return layers
+
+
+def hover(found: Locator, x: float = 0.5, y: float = 0.5) -> Locator:
+    """The tooltip over a point of the chart, given as shares of its size."""
+    box = found.bounding_box()
+    assert box is not None
+    found.page.mouse.move(box["x"] + x * box["width"] - 3, box["y"] + y * box["height"])
+    found.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    tip = found.locator(".tip")
+    expect(tip).to_be_visible()
+    return tip
+
+
+def to_the_end(page: Page) -> None:
+    """Scroll through the page, so that everything is drawn."""
+    for found in page.locator(".chart:visible").all():
+        found.scroll_into_view_if_needed()
+        expect(found).to_have_attribute("data-drawn", "")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirectory) -> None:
+    page.goto(one)
+    to_the_end(page)
+    accuracy = f"{100 * toy.summary['final']['accuracy']:.1f}"
+    expect(page.locator("h1")).to_contain_text("FedOTP on data")
+    expect(page.locator(".lead")).to_contain_text("4 clients trained for 3 rounds with the backbone")
+    expect(page.locator(".lead")).to_contain_text(f"a client is right {accuracy} % of the time")
+    expect(page.locator(".tile").first).to_contain_text(accuracy)
+    labels = page.locator(".chart:visible").evaluate_all("all => all.map((one) => one.ariaLabel.split('. ')[0])")
+    assert labels[:2] == ["Accuracy over rounds", "Training loss over rounds"]
+    assert labels[2:5] == ["Accuracy of each client", "Accuracy by domain", "Confusion matrix"]
+    assert labels[5:8] == ["Classes of each client", "Bytes over rounds", "Time by phase"]
+    assert len(labels) >= 12  # and the plans against mass
+    colours = """canvas => {
+      const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return new Set(new Uint32Array(pixels.buffer)).size;
+    }"""
+    assert min(canvas.evaluate(colours) for canvas in page.locator(".chart:visible canvas").all()) > 2
+    expect(page.locator("#origin")).to_contain_text("mass")
+    page.get_by_text("Manifest: versions").click()
+    expect(page.locator("#origin")).to_contain_text(toy.manifest["backbone"]["digest"])
+
+
+def test_hovering_shows_the_values(page: Page, one: str, toy: RunDirectory) -> None:
+    page.goto(one)
+    last = f"{100 * toy.summary['final']['accuracy']:.1f} ± {100 * toy.summary['final']['accuracy_std']:.1f} %"
+    tip = hover(chart(page, "Accuracy over rounds"), 0.97)
+    expect(tip).to_contain_text("Round 3")
+    expect(tip).to_contain_text(last)
+    expect(hover(chart(page, "Accuracy by domain"), 0.3)).to_contain_text("2 clients")
+    expect(hover(chart(page, "Bytes over rounds"), 0.9)).to_contain_text("up · down")
+
+
+def test_arrow_keys_read_a_chart(page: Page, one: str) -> None:
+    page.goto(one)
+    found = chart(page, "Accuracy over rounds")
+    found.focus()
+    for round_ in ("Round 0", "Round 1"):
+        page.keyboard.press("ArrowRight")
+        expect(found.locator(".tip")).to_contain_text(round_)
+    page.keyboard.press("Escape")
+    expect(found.locator(".tip")).to_be_hidden()
+
+
+def test_everything_that_acts_is_reached_by_tab(page: Page, many: str) -> None:
+    page.goto(many)
+    page.locator("body").press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    reached = page.evaluate("""() => [...document.querySelectorAll('a, button, input, select, summary, .chart')]
+      .filter((node) => node.checkVisibility()).map((node) => node.tabIndex)""")
+    assert len(reached) > 30
+    assert set(reached) == {0}
+    heading = page.locator("#comparison th button").filter(has_text="method")
+    heading.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#comparison tbody").first.locator("td:first-child").all_inner_texts() == [
+        "CoOp (local)",
+        "FedOTP",
+        "PromptFL",
+    ]
+
+
+def test_runs_are_chosen_and_tables_sorted(page: Page, many: str) -> None:
+    page.goto(many)
+    rows = page.locator("#comparison table").first.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.filter(has_text="FedOTP")).to_contain_text("±")
+    expect(rows.filter(has_text="PromptFL")).to_contain_text("0 of 1")
+    expect(page.locator(".notice").first).to_contain_text("PromptFL is not complete: 3 of 4 rounds are done")
+    found = chart(page, "Accuracy over rounds")
+    before = picture(found)
+    page.get_by_label("CoOp (local)", exact=True).uncheck()
+    assert picture(found) != before
+    expect(page.locator("#accuracy .legend")).not_to_contain_text("CoOp")
+    page.get_by_label("CoOp (local)", exact=True).check()
+    assert picture(found) == before
+    page.get_by_label("Each client’s line").check()
+    assert picture(found) != before
+
+
+def test_a_client_is_followed_on_the_whole_page(page: Page, many: str) -> None:
+    page.goto(many)
+    page.get_by_label("In detail").select_option(label="CoOp (local)")
+    expect(page.locator("#clients")).to_contain_text("Clients of CoOp (local)")
+    matrix = picture(chart(page, "Confusion matrix"))
+    page.locator("#clients").get_by_role("button", name="south").click()
+    expect(page.get_by_label("Client", exact=True)).to_have_value("south")
+    expect(page.locator("#confusion .note")).to_contain_text("Test images of south, CoOp (local)")
+    assert picture(chart(page, "Confusion matrix")) != matrix
+    expect(hover(chart(page, "Accuracy over rounds"), 0.9)).to_contain_text("south")
+    page.locator("#clients").get_by_label("Search").fill("NOR")
+    expect(page.locator("#clients table").last.locator("tbody tr")).to_have_count(1)
+    page.locator("#origin").get_by_text("Configuration", exact=True).click()
+    page.locator("#origin").get_by_label("Search").fill("batch_size")
+    expect(page.locator("#origin .columns tr")).to_have_count(2)
+
+
+def test_maps_follow_the_slider_and_the_client(page: Page, one: str) -> None:
+    page.goto(one)
+    maps = page.locator("#analysis .map")
+    maps.first.scroll_into_view_if_needed()
+    frames = maps.first.locator("figcaption")
+    assert frames.all_inner_texts()[1:] == ["global: similarity", "global: plan", "local: similarity", "local: plan"]
+    plan = maps.first.locator("canvas").nth(1)
+    before = plan.evaluate("canvas => canvas.toDataURL()")
+    slider = page.locator("#analysis input[type=range]")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#analysis output")).not_to_have_text("0.8")
+    assert maps.first.locator("canvas").nth(1).evaluate("canvas => canvas.toDataURL()") != before
+    maps.first.locator("canvas").nth(1).hover()
+    expect(frames.nth(2)).to_contain_text("row")
+    maps.first.locator("canvas").first.focus()
+    for place in ("row 1, column 1", "row 1, column 2"):
+        page.keyboard.press("ArrowRight")
+        expect(frames.nth(1)).to_contain_text(place)
+    clients = page.get_by_label("Client of the maps")
+    names = clients.locator("option").all_inner_texts()
+    page.get_by_label("Client", exact=True).select_option(names[-1])
+    expect(clients).to_have_value(names[-1])
+    expect(page.locator("#analysis")).to_contain_text("Nearest words")
+
+
+def test_a_run_without_analysis_says_why(page: Page, many: str) -> None:
+    page.goto(many)
+    page.get_by_label("In detail").select_option(label="FedOTP, seed 0")
+    expect(page.locator("#analysis .notice")).to_have_text("Not analysed: the images are gone")
+    assert page.locator("#analysis .chart:visible").count() == 0
+
+
+def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
+    names = {"clients": CLASSES[:3], "classes": CLASSES, "domains": CLASSES[:3], "dataset": HOSTILE}
+    runs = [invent_run(tmp_path / f"{HOSTILE[:4]}{seed}", **names, seed=seed) for seed in (0, 1)]
+    vectors = [{"words": [HOSTILE], "distances": [1.0]}]
+    map_ = {"client": HOSTILE, "label": HOSTILE, "predicted": HOSTILE, "image": "javascript:alert(4)", "grid": 1}
+    prompt = {"kind": HOSTILE, "similarity": [[0.0]], "plans": {HOSTILE: [[0.0]]}}
+    analysis = {
+        "maps": [{**map_, "prompts": [prompt]}],
+        "plans": None,
+        "tsne": {"x": [0, 1], "y": [0, 1], "client": CLASSES[:2], "group": CLASSES[:2]},
+        "words": [{"client": HOSTILE, "kind": HOSTILE, "vectors": vectors}],
+        "bound": {"terms": {HOSTILE: 1}, "value": 1, "assumptions": [HOSTILE], "symbols": {HOSTILE: 1}},
+        "notes": [HOSTILE],
+    }
+    page.goto(address(tmp_path, runs, [analysis, analysis]))
+    to_the_end(page)
+    expect(hover(chart(page, "Accuracy of each client"), 0.3)).to_contain_text(HOSTILE)
+    expect(hover(chart(page, "Confusion matrix"), 0.9, 0.1)).to_contain_text("alert")
+    found = chart(page, "Classes of each client")
+    found.focus()
+    page.keyboard.press("ArrowRight")
+    expect(found.locator(".tip")).to_contain_text(HOSTILE)
+    expect(page.locator("h1")).to_have_text(f"2 runs on {HOSTILE}")
+    assert page.locator("img[src=x]").count() == 0
+    assert page.locator("script").count() == 3
+
+
+def test_light_and_dark(page: Page, one: str) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto(one)
+    background = "() => getComputedStyle(document.body).backgroundColor"
+    light, found = page.evaluate(background), chart(page, "Accuracy over rounds")
+    drawn = picture(found)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert dark != light
+    assert picture(found) != drawn
+    page.get_by_label("Switch between light and dark").click()
+    assert page.evaluate(background) == light
+    assert picture(found) == drawn
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_a_phone_scrolls_down_only(page: Page, one: str, many: str, width: int) -> None:
+    for url in (one, many):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(url)
+        to_the_end(page)
+        assert page.evaluate("() => document.documentElement.scrollWidth") == width
+
+
+def test_it_prints_on_light_paper_with_all_charts(page: Page, one: str, tmp_path: Path) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.add_init_script("""addEventListener('afterprint', () => {
+      const shown = [...document.querySelectorAll('.chart')].filter((chart) => chart.checkVisibility());
+      document.title = shown.filter((chart) => chart.querySelector('canvas')).length + ' of ' + shown.length;
+    })""")
+    page.goto(one)
+    n_charts = page.locator(".chart:visible").count()
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert page.title() == f"{n_charts} of {n_charts}"  # those below the window, too
+    assert (tmp_path / "report.pdf").read_bytes().count(b"/Subtype /Image") >= n_charts
+
+
+@pytest.mark.skipif(not SCREENSHOTS, reason="FEDOTP_SCREENSHOTS names no folder")
+def test_screenshots(page: Page, tmp_path: Path) -> None:
+    """Pictures for the documentation: the demo's runs, from the folder FEDOTP_DEMO or made here."""
+    trials = by_method(load_config("demo"), ("fedotp", "coop", "promptfl", "zeroshot"), [0])
+    runs = [outcome.directory for outcome in run_many(trials, os.environ.get("FEDOTP_DEMO", tmp_path))]
+    url = address(tmp_path, runs, [analyse(made.path).as_dict() for made in runs])
+    wanted = ("light", "light", 1280, "#top"), ("dark", "dark", 1280, "#accuracy"), ("phone", "light", 390, "#top")
+    for name, scheme, width, place in (*wanted, ("prompts", "light", 1280, "#analysis")):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.goto(url)
+        to_the_end(page)
+        page.locator(place).evaluate("node => node.scrollIntoView()")
+        for found in page.locator(".chart:visible").all():
+            if found.evaluate("node => node.getBoundingClientRect().top < innerHeight"):
+                expect(found).to_have_attribute("data-drawn", "")
+        page.screenshot(path=Path(SCREENSHOTS) / f"report-{name}.png")

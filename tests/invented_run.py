@@ -1,0 +1,96 @@
+"""Directories of runs whose numbers are invented: every file that a report reads, in a blink."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedotp.config import Config
+from fedotp.data import Client, Partition, PartitionSettings
+from fedotp.federation import Predictions, evaluate_predictions
+from fedotp.runs import RunDirectory
+
+_SENT = 32_768  # bytes of a client's shared prompts
+
+
+def invent_run(
+    path: Path,
+    *,
+    clients: Sequence[str] = ("north", "south", "east"),
+    classes: Sequence[str] = ("cat", "dog", "hen", "owl"),
+    domains: Sequence[str | None] | None = None,
+    n_rounds: int = 4,
+    n_test: int = 20,
+    seed: int = 0,
+    method: str = "fedotp",
+    dataset: str = "farm",
+    complete: bool = True,
+) -> RunDirectory:
+    """A run of `clients` that get better round by round; one that is not complete lacks its last round and the end."""
+    random = np.random.default_rng([seed, *method.encode()])
+    n_clients, n_classes = len(clients), len(classes)
+    domains = tuple(domains or [None] * n_clients)
+    rows = np.arange(n_clients * n_test).reshape(n_clients, n_test)
+    directory = RunDirectory(path)
+    tables = {"partition": {"scheme": "dirichlet", "alpha": 0.3}, "federation": {"rounds": n_rounds}, "seed": seed}
+    config = Config.from_dict({"data": {"dataset": dataset}, "method": {"name": method}, **tables})
+    parts = tuple(Client(*facts) for facts in zip(clients, domains, rows, rows, strict=True))
+    partition = Partition(dataset, "0" * 64, PartitionSettings("dirichlet", alpha=0.3), parts)
+    directory.create(config, _manifest(config, dataset, list(clients), list(domains), list(classes)), partition)
+
+    label = random.integers(0, n_classes, rows.size)
+    client = np.repeat(np.arange(n_clients), n_test)
+    for round_ in range(n_rounds + complete):
+        right = random.random(rows.size) < 0.95 - 0.5 * np.exp(-2 * round_ / n_rounds) - 0.2 * client / n_clients
+        predicted = np.where(right, label, random.integers(0, n_classes, rows.size))
+        predictions = Predictions(client, rows.ravel(), label, predicted, random.random(rows.size))
+        evaluation = evaluate_predictions(predictions, n_classes, domains)
+        if round_:
+            directory.append_metrics(_round(round_, n_clients))
+        directory.append_metrics({"kind": "evaluation", "round": round_, "seconds": 0.5, **evaluation.as_dict()})
+    if complete:
+        directory.save_predictions(predictions)
+        directory.save_summary(
+            {
+                "rounds": n_rounds,
+                "stopped_early": False,
+                "final": evaluation.totals(),
+                "best": {"accuracy": evaluation.mean, "round": n_rounds},
+                "clients": [],
+                "domains": evaluation.domains(),
+                "communication": dict.fromkeys(("bytes_up", "bytes_down"), n_rounds * n_clients * _SENT),
+                "seconds": {"train": 1.0 * n_rounds, "evaluate": 0.5 * (n_rounds + 1)},
+            }
+        )
+    return directory
+
+
+def _manifest(config: Config, dataset: str, clients: list[str], domains: list[str | None], classes: list[str]) -> Any:
+    data = {"name": dataset, "digest": "0" * 64, "classes": classes, "train_images": 100, "test_images": 100}
+    return {
+        "fedotp": "0",
+        "started": "2026-01-01T00:00:00+0000",
+        "seed": config.seed,
+        "method": {"title": config.method.title, "reference": config.method.reference},
+        "backbone": {"name": "ViT-B/16", "digest": "0" * 64},
+        "data": data,
+        "clients": clients,
+        "domains": domains,
+    }
+
+
+def _round(number: int, n_clients: int) -> dict[str, Any]:
+    everyone = list(range(n_clients))
+    sent = {"bytes_up": n_clients * _SENT, "bytes_down": n_clients * _SENT}
+    took = {"images": 100, "seconds": 1.0, "lr": 0.001}
+    return {
+        "kind": "round",
+        "round": number,
+        "sampled": everyone,
+        "answered": everyone,
+        "loss": 1 / number,
+        "client_loss": [1 / number] * n_clients,
+        **sent,
+        **took,
+    }

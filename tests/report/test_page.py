@@ -1,0 +1,239 @@
+"""The page about runs: what it is made of, and that hostile runs stay text."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import statistics
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+
+from coloured_squares import draw_squares
+from fedotp.clip import CLIP, TINY, save
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+from fedotp.report.page import make_page, write_page
+from fedotp.runs import RunDirectory, run
+from invented_run import invent_run
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "a & b\u2028c\u2029<!--",
+    "\udcff {{data}}",
+]
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def only(page: str) -> Any:
+    (one,) = data_of(page)["runs"]
+    return one
+
+
+def test_the_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run", domains=("day", "night", "day"))
+    shown = only(make_page([made]))
+    evaluations = list(made.metrics("evaluation"))
+    assert shown["curve"]["round"] == [0, 1, 2, 3, 4]
+    for key, record in (("mean", "accuracy"), ("std", "accuracy_std"), ("min", "accuracy_min")):
+        np.testing.assert_allclose(shown["curve"][key], [1e6 * e[record] for e in evaluations], atol=0.51)
+    matrix = [e["client_accuracy"] for e in evaluations]
+    np.testing.assert_allclose(np.transpose(shown["curve"]["clients"]), np.multiply(matrix, 1e6), atol=0.51)
+    assert shown["clients"]["name"] == ["north", "south", "east"]
+    assert shown["clients"]["train"] == [20, 20, 20]
+    np.testing.assert_allclose(shown["clients"]["accuracy"], np.multiply(matrix[-1], 1e6), atol=0.51)
+    assert shown["domains"] == made.summary["domains"]
+    assert shown["training"]["bytes_up"] == [3 * 32_768] * 4
+    assert shown["seconds"] == {"train": 4.0, "evaluate": 2.5}
+    assert shown["state"] == "complete"
+    assert shown["config"] == made.config.to_dict()
+    assert shown["manifest"] == made.manifest
+
+
+def test_confusions_are_counted_for_each_client(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    predictions = made.predictions()
+    for client, triples in enumerate(only(make_page([made]))["confusion"]):
+        found = np.zeros((4, 4), int)
+        for label, predicted, n in np.reshape(triples, (-1, 3)):
+            found[label, predicted] = n
+        own = predictions.client == client
+        right = confusion_matrix(predictions.label[own], predictions.predicted[own], labels=range(4))
+        np.testing.assert_array_equal(found, right)
+
+
+def test_seeds_are_one_row_and_other_settings_another(tmp_path: Path) -> None:
+    runs = [invent_run(tmp_path / f"fedotp-{seed}", seed=seed) for seed in range(3)]
+    runs.append(invent_run(tmp_path / "coop", method="coop"))
+    shown = data_of(make_page(runs))
+    rows = shown["comparison"]["rows"]
+    assert [(row["label"], row["seeds"]) for row in rows] == [("FedOTP", "3"), ("CoOp (local)", "1")]
+    accuracy = [made.summary["final"]["accuracy"] for made in runs]
+    assert rows[0]["cells"][0]["value"] == pytest.approx(statistics.fmean(accuracy[:3]))
+    assert rows[0]["cells"][0]["std"] == pytest.approx(statistics.stdev(accuracy[:3]))
+    assert rows[1]["cells"][0]["std"] is None
+    titles = ["FedOTP, seed 0", "FedOTP, seed 1", "FedOTP, seed 2", "CoOp (local)"]
+    assert [one["title"] for one in shown["runs"]] == titles
+    assert len({one["colour"] for one in shown["runs"][:3]}) == 1
+    different = {row["key"]: row["values"] for row in shown["differences"]}
+    assert different["seed"] == [0, 1, 2, 0]
+    assert different["method.name"] == ["fedotp"] * 3 + ["coop"]
+    assert different["method.mass"] == [0.8, 0.8, 0.8, None]
+
+
+def test_what_tells_runs_of_one_method_apart_is_in_their_names(tmp_path: Path) -> None:
+    runs = [invent_run(tmp_path / f"{n}", n_rounds=n) for n in (2, 3)]
+    assert [one["title"] for one in data_of(make_page(runs))["runs"]] == [
+        "FedOTP, federation.rounds 2",
+        "FedOTP, federation.rounds 3",
+    ]
+
+
+def test_an_incomplete_run_shows_what_there_is(tmp_path: Path) -> None:
+    whole, part = invent_run(tmp_path / "whole"), invent_run(tmp_path / "part", complete=False, seed=1)
+    shown = only(make_page([part]))
+    assert shown["state"] == "stopped"
+    assert shown["rounds"] == {"done": 3, "planned": 4, "stopped_early": False}
+    assert shown["curve"]["round"] == [0, 1, 2, 3]
+    assert shown["confusion"] == []
+    rows = data_of(make_page([whole, part]))["comparison"]["rows"]
+    assert [row["seeds"] for row in rows] == ["1 of 2"]
+    (tmp_path / "part" / "metrics.jsonl").unlink()
+    assert only(make_page([part]))["totals"] == {}
+
+
+def test_an_early_stop_evaluates_its_last_round_twice(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    made.append_metrics({**list(made.metrics("evaluation"))[-1], "accuracy": 0.125})
+    curve = only(make_page([made]))["curve"]
+    assert curve["round"] == [0, 1, 2, 3, 4]
+    assert curve["mean"][-1] == 125_000
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    (made.path / "predictions.npz").write_bytes(b"nothing")
+    assert "predictions.npz" in only(make_page([made]))["missing"][0]
+    (made.path / "manifest.json").write_text("{}")
+    with pytest.raises(FedotpError, match=r"run is damaged: KeyError 'data'"):
+        make_page([RunDirectory(made.path)])
+
+
+def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    path = made.path / "metrics.jsonl"
+    path.write_text(re.sub(r'"loss":[\d.]+', '"loss":NaN', path.read_text()))
+    shown = only(make_page([made], [{"maps": [], "bound": {"value": float("inf")}}]))
+    assert set(shown["training"]["loss"]) == {None}
+    assert shown["analysis"]["bound"]["value"] is None
+
+
+class Tags(HTMLParser):
+    """The tags of a page as a browser finds them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_hostile_names_are_data(tmp_path: Path) -> None:
+    calm = make_page([invent_run(tmp_path / "calm")])
+    made = invent_run(
+        tmp_path / "run", clients=HOSTILE[:3], classes=HOSTILE, domains=HOSTILE[:3], dataset="</title><script>alert(3)"
+    )
+    page = make_page([made], [f"cannot read {HOSTILE[0]}"])
+    assert [tag for tag, _ in Tags(page).found] == [tag for tag, _ in Tags(calm).found]
+    assert only(page)["clients"]["name"] == HOSTILE[:3]
+    assert only(page)["data"]["classes"] == HOSTILE
+    assert "onerror=alert(1)>" not in page
+    assert "\u2028" not in page.split("<script>")[0]
+
+
+def test_the_policy_lets_only_the_pages_own_scripts_run_and_nothing_connect(tmp_path: Path) -> None:
+    page = make_page([invent_run(tmp_path / "run")])
+    metas = [attributes for tag, attributes in Tags(page).found if tag == "meta"]
+    (policy,) = [meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert "connect-src" not in rules
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
+    assert not [tag for tag, attributes in Tags(page).found if "src" in attributes or tag == "link"]
+
+
+def test_a_large_run_is_a_small_page(tmp_path: Path) -> None:
+    names, classes = [f"client-{i}" for i in range(100)], [f"thing {k}" for k in range(100)]
+    made = invent_run(tmp_path / "run", clients=names, classes=classes, n_rounds=150, n_test=100)
+    page = make_page([made])
+    assert np.shape(only(page)["curve"]["clients"]) == (100, 151)
+    assert len(page.encode()) < 10e6
+
+
+def test_of_very_many_clients_some_have_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedotp.report.page._gather._MOST_POINTS", 20)
+    made = invent_run(tmp_path / "run", clients=[f"c{i}" for i in range(9)])
+    shown = only(make_page([made]))
+    assert shown["curve"]["shown"] == [0, 3, 5, 8]
+    assert len(shown["clients"]["accuracy"]) == 9
+
+
+def test_neither_data_nor_backbone_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    save(CLIP.random(TINY), tmp_path / "in" / "tiny.safetensors")
+    draw_squares(tmp_path / "in" / "data", {"red": (200, 30, 30), "green": (30, 200, 30)}, 6)
+    tables = {
+        "data": {"dataset": str(tmp_path / "in" / "data"), "store": str(tmp_path / "in" / "store")},
+        "backbone": {"name": str(tmp_path / "in" / "tiny.safetensors")},
+        "partition": {"scheme": "iid", "n_clients": 2},
+        "prompt": {"n_ctx": 2},
+        "federation": {"rounds": 1, "local_epochs": 1, "holdout_clients": 1, "join_epochs": 1},
+    }
+    done = run(Config.from_dict(tables), tmp_path / "run")
+    shutil.rmtree(tmp_path / "in")
+    shutil.rmtree(done.path / "state")
+    shown = only(make_page([RunDirectory.open(done.path)]))
+    final = {c["name"]: c["accuracy"] for part in (done.summary, done.summary["joined"]) for c in part["clients"]}
+    assert [round(1e6 * final[name]) for name in shown["clients"]["name"]] == shown["clients"]["accuracy"]
+    assert sorted(shown["clients"]["joined"]) == [False, True]
+    assert shown["backbone"] == "tiny.safetensors"
+
+
+def test_clients_that_joined_later_are_there(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    numbers = {"before": {"accuracy": 0.5}, "after": {"accuracy": 0.75}}
+    result = {"client": "west", "train_images": 8, "test_images": 4, **numbers}
+    (made.path / "joined" / "west").mkdir(parents=True)
+    (made.path / "joined" / "west" / "result.json").write_text(json.dumps(result))
+    joined = only(make_page([made]))["joined_later"]
+    assert joined == [{"name": "west", "train": 8, "test": 4, "before": 500_000, "after": 750_000}]
+
+
+def test_only_a_report_is_overwritten(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    path = write_page([made], tmp_path / "new" / "report.html")
+    first = path.stat().st_mtime_ns
+    assert write_page([made], path).stat().st_mtime_ns > first
+    for name in ("notes.html", "run"):
+        other = tmp_path / name
+        if name != "run":
+            other.write_text("<p>mine</p>")
+        with pytest.raises(FedotpError, match=f"{name} exists and is not a report; choose another --out"):
+            write_page([made], other)
+    assert (tmp_path / "notes.html").read_text() == "<p>mine</p>"

@@ -1,0 +1,92 @@
+"""`fedotp report` through the real command line."""
+
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fedotp.report
+from fedotp.cli import main
+from fedotp.errors import FedotpError
+from invented_run import invent_run
+
+Report = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Report:
+    """The command in an empty folder: exit status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedotp", "report", *map(str, words)])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return command
+
+
+def test_one_run_has_its_page_in_its_directory(report: Report, tmp_path: Path) -> None:
+    invent_run(tmp_path / "a")
+    assert report("a", "--no-analysis") == (0, "report  a/report.html\n", "")
+    assert (tmp_path / "a" / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert report("a", "--no-analysis")[0] == 0  # its own page it overwrites
+
+
+def test_several_runs_have_theirs_here_or_where_asked(report: Report, tmp_path: Path) -> None:
+    for name in ("runs/a", "runs/b"):
+        invent_run(tmp_path / name)
+    assert report("runs/a", "runs/b", "--no-analysis") == (0, "report  report.html\n", "")
+    assert report("runs", "runs/a", "--no-analysis", "--out", "x/y.html") == (0, "report  x/y.html\n", "")
+    pages = [(tmp_path / name).read_text() for name in ("report.html", "x/y.html")]
+    assert all("<title>2 runs on farm</title>" in page for page in pages)  # each run once
+
+
+def test_a_run_that_cannot_be_analysed_says_why(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(run: Path) -> None:
+        raise FedotpError(f"{run}: no images <here>")
+
+    monkeypatch.setattr(fedotp.report, "analyse", refuse)
+    invent_run(tmp_path / "a")
+    assert report("a") == (0, "report  a/report.html\n", "analysing a\n")
+    assert '"analysis":"a: no images \\u003chere\\u003e"' in (tmp_path / "a" / "report.html").read_text()
+    report("a", "--no-analysis")
+    assert '"analysis":null' in (tmp_path / "a" / "report.html").read_text()
+
+
+def test_the_browser_opens_when_asked(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    invent_run(tmp_path / "a")
+    assert report("a", "--no-analysis", "--open")[0] == 0
+    assert opened == [(tmp_path / "a" / "report.html").as_uri()]
+
+
+def test_bad_input_is_one_line(report: Report, tmp_path: Path) -> None:
+    invent_run(tmp_path / "a")
+    invent_run(tmp_path / "damaged").path.joinpath("metrics.jsonl").write_text("{\n")
+    (tmp_path / "mine.html").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    cases = {
+        ("nowhere",): "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
+        ("empty",): "empty is not a run: it has no config.toml; `fedotp runs list` lists the runs",
+        ("a", "--out", "mine.html"): "mine.html exists and is not a report; choose another --out",
+        ("a", "--out", "empty"): "empty exists and is not a report; choose another --out",
+        ("damaged", "--no-analysis"): (
+            "damaged/metrics.jsonl, line 1 is damaged: "
+            "Expecting property name enclosed in double quotes: line 2 column 1 (char 2)"
+        ),
+    }
+    for words, line in cases.items():
+        assert report(*words) == (2, "", f"error: {line}\n")
+    assert (tmp_path / "mine.html").read_text() == "mine"
+    assert not list(tmp_path.rglob("report.html"))
