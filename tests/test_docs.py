@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from PIL import Image
 
 import fedotp.cli
 import fedotp.clip
@@ -31,7 +32,7 @@ def test_examples_in_docstrings(module: str) -> None:
 def test_python_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run as printed, with a toy in place of the backbone that would be downloaded."""
     monkeypatch.setattr(fedotp.clip, "load", lambda name: CLIP.random(TINY))
-    _, first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    _, _, first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     names = {"pixels": torch.randn(30, 3, 32, 32), "labels": torch.randint(0, 2, (10, 3))}
     exec(first, names)
     assert names["scores"].shape == (10, 3, 2)
@@ -44,19 +45,25 @@ def test_python_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_in_ten_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The README's first lines of Python, on the embedded backbone, cut short."""
+    """The README's run and, after it, the use of what was learned, on the embedded backbone, cut short."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "cache"))
     whole = fedotp.load_config
     few = ["federation.rounds=1", "partition.shots=4", "optimizer.lr=0.01"]
     monkeypatch.setattr(fedotp, "load_config", lambda name: whole(name).override(few), raising=False)
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    use, code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(code.strip().splitlines()) <= 10
     exec(code, {})
     numbers = [[float(word) for word in line.split()] for line in capsys.readouterr().out.splitlines()]
     assert [line[0] for line in numbers[1:3]] == [0, 1]  # an evaluation before the first round and after it
     assert 0.5 < numbers[0][0] <= 1
     assert 0.5 < numbers[3][0] <= 1
+    fedotp.load("runs/mass-0.7", client="client-3").save("bundle")
+    Image.new("RGB", (64, 64), "gray").save("photo.jpg")
+    exec(use, {})
+    ((best, probability), *_) = eval(capsys.readouterr().out)[0]
+    assert best in fedotp.load("bundle").classes
+    assert 0 < probability <= 1
 
 
 def test_a_method_in_the_documentation_runs() -> None:

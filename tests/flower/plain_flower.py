@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import fedotp.flower
@@ -98,6 +98,10 @@ class PlainFlower:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 process.wait()
+        for environ in Path("/proc").glob("[0-9]*/environ"):  # Flower detaches what it starts
+            with suppress(OSError):
+                if f"FLWR_HOME={self._home}\0".encode() in environ.read_bytes():
+                    os.kill(int(environ.parent.name), 9)
 
 
 def _toml(value: object) -> str:

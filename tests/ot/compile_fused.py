@@ -53,12 +53,5 @@ def fused_with_a_neighbour(code: str) -> int:
 
 if __name__ == "__main__":
     _fused._NARROWEST = int(sys.argv[1])
-    for n_prompts, n_patches, reg in (
-        (1, 16, 0.1),
-        (2, 5, 0.1),
-        (2, 16, 0.1),
-        (2, 16, 0.01),
-        (4, 49, 0.1),
-        (8, 196, 0.1),
-    ):
+    for n_prompts, n_patches, reg in SHAPES:
         print(n_prompts, n_patches, reg, fused_with_a_neighbour(ptx(n_prompts, n_patches, reg)))
