@@ -26,8 +26,12 @@ def invent_run(
     method: str = "fedotp",
     dataset: str = "farm",
     complete: bool = True,
+    share: str | None = None,
 ) -> RunDirectory:
-    """A run of `clients` that get better round by round; one that is not complete lacks its last round and the end."""
+    """A run of `clients` that get better round by round; one that is not complete lacks its last round and the end.
+
+    With `share` ("nothing", "scores" or "predictions"), the clients are real sites that tell so much.
+    """
     random = np.random.default_rng([seed, *method.encode()])
     n_clients, n_classes = len(clients), len(classes)
     domains = tuple(domains or [None] * n_clients)
@@ -37,7 +41,10 @@ def invent_run(
     config = Config.from_dict({"data": {"dataset": dataset}, "method": {"name": method}, **tables})
     parts = tuple(Client(*facts) for facts in zip(clients, domains, rows, rows, strict=True))
     partition = Partition(dataset, "0" * 64, PartitionSettings("dirichlet", alpha=0.3), parts)
-    directory.create(config, _manifest(config, dataset, list(clients), list(domains), list(classes)), partition)
+    manifest = _manifest(config, dataset, list(clients), list(domains), list(classes))
+    if share is not None:
+        manifest["deployment"] = {"run": "0" * 32, "sites": n_clients, "train_images": dict.fromkeys(clients, 30)}
+    directory.create(config, manifest, partition if share is None else None)
 
     label = random.integers(0, n_classes, rows.size)
     client = np.repeat(np.arange(n_clients), n_test)
@@ -48,17 +55,19 @@ def invent_run(
         evaluation = evaluate_predictions(predictions, n_classes, domains)
         if round_:
             directory.append_metrics(_round(round_, n_clients))
-        directory.append_metrics({"kind": "evaluation", "round": round_, "seconds": 0.5, **evaluation.as_dict()})
+        if share != "nothing":
+            directory.append_metrics({"kind": "evaluation", "round": round_, "seconds": 0.5, **evaluation.as_dict()})
     if complete:
-        directory.save_predictions(predictions)
+        if share in (None, "predictions"):
+            directory.save_predictions(predictions)
         directory.save_summary(
             {
                 "rounds": n_rounds,
                 "stopped_early": False,
-                "final": evaluation.totals(),
+                "final": evaluation.totals() if share != "nothing" else {},
                 "best": {"accuracy": evaluation.mean, "round": n_rounds},
                 "clients": [],
-                "domains": evaluation.domains(),
+                "domains": evaluation.domains() if share != "nothing" else {},
                 "communication": dict.fromkeys(("bytes_up", "bytes_down"), n_rounds * n_clients * _SENT),
                 "seconds": {"train": 1.0 * n_rounds, "evaluate": 0.5 * (n_rounds + 1)},
             }

@@ -222,6 +222,20 @@ def test_a_run_without_analysis_says_why(page: Page, many: str) -> None:
     assert page.locator("#analysis .chart:visible").count() == 0
 
 
+def test_real_sites_that_tell_little(page: Page, tmp_path: Path) -> None:
+    silent, scores = (invent_run(tmp_path / share, share=share) for share in ("nothing", "scores"))
+    page.goto(address(tmp_path, [silent]))
+    expect(page.locator("#top .lead")).to_contain_text(
+        "real sites, each with its own images. No site tells how well it does."
+    )
+    expect(page.locator(".notice")).to_have_count(0)
+    expect(page.locator("#confusion")).to_contain_text("Not every site shares its predictions")
+    expect(page.locator("#clients h3")).to_have_text(["All clients"])
+    page.goto(address(tmp_path, [silent, scores, invent_run(tmp_path / "here")]))
+    expect(page.locator("#top .lead")).to_contain_text("real sites, each with its own images; split “dirichlet”")
+    expect(page.locator("#comparison")).to_contain_text("FedOTP, simulated")
+
+
 def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
     names = {"clients": CLASSES[:3], "classes": CLASSES, "domains": CLASSES[:3], "dataset": HOSTILE}
     runs = [invent_run(tmp_path / f"{HOSTILE[:4]}{seed}", **names, seed=seed) for seed in (0, 1)]

@@ -88,7 +88,7 @@ def test_a_server_of_real_sites_has_no_private_prompts(made: Made, tmp_path: Pat
         shutil.copytree(made.run(kind).path, tmp_path / kind)
         manifest = tmp_path / kind / "manifest.json"
         manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"deployment": {}}))
-    with pytest.raises(FedotpError, match="what client-1 keeps of FedOTP is at that site alone; use its bundle there"):
+    with pytest.raises(FedotpError, match="what client-1 keeps of FedOTP is at that site alone, as a bundle"):
         fedotp.load(tmp_path / "fedotp", "client-1")
     here, there = (fedotp.load(path, "client-1") for path in (made.run("promptfl").path, tmp_path / "promptfl"))
     torch.testing.assert_close(there.folded, here.folded)

@@ -29,7 +29,9 @@ def test_the_demo_shows_the_effect_and_repeats_itself(fedotp: Fedotp, tmp_path: 
     for name in ("accuracy", "transport"):
         with Image.open(tmp_path / f"runs/demo/{name}.png") as picture:
             assert min(picture.size) > 500
-    assert "What to try next" in done.out
+    next_ = done.out.partition("What to try next:")[2]
+    for words in ("report runs/demo", "serve runs/demo/fedotp,seed=0", "runs show runs/demo/fedotp,seed=0"):
+        assert f"  fedotp {words}\n" in next_
     shown = fedotp("demo", "--quiet").out  # again: nothing is run anew
     assert shown == done.out
 

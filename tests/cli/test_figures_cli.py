@@ -23,7 +23,7 @@ def test_figures_of_one_run(runs: Path, fedotp: Fedotp) -> None:
     done = fedotp("figures", runs / "a", "--images", "2")
     assert done.status == 0, done.err
     assert written(done.out) == ["curves.png", "similarity.png", "maps.png", "plans.png"]
-    assert "no tsne: no t-SNE: it needs 5 clients" in done.out
+    assert "\nno t-SNE: it needs 5 clients" in done.out
     assert "entropy / log V, global" in done.out
     assert "uniform plan" in done.out
     assert {path.name for path in (runs / "a" / "figures").iterdir()} == set(written(done.out))
@@ -38,6 +38,15 @@ def test_figures_of_several_runs(runs: Path, place: Path, fedotp: Fedotp) -> Non
     again = fedotp("figures", runs, "--against", "method.mass", "--out", place / "other")
     assert written(again.out) == ["against-mass.png"]
     assert "PromptFL" in again.out
+
+
+def test_what_was_drawn_before_a_refusal_is_named(runs: Path, fedotp: Fedotp) -> None:
+    done = fedotp("figures", runs / "a", "--only", "curves,tsne")
+    assert done.status == 2
+    assert written(done.out) == ["curves.png"]
+    (runs / "empty").mkdir()
+    for command in ("figures", "report"):
+        assert fedotp(command, runs / "empty").err == f"error: no runs in {runs / 'empty'}; `fedotp run` makes one\n"
 
 
 def test_tables(runs: Path, fedotp: Fedotp) -> None:

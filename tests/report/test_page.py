@@ -113,6 +113,28 @@ def test_an_incomplete_run_shows_what_there_is(tmp_path: Path) -> None:
     assert only(make_page([part]))["totals"] == {}
 
 
+@pytest.mark.parametrize("share", ["predictions", "scores", "nothing"])
+def test_a_run_of_real_sites_shows_what_they_tell(tmp_path: Path, share: str) -> None:
+    made = invent_run(tmp_path / "run", share=share)
+    shown = only(make_page([made]))
+    assert shown["deployed"]
+    assert shown["missing"] == []  # what sites do not share is not damage
+    assert shown["clients"]["train"] == [30, 30, 30]
+    assert shown["clients"]["test"] == ([None] * 3 if share == "nothing" else [20, 20, 20])
+    assert bool(shown["totals"]) == (share != "nothing")
+    assert bool(shown["confusion"]) == (share == "predictions")
+
+
+def test_a_simulation_and_real_sites_are_not_seeds_of_one_another(tmp_path: Path) -> None:
+    runs = [invent_run(tmp_path / "here"), invent_run(tmp_path / "there", share="scores")]
+    runs.append(invent_run(tmp_path / "silent", share="nothing", method="coop"))
+    shown = data_of(make_page(runs))
+    titles = ["FedOTP, simulated", "FedOTP, real sites", "CoOp (local)"]
+    assert [one["title"] for one in shown["runs"]] == titles
+    assert [(row["label"], row["seeds"]) for row in shown["comparison"]["rows"]] == [(title, "1") for title in titles]
+    assert shown["comparison"]["rows"][2]["cells"][0] is None
+
+
 def test_an_early_stop_evaluates_its_last_round_twice(tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run")
     made.append_metrics({**list(made.metrics("evaluation"))[-1], "accuracy": 0.125})

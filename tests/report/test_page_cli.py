@@ -78,7 +78,7 @@ def test_bad_input_is_one_line(report: Report, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     cases = {
         ("nowhere",): "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
-        ("empty",): "empty is not a run: it has no config.toml; `fedotp runs list` lists the runs",
+        ("empty",): "no runs in empty; `fedotp run` makes one",
         ("a", "--out", "mine.html"): "mine.html exists and is not a report; choose another --out",
         ("a", "--out", "empty"): "empty exists and is not a report; choose another --out",
         ("damaged", "--no-analysis"): (

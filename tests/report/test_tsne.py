@@ -1,5 +1,6 @@
 """Private prompts in the plane: who is whose neighbour, and what points are coloured by."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,14 @@ def test_coarse_labels_are_those_of_the_archive() -> None:
 @pytest.fixture(scope="module")
 def many(squares: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return make_run(squares, tmp_path_factory.mktemp("many") / "run", n_clients=6)
+
+
+def test_a_run_that_is_not_complete_has_no_groups_yet(many: RunDirectory, tmp_path: Path) -> None:
+    shutil.copytree(many.path, tmp_path / "run")
+    for name in ("summary.json", "predictions.npz"):
+        (tmp_path / "run" / name).unlink()
+    with pytest.raises(FedotpError, match=r"no t-SNE yet: .* which a run writes at its end"):
+        project_prompts(tmp_path / "run")
 
 
 def test_clusters_stay_together(many: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ class RunClassifiers:
         if self.run.is_deployed and (method.private(self._task) or method.uses_memory or method.finetune_epochs != 0):
             raise FedotpError(
                 f"{self.run.path} is the server's: what {self._trained[number]} keeps of {method.title} "
-                "is at that site alone; use its bundle there"
+                "is at that site alone, as a bundle: the folder classifier in its --state"
             )
         if method.finetune_epochs != 0:
             ((_, params),) = self._federation.deployed(alone, new=number in self._held_out)

@@ -42,6 +42,8 @@ def demo(
     fedotp_run = outcomes[_METHODS.index("fedotp")].directory.path
     print("\nWhat to try next:")
     for command, what in (
+        (f"fedotp report {out}", "all of it as one page"),
+        (f"fedotp serve {fedotp_run}", "a page to try images of your own on"),
         (f"fedotp runs show {fedotp_run}", "every client's numbers"),
         (f"fedotp evaluate {fedotp_run} --set method.mass=0.5", "the same prompts, half of the patches"),
         ("fedotp compare demo --methods fedotp,fedotp:rule=classical,fedotp:rule=average", "the paper's ablation"),

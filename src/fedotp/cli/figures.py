@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedotp.cli.runs import runs_at
 from fedotp.cli.show import cell, facts, listing, print_paths, print_wide, printable
 from fedotp.errors import FedotpError
 
@@ -77,20 +78,23 @@ def figures(
 
     kinds = _kinds(only, against)
     endings = _formats(formats)
-    found = _runs(runs)
+    found = runs_at(runs)
     wishes = _Wishes(found, client, images, against)
     folder = out or (found[0].path / "figures" if len(found) == 1 else Path("figures"))
     written: list[tuple[str, str | Path]] = []
-    for kind in kinds:
-        try:
-            for name, figure in _MAKERS[kind](wishes):
-                written += [("figure", save_figure(figure, folder / f"{name}.{ending}")) for ending in endings]
-        except FedotpError as error:
-            if only is not None or against is not None:
-                raise
-            print(f"no {kind}: {printable(error)}")
-    if written:
-        print_paths(written)
+    try:
+        for kind in kinds:
+            try:
+                for name, figure in _MAKERS[kind](wishes):
+                    written += [("figure", save_figure(figure, folder / f"{name}.{ending}")) for ending in endings]
+            except FedotpError as error:
+                if only is not None or against is not None:
+                    raise
+                why = printable(error)
+                print(why if why.startswith("no ") else f"no {kind}: {why}")
+    finally:
+        if written:
+            print_paths(written)
 
 
 # One maker for each kind: it prints what is to be read and yields figures, each with its name -------------------
@@ -121,7 +125,7 @@ def _against(wishes: _Wishes) -> _Figures:
 def _similarity(wishes: _Wishes) -> _Figures:
     from fedotp.report import plot_similarity, same_images
 
-    maps = same_images(wishes.runs, wishes.images, wishes.client)
+    maps = same_images(_with_images("similarity", wishes.runs), wishes.images, wishes.client)
     yield "similarity", plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
 
 
@@ -227,7 +231,19 @@ def _with_plans(kind: str, runs: "Sequence[RunDirectory]") -> "list[tuple[str, R
     able = [run for run in runs if isinstance(run.config.method, FedOTP)]
     if not able:
         raise FedotpError(f"{runs[0].config.method.title} has no transport plan; give a run of FedOTP")
-    return [(_named(kind, run, able), run) for run in able]
+    here = _with_images(kind, able)
+    return [(_named(kind, run, here), run) for run in here]
+
+
+def _with_images(kind: str, runs: "Sequence[RunDirectory]") -> "list[RunDirectory]":
+    """The runs whose images can be here; of the others a line is printed."""
+    here = [run for run in runs if not run.is_deployed]
+    if not here:
+        raise FedotpError(f"{runs[0].path} is a run of real sites: their images are not here to be shown")
+    for run in runs:
+        if run.is_deployed:
+            print(f"no {kind} of {printable(run.path.name)}: the images are at its sites")
+    return here
 
 
 def _named(kind: str, run: "RunDirectory", runs: "Sequence[RunDirectory]") -> str:
@@ -237,14 +253,6 @@ def _named(kind: str, run: "RunDirectory", runs: "Sequence[RunDirectory]") -> st
 def _labels(runs: "Sequence[RunDirectory]") -> list[str]:
     titles = [run.config.method.title for run in runs]
     return titles if len(set(titles)) == len(titles) else [run.path.name for run in runs]
-
-
-def _runs(paths: Sequence[Path]) -> "list[RunDirectory]":
-    """The runs at `paths`, and those in folders among them."""
-    from fedotp.runs import RunDirectory, find_runs
-
-    found = [run for path in paths for run in (find_runs(path) or [RunDirectory.open(path)])]
-    return list({run.path.resolve(): run for run in found}.values())
 
 
 def _kinds(only: str | None, against: str | None) -> list[str]:

@@ -1,12 +1,12 @@
 """`fedotp report`: one HTML page about runs."""
 
 import webbrowser
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedotp.cli.runs import runs_at
 from fedotp.cli.show import print_paths, printable
 from fedotp.errors import FedotpError
 
@@ -49,7 +49,7 @@ def report(
     """
     from fedotp.report.page import is_page, write_page
 
-    found = list(_find(runs))
+    found = runs_at(runs)
     path = out or (found[0].path if len(found) == 1 else Path()) / _NAME
     if path.exists() and not is_page(path):  # said before the analysis, which takes a while
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
@@ -57,20 +57,6 @@ def report(
     print_paths([("report", path)])
     if open_:
         webbrowser.open(path.resolve().as_uri())
-
-
-def _find(paths: Sequence[Path]) -> "Iterator[RunDirectory]":
-    """The runs named, each once; of a folder that is not a run all runs in it."""
-    from fedotp.runs import RunDirectory, find_runs
-
-    seen: set[Path] = set()
-    for path in paths:
-        is_run = (path / "config.toml").is_file()
-        inside = [] if is_run or not path.is_dir() else find_runs(path)
-        for run in inside or [RunDirectory.open(path)]:
-            if run.path.resolve() not in seen:
-                seen.add(run.path.resolve())
-                yield run
 
 
 def _analyse(run: "RunDirectory", quiet: bool) -> "Analysed":

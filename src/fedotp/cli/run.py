@@ -149,7 +149,7 @@ def presets() -> None:
 def print_run(directory: "RunDirectory") -> None:
     """Print the final numbers of a complete run."""
     summary = directory.summary
-    _print_head(directory, len(summary["clients"]))
+    _print_head(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
     if summary["stopped_early"]:
         print(f"stopped early, after round {summary['rounds']}; best was round {summary['best']['round']}")
     print_numbers(summary)

@@ -1,6 +1,6 @@
 """`fedotp runs`: list runs, look at one, compare two."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from fedotp.cli.run import RunArgument, print_run
-from fedotp.cli.show import cell, command, facts, listing, print_paths, print_wide
+from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -63,11 +63,11 @@ def show(
         rounds, state, accuracy = _progress(directory)
         facts([("state", state), ("rounds", rounds), ("accuracy %", accuracy, "at the last evaluation")])
         if state != "running":
-            print_paths([("go on", command("run", "--resume", run))])
+            print_paths([("go on", directory.resume_command)])
         return
     print_run(directory)
     print()
-    _print_clients(directory.summary, everyone)
+    _print_clients(directory, everyone)
 
 
 @app.command()
@@ -89,14 +89,33 @@ def diff(
         table.add_row(cell(key), *(cell("-" if value is None else value) for value in (one, other)))
     facts_ = _manifest_facts(left.manifest), _manifest_facts(right.manifest)
     made = [(key, one, facts_[1].get(key)) for key, one in facts_[0].items() if one != facts_[1].get(key)]
+    if left.is_deployed != right.is_deployed:
+        table.add_row(
+            cell("clients", "cyan"), *(cell("real sites" if run.is_deployed else "simulated") for run in (left, right))
+        )
     for key, one, other in made:
-        table.add_row(cell(key, "cyan"), cell(one), cell(other))
+        table.add_row(cell(key, "cyan"), cell(one or "-"), cell(other or "-"))
     if not settings and not made:
         table.add_row(cell("settings and origin"), cell("the same"), cell("the same"))
     table.add_section()
     for row in _numbers_side_by_side(left, right):
         table.add_row(*map(cell, row))
     Console().print(table)
+
+
+def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
+    """The runs named, each once; of a folder that is not a run all runs in it."""
+    from fedotp.runs import RunDirectory, find_runs
+
+    found: dict[Path, RunDirectory] = {}
+    for path in paths:
+        is_run = (path / "config.toml").is_file() or not path.is_dir()
+        runs = [RunDirectory.open(path)] if is_run else find_runs(path)
+        if not runs:
+            raise FedotpError(f"no runs in {path}; `fedotp run` makes one")
+        for run in runs:
+            found.setdefault(run.path.resolve(), run)
+    return list(found.values())
 
 
 def _line(run: "RunDirectory") -> tuple[str, ...]:
@@ -128,7 +147,7 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
     yield "method", f"{method.title} ({method.reference})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
-    yield "data", data["name"], f"{images}, {data['digest'][:12]}"
+    yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
     division = f"{partition.scheme}, partition seed {partition.seed}"
     yield "clients", len(manifest["clients"]), "real sites" if run.is_deployed else division
     yield (
@@ -142,9 +161,10 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     yield "on", manifest["device"], manifest["commit"] or ""
 
 
-def _print_clients(summary: dict[str, Any], everyone: bool) -> None:
+def _print_clients(run: "RunDirectory", everyone: bool) -> None:
     from fedotp.runs._table import percent
 
+    summary = run.summary
     with_domains = any(client["domain"] for client in summary["clients"])
     table = listing(
         "client",
@@ -158,11 +178,17 @@ def _print_clients(summary: dict[str, Any], everyone: bool) -> None:
     )
     joined = summary.get("joined", {}).get("clients", [])
     rows = [*((client, "") for client in summary["clients"]), *((client, "joined later") for client in joined)]
+    if run.is_deployed:
+        told = {client["name"] for client in summary["clients"]}
+        rows += [({"name": name}, "has told nothing") for name in run.manifest["clients"] if name not in told]
     shown = rows if everyone else rows[:_CLIENTS_SHOWN]
     for client, remark in shown:
-        numbers = (percent(client["accuracy"]), percent(client["macro_f1"]), f"{client['loss']:.3f}")
-        domain = [client["domain"] or "mixed"] if with_domains else []
-        table.add_row(*map(cell, (client["name"], *domain, client["test_images"], *numbers)), cell(remark, "dim"))
+        numbers = ["-"] * 4
+        if "accuracy" in client:
+            shares = (percent(client["accuracy"]), percent(client["macro_f1"]))
+            numbers = [client["test_images"], *shares, f"{client['loss']:.3f}"]
+        domain = [client.get("domain") or "mixed"] if with_domains else []
+        table.add_row(*map(cell, (client["name"], *domain, *numbers)), cell(remark, "dim"))
     Console().print(table)
     if len(shown) < len(rows):
         print(f"and {len(rows) - len(shown)} more: --all shows them")

@@ -127,7 +127,9 @@ def server(
 
 def _tell(directory: "RunDirectory", access: list[str]) -> None:
     if not directory.is_complete:
-        typer.echo(f"stopped; go on with: {command('server', '--resume', directory.path, *access)}", err=True)
+        begun = (directory.path / "config.toml").is_file()
+        go_on = f"go on with: {command('server', '--resume', directory.path, *access)}"
+        typer.echo(f"stopped; {go_on}" if begun else "stopped before the first round: no run was made", err=True)
         raise typer.Exit(INTERRUPTED)
     print_run(directory)
     print()

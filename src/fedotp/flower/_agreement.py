@@ -18,6 +18,13 @@ PROTOCOL = 1
 _KEY = "agreement"
 
 
+class DisagreementError(FedotpError):
+    """What a site cannot agree to, in words for the server: of all other errors it tells only that there was one.
+
+    They may name files of the site, and so patients.
+    """
+
+
 @dataclass(frozen=True)
 class Agreement:
     """A federation as all its members know it.
@@ -67,22 +74,28 @@ class Agreement:
             values = json.loads(str(record[_KEY]))
             protocol = values["protocol"]
         except (KeyError, TypeError, ValueError):
-            raise FedotpError(
+            raise DisagreementError(
                 "the message says nothing of an agreement: it does not come from a fedotp server"
             ) from None
         if protocol != PROTOCOL:
-            raise FedotpError(
+            raise DisagreementError(
                 f"the server speaks protocol {protocol}, this site {PROTOCOL}: install the same version of fedotp"
             )
-        if not re.fullmatch("[0-9a-f]{32}", str(values["run"])):  # it becomes a folder at the site
-            raise FedotpError(f"the server calls the run {str(values['run'])[:60]!r}, which is not a run's name")
-        return cls(
-            run=str(values["run"]),
-            config=Config.from_dict(_without_none(values["config"]), "the server's configuration"),
-            classes=tuple(values["classes"]),
-            template=str(values["template"]),
-            backbone=str(values["backbone"]),
-        )
+        try:
+            agreement = cls(
+                run=str(values["run"]),
+                config=Config.from_dict(_without_none(values["config"]), "the server's configuration"),
+                classes=tuple(map(str, values["classes"])),
+                template=str(values["template"]),
+                backbone=str(values["backbone"]),
+            )
+        except FedotpError as error:
+            raise DisagreementError(str(error)) from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DisagreementError(f"the server's agreement cannot be read ({error!r})") from error
+        if not re.fullmatch("[0-9a-f]{32}", agreement.run):  # it becomes a folder at the site
+            raise DisagreementError(f"the server calls the run {agreement.run[:60]!r}, which is not a run's name")
+        return agreement
 
 
 def _without_none(tables: dict[str, object]) -> dict[str, object]:

@@ -1,19 +1,24 @@
 """Sites' answers, which nobody has checked yet."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, MetricRecord
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, Predictions, evaluate_predictions
 from fedotp.federation._metrics import by_domain
 from fedotp.flower import _messages as words
-from fedotp.flower._records import from_record, to_record
+from fedotp.flower._records import from_record, one_line, read_array, to_record
 from fedotp.flower._registry import Member
 from fedotp.flower._settings import ServerSettings
 from fedotp.methods import Parameters
+
+log = logging.getLogger("fedotp.server")
+
+_MOST = 1e9  # more images, and a larger loss, than anyone has
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +31,11 @@ class Update:
     n_images: int
 
 
-def checked_update(
-    reply: Message, expected: Parameters, sent: Parameters, member: Member, settings: ServerSettings
-) -> Update | None:
-    """The update in a reply; None if the site had nothing to train on. Whatever is not in order is refused."""
+def checked_update(reply: Message, expected: Parameters, member: Member, settings: ServerSettings) -> Update | None:
+    """The update in a reply; None if the site had nothing to train on. Whatever is not in order is refused.
+
+    `expected` is what the update would be had the site not trained at all.
+    """
     metrics = _metrics(reply)
     n_examples = _number(metrics, words.EXAMPLES)
     if n_examples == 0:
@@ -46,88 +52,95 @@ def checked_update(
     except FedotpError as error:
         raise FedotpError(f"its update is refused: {error}") from None
     for name, value in update.items():
-        if name in sent:
-            moved, length = float((value - sent[name]).norm()), float(sent[name].norm())
-            if moved > settings.max_update * max(length, 1.0):
-                raise FedotpError(
-                    f"its update is refused: {name} moved by {moved:.3g}, more than {settings.max_update:g} times "
-                    f"its length of {length:.3g}"
-                )
-    loss = metrics.get(words.LOSS, float("nan"))
+        moved, length = float((value - expected[name]).norm()), float(expected[name].norm())
+        if moved > settings.max_update * max(length, 1.0):
+            raise FedotpError(
+                f"its update is refused: {name} moved by {moved:.3g}, more than {settings.max_update:g} times "
+                f"its length of {length:.3g}"
+            )
     weight = int(n_examples) if settings.privacy == "none" else 1  # differential privacy weighs all sites alike
-    reply.content[words.METRICS] = MetricRecord({words.EXAMPLES: weight})
-    reply.content[words.ARRAYS] = to_record(update)
+    told = MetricRecord({words.EXAMPLES: weight})
+    reply.content = RecordDict({words.ARRAYS: to_record(update), words.METRICS: told})  # and nothing else it sent
     return Update(
         reply,
-        loss=float(loss) if isinstance(loss, int | float) else float("nan"),
+        loss=_number(metrics, words.LOSS) if words.LOSS in metrics else float("nan"),
         n_examples=int(n_examples),
-        n_images=int(_number(metrics, words.IMAGES)),
+        n_images=int(_number(metrics, words.IMAGES, least=0)),
     )
 
 
 def told_scores(
-    replies: Mapping[int, Message], n_classes: int, domains: tuple[str | None, ...]
+    replies: Mapping[int, Message], members: Sequence[Member], n_classes: int
 ) -> tuple[Evaluation | None, Predictions | None]:
     """An evaluation from what sites tell of their tests, and all predictions if all sites tell theirs."""
+    domains = tuple(member.domain for member in members)
     scores: dict[int, tuple[float, float, float, float]] = {}
     predictions: list[Predictions] = []
     for number, reply in sorted(replies.items()):
         try:
             metrics = _metrics(reply)
-            if not _number(metrics, words.EXAMPLES):
+            n = _number(metrics, words.EXAMPLES)
+            if not n:  # it tells nothing, or has no test images
                 continue
-            told = [_number(metrics, key) for key in (words.EXAMPLES, "accuracy", "macro-f1", words.LOSS)]
-            scores[number] = (told[0], told[1], told[2], told[3])
+            if n != members[number].test_images:
+                raise FedotpError(f"it speaks of {n:g} test images and had {members[number].test_images}")
+            accuracy, f1 = (_number(metrics, key, least=0, most=1) for key in ("accuracy", "macro-f1"))
+            told = n, accuracy, f1, _number(metrics, words.LOSS)
             if words.PREDICTIONS in reply.content.array_records:
-                predictions.append(_predictions(reply, number, n_classes))
-        except FedotpError:
-            continue
+                predictions.append(_predictions(reply, number, int(n), n_classes))
+            scores[number] = told
+        except FedotpError as error:
+            log.warning("site %s: what it tells of its tests does not count: %s", members[number].name, one_line(error))
     if not scores:
         return None, None
     if len(predictions) == len(scores):
         lines = Predictions.join(predictions)
         return evaluate_predictions(lines, n_classes, domains), lines
     clients = np.array(sorted(scores), np.int64)
-    n, accuracy, f1, loss = np.array([scores[int(client)] for client in clients]).T
+    sizes, accuracies, f1s, losses = np.array([scores[int(client)] for client in clients]).T
     evaluation = Evaluation(
         clients=clients,
-        n=n.astype(np.int64),
-        accuracy=accuracy,
-        macro_f1=f1,
-        loss=loss,
+        n=sizes.astype(np.int64),
+        accuracy=accuracies,
+        macro_f1=f1s,
+        loss=losses,
         class_accuracy=np.full(n_classes, np.nan),
-        domain_accuracy=by_domain(clients, accuracy, domains),
+        domain_accuracy=by_domain(clients, accuracies, domains),
     )
     return evaluation, None
 
 
-def _predictions(reply: Message, number: int, n_classes: int) -> Predictions:
+def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predictions:
     record = reply.content.array_records[words.PREDICTIONS]
-    try:
-        row, label, predicted = (np.array(record[name].numpy(), np.int64) for name in words.COLUMNS[:3])
-        loss = np.array(record["loss"].numpy(), np.float64)
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise FedotpError(f"its predictions cannot be read ({error})") from error
-    in_range = all(column.min(initial=0) >= 0 and column.max(initial=0) < n_classes for column in (label, predicted))
-    if not (row.ndim == 1 and row.shape == label.shape == predicted.shape == loss.shape and in_range):
+    if set(record) != set(words.COLUMNS):
+        raise FedotpError(f"its predictions hold {', '.join(record)}; right is {', '.join(words.COLUMNS)}")
+    columns = {name: read_array(name, record[name], 8 * n) for name in words.COLUMNS}
+    most = {"row": 2**31, "label": n_classes, "predicted": n_classes}
+    if not (
+        all(column.shape == (n,) for column in columns.values())
+        and all(columns[name].dtype == np.int64 for name in most)
+        and all(columns[name].min() >= 0 and columns[name].max() < most[name] for name in most)
+        and columns["loss"].dtype == np.float64
+        and np.abs(columns["loss"]).max() <= _MOST  # which a loss that is no number is not
+    ):
         raise FedotpError("its predictions are not one label and one class for every image")
-    return Predictions(np.full(len(row), number, np.int64), row, label, predicted, loss)
+    return Predictions(np.full(n, number, np.int64), **columns)
 
 
 def _metrics(reply: Message) -> MetricRecord:
     if reply.has_error():
-        raise FedotpError(f"it failed: {' '.join(str(reply.error.reason).split())}")
+        raise FedotpError(f"it failed: {reply.error.reason}")
     config = reply.content.config_records.get(words.CONFIG, ConfigRecord())
     if words.REFUSED in config:
         raise FedotpError(f"it refuses: {config[words.REFUSED]!s}")
     try:
         return reply.content.metric_records[words.METRICS]
     except KeyError:
-        raise FedotpError("its update is refused: the answer says nothing of its images") from None
+        raise FedotpError("its answer says nothing of its images") from None
 
 
-def _number(metrics: MetricRecord, key: str) -> float:
+def _number(metrics: MetricRecord, key: str, least: float = -_MOST, most: float = _MOST) -> float:
     value = metrics.get(key)
-    if not isinstance(value, int | float) or not np.isfinite(value):
-        raise FedotpError(f"its update is refused: the answer says {key} = {value!r}")
+    if not isinstance(value, int | float) or not least <= value <= most:
+        raise FedotpError(f"its answer says {key} = {value!r}; right is a number from {least:g} to {most:g}")
     return float(value)

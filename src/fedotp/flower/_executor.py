@@ -45,7 +45,8 @@ class Executor:
         """Do one piece of work, if there is one; whether there was."""
         try:
             answer = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-        except httpx.TransportError:  # the SuperNode is not up yet, or gone
+        except httpx.HTTPError as error:  # the SuperNode is not up yet, or gone, or on its way
+            log.debug("no work from the SuperNode: %s", error)
             time.sleep(_PAUSE)
             return False
         if not answer.token:
@@ -55,6 +56,8 @@ class Executor:
             self._work(answer.token)
         except httpx.HTTPError as error:
             log.warning("the SuperNode went away in the middle of a message: %s", error)
+        except Exception:  # a message that cannot be read must not end the site
+            log.exception("a message could not be taken or answered")
         return True
 
     def _work(self, token: str) -> None:
@@ -68,7 +71,7 @@ class Executor:
                 reply = self._app(message, context)
             except Exception as error:  # whatever it is, the server must hear of it, and the site must go on
                 log.exception("the message could not be worked on")
-                status, details = SubStatus.FAILED, f"{type(error).__name__}: {error}"
+                status, details = SubStatus.FAILED, f"{type(error).__name__}; the site's own log says more"
                 reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details), reply_to=message)
             push_message(client, reply, context)
             push_task_output(client, context, status, details)

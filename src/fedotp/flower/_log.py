@@ -1,6 +1,7 @@
 """What happens in a federation, line by line, on standard error."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +22,8 @@ def start_logging() -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-    for other in ("flwr", "uvicorn", "uvicorn.error"):  # Flower tells every request; what matters is told above
-        logging.getLogger(other).setLevel(logging.ERROR)
+    logging.getLogger("flwr").setLevel(logging.ERROR)  # it tells every request; what matters is told above
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # connections of sites that are cut at the end
 
 
 def log_encoding(logger: logging.Logger) -> Callable[[str, int, int], None]:
@@ -53,12 +54,14 @@ class LogObserver(Observer):
     def on_round(self, report: RoundReport) -> None:
         """How many answered."""
         answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
-        self._log.info("round %d: %s, loss %.4f, %.1f s", report.round, answered, report.mean_loss, report.seconds)
+        loss = "" if math.isnan(report.mean_loss) else f", loss {report.mean_loss:.4f}"
+        self._log.info("round %d: %s%s, %.1f s", report.round, answered, loss, report.seconds)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """The mean over sites."""
         n = len(evaluation.clients)
-        self._log.info("after round %d: accuracy %.2f %% (mean of %d sites)", round_, 100 * evaluation.mean, n)
+        sites = f"mean of {n} sites" if n > 1 else "one site"
+        self._log.info("after round %d: accuracy %.2f %% (%s)", round_, 100 * evaluation.mean, sites)
 
     def on_interrupt(self) -> None:
         """The round in progress is finished first."""

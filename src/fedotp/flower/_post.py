@@ -4,7 +4,9 @@ import logging
 import time
 from collections.abc import Iterable
 
-from flwr.app import Message
+import httpx
+from flwr.app import Error, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 log = logging.getLogger("fedotp.server")
@@ -28,17 +30,31 @@ class Post:
         """Send; the numbers of the messages and the nodes they go to. What a node cannot be sent is left out."""
         listed = list(messages)
         numbers = self._grid.push_messages(listed) if listed else []
-        pairs = zip(numbers, listed, strict=True)
+        pairs = zip(numbers, listed, strict=False)  # none at all, if they are too large for Flower
         return {number: message.metadata.dst_node_id for number, message in pairs if number}
 
     def collect(self, waiting: dict[str, int]) -> dict[int, Message]:
         """The answers that are there, by node; their messages are taken out of `waiting`."""
         answers = {}
-        for reply in self._grid.pull_messages(list(waiting)) if waiting else ():
-            node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None:
+        for number, node in list(waiting.items()):
+            for reply in self._pull(number, node):
+                del waiting[number]
                 answers[node] = reply
         return answers
+
+    def _pull(self, number: str, node: int) -> list[Message]:
+        """The answer to one message, if it is there. Who sent it is known, whatever the answer says itself."""
+        try:
+            replies = list(self._grid.pull_messages([number]))[:1]
+        except httpx.HTTPError:  # it is the SuperLink that fails
+            raise
+        except Exception as error:  # a stranger's bytes that Flower cannot read
+            what = Error(ErrorCode.UNKNOWN, f"its answer cannot be read ({type(error).__name__})")
+            asked = Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
+            replies = [Message(what, reply_to=asked)]
+        for reply in replies:
+            reply.metadata.__dict__["_src_node_id"] = node
+        return replies
 
     def exchange(self, messages: Iterable[Message], timeout: float) -> dict[int, Message]:
         """Send and wait: the first answer of every node that gives one in time.
@@ -56,8 +72,9 @@ class Post:
                 answers.setdefault(node, reply)
             if time.monotonic() > look_around:
                 look_around = time.monotonic() + _LOOK_AROUND
-                restarted = [n for n, at in self.online().items() if n in asked and at != came.get(n, at)]
-                came |= self.online()
+                online = self.online()
+                restarted = [n for n, at in online.items() if n in asked and at != came.get(n)]
+                came |= online
                 again = [node for node in restarted if node not in answers]
                 for node in again:
                     log.warning("node %d was restarted while it was asked: asking again", node)

@@ -1,7 +1,7 @@
 """What a site keeps of a run: its private prompt, in a file that is replaced atomically and never sent.
 
-The last two rounds are kept. If the server did not get a site's answer, or was killed before it wrote it down, the
-round is done again, and the site must start it from where it stood before.
+Two rounds are kept: the last one, and the one it began from, the last that the server has accepted. If the server did
+not get a site's answer, or was killed before it wrote it down, the site must start again from where it stood before.
 """
 
 from pathlib import Path
@@ -10,11 +10,10 @@ import safetensors
 import safetensors.torch
 import torch
 
-from fedotp._files import write_atomically
+from fedotp._files import cannot_write, write_atomically
 from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 
-_KEPT = 2
 _FORMAT = "fedotp-private-1"
 
 
@@ -35,14 +34,17 @@ class PrivateFile:
         """The parameters (...) as they were after a round; None where they are not known."""
         return self._rounds.get(round_)
 
-    def keep(self, round_: int, params: Parameters) -> None:
-        """Write down the parameters (...) after a round; what was kept of later rounds is void."""
-        past = [number for number in self.rounds if number < round_][-_KEPT + 1 :]
-        rounds = {number: self._rounds[number] for number in past}
+    def keep(self, round_: int, params: Parameters, accepted: int = 0) -> None:
+        """Write down the parameters (...) after a round that began from those after round `accepted`."""
+        rounds = {number: row for number, row in self._rounds.items() if number == accepted}
         rounds[round_] = {name: value.detach().cpu().clone() for name, value in params.items()}
         tensors = {f"{number}.{name}": value for number, row in rounds.items() for name, value in row.items()}
         metadata = {"format": _FORMAT, "rounds": " ".join(map(str, sorted(rounds)))}
-        write_atomically(self.path, safetensors.torch.save(tensors, metadata=metadata))
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        write_atomically(self.path, safetensors.torch.save(tensors, metadata=metadata), mode=0o600)
         self._rounds = rounds
 
     def _read(self) -> dict[int, Parameters]:

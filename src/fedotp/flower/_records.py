@@ -1,13 +1,18 @@
 """Prompts as Flower's records, and back, with every check a stranger's message needs."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
+
+_HEADER = 10_000  # bytes of an array beyond its values
+_LINE = 400
 
 
 def to_record(params: Parameters) -> ArrayRecord:
@@ -22,12 +27,25 @@ def from_record(record: ArrayRecord, expected: Parameters) -> Parameters:
     return {name: _tensor(name, record[name], value) for name, value in expected.items()}
 
 
-def _tensor(name: str, array: Array, expected: torch.Tensor) -> torch.Tensor:
+def read_array(name: str, array: Array, most_bytes: int) -> NDArray[Any]:
+    """The values of a stranger's array that should take no more than `most_bytes`."""
+    if len(array.data) > most_bytes + _HEADER:
+        raise FedotpError(f"{name} takes {len(array.data)} bytes; right is at most {most_bytes}")
     try:
-        values = np.array(array.numpy())
-    except (TypeError, ValueError, OSError, EOFError) as error:
-        raise FedotpError(f"{name} cannot be read ({error})") from error
+        return np.array(array.numpy())
+    except Exception as error:  # whatever NumPy makes of a stranger's bytes
+        raise FedotpError(f"{name} cannot be read ({type(error).__name__})") from error
+
+
+def one_line(words: object) -> str:
+    """A stranger's words as they may stand in a log: one line of a decent length, no control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(words)[: 4 * _LINE]).split())
+    return line if len(line) <= _LINE else f"{line[:_LINE]} ..."
+
+
+def _tensor(name: str, array: Array, expected: torch.Tensor) -> torch.Tensor:
     right = expected.detach().cpu().numpy()
+    values = read_array(name, array, right.nbytes)
     if values.shape != right.shape or values.dtype != right.dtype:
         raise FedotpError(
             f"{name} is {values.dtype} of shape {values.shape}; right is {right.dtype} of shape {right.shape}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fedotp.errors import FedotpError
 
 
-@dataclass
+@dataclass(eq=False)
 class Member:
     """One site.
 
@@ -35,11 +35,19 @@ class Registry:
     """All sites, in the order of their numbers.
 
     `nodes` are the nodes whose names are certain, because their keys were registered under them; without it (in a
-    simulation, or on a SuperLink of one's own) a site is who it says.
+    simulation, or on a SuperLink of one's own) a site is who it says: `newcomers` have not said it yet, and have no
+    number; at the nodes `replaced` are sites whose names others have said after them.
     """
 
     members: list[Member] = field(default_factory=list)
     nodes: dict[int, str] | None = None
+    newcomers: list[Member] = field(default_factory=list)
+    replaced: set[int] = field(default_factory=set)
+
+    @property
+    def everyone(self) -> list[Member]:
+        """Members and newcomers."""
+        return [*self.members, *self.newcomers]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +56,7 @@ class Registry:
 
     def of_node(self, node: int) -> Member | None:
         """The site at a node."""
-        return next((member for member in self.members if member.node == node), None)
+        return next((member for member in self.everyone if member.node == node), None)
 
     def number(self, member: Member) -> int:
         """The site's number."""
@@ -56,6 +64,8 @@ class Registry:
 
     def meet(self, node: int, came: str) -> Member:
         """A node is connected: the site it is, if that is certain, else one to be named."""
+        if node in self.replaced:
+            raise FedotpError(f"node {node}: another one has come under its name")
         known = self.of_node(node)
         if known is None and self.nodes is not None:
             if node not in self.nodes:
@@ -63,7 +73,7 @@ class Registry:
             known = next(member for member in self.members if member.name == self.nodes[node])
         if known is None:
             known = Member("")
-            self.members.append(known)
+            self.newcomers.append(known)
         if known.came != came:  # new, or restarted: it may have other images now
             known.node, known.came, known.state = node, came, "unknown"
         return known
@@ -75,9 +85,12 @@ class Registry:
         if member.name:
             raise FedotpError(f"the site with the key of {member.name} calls itself {name}; give it its own key")
         known = next((other for other in self.members if other.name == name), None)
+        self.newcomers.remove(member)
         if known is None:
             member.name = name
+            self.members.append(member)
             return member
-        self.members.remove(member)
+        if known.node is not None:
+            self.replaced.add(known.node)
         known.node, known.came, known.state = member.node, member.came, member.state
         return known

@@ -10,6 +10,7 @@ from fedotp.flower._serve import resume_serving, serve
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._superlink import superlink
 from fedotp.runs import RunDirectory, free_name
+from fedotp.runs._interrupt import listen
 
 log = logging.getLogger("fedotp.server")
 
@@ -26,18 +27,26 @@ def run_server(
     out: Path | None,
     resume: Path | None,
 ) -> RunDirectory:
-    """Listen at `host`:`port`, let in the sites that `keys` name (without keys: all), and run, or `resume`."""
+    """Listen at `host`:`port`, let in the sites that `keys` name (without keys: all), and run, or `resume`.
+
+    Returns the run's directory; one that was stopped before its first round may not exist.
+    """
     held = None if keys is None else read_server_keys(keys)
     names = tuple(held.sites) if held else ()
     if resume is not None:
-        RunDirectory.open(resume)
+        path = RunDirectory.open(resume).path
     else:
         config = load_config(source).override(list(changes))
         path = out or free_name(config, Path("runs"))
         RunDirectory(path).require_new()
-    with superlink(host, port, held) as link:
-        log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
-        with link.run() as grid:
-            if resume is not None:
-                return resume_serving(grid, resume, settings, names=names, nodes=link.nodes)
-            return serve(grid, config, settings, path, classes=classes, names=names, nodes=link.nodes)
+    try:
+        with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
+            log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
+            with link.run() as grid:
+                if resume is not None:
+                    return resume_serving(grid, resume, settings, names=names, nodes=link.nodes, interrupt=interrupt)
+                return serve(
+                    grid, config, settings, path, classes=classes, names=names, nodes=link.nodes, interrupt=interrupt
+                )
+    except KeyboardInterrupt:
+        return RunDirectory(path)

@@ -3,6 +3,7 @@
 import logging
 import uuid
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from fedotp.flower._server import Deployed
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._welcome import Welcome
 from fedotp.methods import Task
-from fedotp.runs import Observer, RunDirectory
+from fedotp.runs import Observer, Observers, RunDirectory
+from fedotp.runs._interrupt import Interrupt
 from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import made_with
 from fedotp.runs._prepare import find_device, load_backbone, make_task, template_of
@@ -39,6 +41,7 @@ def serve(
     names: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
     observer: Observer | None = None,
+    interrupt: Interrupt | None = None,
 ) -> RunDirectory:
     """Run the federation that `config` describes with the sites that come, in the new directory `out`.
 
@@ -47,18 +50,22 @@ def serve(
         classes: names of the classes, in order; without them they are those that all sites have.
         names: names of the sites, in the order of their numbers; `nodes` says which Flower node is which. Without them
             a site is who it says.
+        interrupt: ends the wait for the first sites.
     """
     directory = RunDirectory(out)
     directory.require_new()
+    _require_real(config)
     registry = Registry([Member(name) for name in names], nodes)
     agreement = _agreement(config, uuid.uuid4().hex, classes)
     welcome = Welcome(Post(grid), registry, agreement)
-    welcome.gather(settings)
+    welcome.gather(settings, interrupt)
     task = _task(config, welcome.agreement)
-    federation = Deployed(grid, config, task, welcome, settings)
+    on_save = partial(_write_names, directory, registry)
+    federation = Deployed(grid, config, task, welcome, settings, on_save=on_save)
     directory.create(config, _manifest(config, welcome, settings, task), None)
     with directory.locked():
-        Loop(config, directory, federation, Progress(), observer or LogObserver(log)).go()
+        observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
+        Loop(config, directory, federation, Progress(), observers).go()
     return directory
 
 
@@ -70,6 +77,7 @@ def resume_serving(
     names: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
     observer: Observer | None = None,
+    interrupt: Interrupt | None = None,
 ) -> RunDirectory:
     """Go on with the run of real sites in `path`, from the last round that was written down."""
     directory = RunDirectory.open(path)
@@ -95,19 +103,54 @@ def resume_serving(
         releases = 0
         if directory.checkpoint.is_file():
             progress, releases = _recall(directory, registry)
-        welcome.gather(settings)
-        n_sites = manifest["deployment"]["sites"]
+        welcome.gather(settings, interrupt)
         federation = Deployed(
-            grid, config, _task(config, agreement), welcome, settings, n_sites=n_sites, n_releases=releases
+            grid,
+            config,
+            _task(config, agreement),
+            welcome,
+            settings,
+            n_sites=manifest["deployment"]["sites"],
+            n_releases=releases,
+            on_save=partial(_write_names, directory, registry),
         )
         if directory.checkpoint.is_file():
             load_checkpoint(directory.checkpoint, federation)
         directory.cut_metrics(progress.metrics_bytes)
-        if list(registry.names) != known:
-            directory.save_manifest({**manifest, "clients": list(registry.names)})
         log.info("going on after round %d", federation.round)
-        Loop(config, directory, federation, progress, observer or LogObserver(log)).go()
+        observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
+        Loop(config, directory, federation, progress, observers).go()
     return directory
+
+
+def _require_real(config: Config) -> None:
+    """Refuse what only a simulation can do."""
+    for key in ("dropout", "holdout_clients"):
+        if value := getattr(config.federation, key):
+            raise FedotpError(
+                f"federation.{key} = {value}: is for simulations, real sites stay away by themselves; set 0"
+            )
+
+
+class _StopWaiting(Observer):
+    """Tells the federation that somebody asked to stop."""
+
+    def __init__(self, federation: Deployed) -> None:
+        self._federation = federation
+
+    def on_interrupt(self) -> None:
+        """Whoever asks to stop does not want the server to wait for sites."""
+        self._federation.stop_waiting()
+
+
+def _write_names(directory: RunDirectory, registry: Registry) -> None:
+    """Write down the sites that came after the run began: the numbers in the metrics are theirs."""
+    manifest = directory.manifest
+    new = registry.members[len(manifest["clients"]) :]
+    if new:
+        manifest["clients"] += [member.name for member in new]
+        manifest["domains"] += [member.domain for member in new]
+        directory.save_manifest(manifest)
 
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
@@ -125,7 +168,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
     directory.cut_metrics(progress.metrics_bytes)
     releases = 0
     for record in directory.metrics("round"):
-        releases += bool(record["answered"])
+        releases += len(record["answered"]) >= directory.config.federation.min_clients
         for number in record["answered"]:
             registry.members[number].accepted = record["round"]
         for name in record.get("faults", {}):

@@ -21,7 +21,7 @@ from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, sampled
 from fedotp.flower import _messages as words
 from fedotp.flower._answers import Update, checked_update, told_scores
-from fedotp.flower._records import from_record, to_record
+from fedotp.flower._records import from_record, one_line, to_record
 from fedotp.flower._registry import Member
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._strategy import PlainAverage, PromptStrategy, with_privacy
@@ -46,11 +46,12 @@ class Deployed:
         *,
         n_sites: int | None = None,
         n_releases: int = 0,
+        on_save: Callable[[], object] | None = None,
     ) -> None:
         """The sites of `welcome` have gathered.
 
         Of a run that goes on, `n_sites` is the number of sites it began with, and `n_releases` how many averages it
-        has published.
+        has published. `on_save` is called before each checkpoint.
         """
         self.config = config
         self.method = config.method
@@ -65,6 +66,8 @@ class Deployed:
         self._task = task
         self._grid = grid
         self._deals = settings
+        self._on_save = on_save
+        self._stopping = False
         if settings.privacy != "none" and (self.method.publishes or not self.server):
             raise FedotpError(f"privacy = {settings.privacy!r}: {self.method.title} has no average to protect this way")
         self._strategy = (PlainAverage if settings.delta else PromptStrategy)(self.method)
@@ -103,7 +106,13 @@ class Deployed:
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write a checkpoint: the server's parameters and how far the run has come."""
+        if self._on_save:
+            self._on_save()
         save_checkpoint(path, self, progress)
+
+    def stop_waiting(self) -> None:
+        """Somebody asked to stop: if no site is there, do not wait for one."""
+        self._stopping = True
 
     def facts(self) -> dict[str, Any]:
         """How often each site failed, and the privacy spent."""
@@ -119,9 +128,10 @@ class Deployed:
         """One communication round with those who are there."""
         start = time.perf_counter()
         rounds, seed = self.settings.federation, self.settings.seed
-        asked, present = self._present(lambda: sampled(rounds, self._members(), self.round, seed))
+        asked, present = self._present(lambda members: sampled(rounds, members, self.round, seed))
         numbers = {member.node: self.registry.number(member) for member in present if member.node is not None}
         self._strategy.ask(self.server, self._orders(present, MessageType.TRAIN), numbers)
+        self._expect(len(present))
         try:
             messages = list(
                 self._wrapped.configure_train(self.round + 1, to_record(self.server), ConfigRecord(), self._grid)
@@ -169,9 +179,9 @@ class Deployed:
                 continue
             try:
                 sent = self._sent_to(number)
-                update = checked_update(reply, self._expected_upload(sent), sent, member, self._deals)
+                update = checked_update(reply, self._expected_upload(sent), member, self._deals)
             except FedotpError as error:
-                faults[member.name] = str(error)
+                faults[member.name] = one_line(error)
                 continue
             if update is not None:  # else it had nothing to train on
                 updates[number] = update
@@ -181,20 +191,28 @@ class Deployed:
         """The server step; returns how many bytes the sites sent."""
         replies = [update.reply for update in updates.values()]
         n_bytes = sum(_array_bytes(reply) for reply in replies)
-        if not self.server or not replies or len(replies) < self.settings.federation.min_clients:
+        if len(replies) < (fewest := self.settings.federation.min_clients):
+            log.warning(
+                "round %d: %d updates, fewer than %d: nothing is averaged", self.round + 1, len(replies), fewest
+            )
             return n_bytes
-        if self._wrapped is not self._strategy:
-            self._wrapped.num_sampled_clients = len(replies)  # type: ignore[attr-defined]  # the noise fits the average
+        if not self.server:
+            return n_bytes
+        self._expect(len(replies))
         record, _ = self._wrapped.aggregate_train(self.round + 1, replies)
         if record is not None:
             self.server = from_record(record, self.server)
         return n_bytes
 
+    def _expect(self, n: int) -> None:
+        """Tell the privacy wrapper of how many sites the average is: its noise, and its account, must fit."""
+        if self._wrapped is not self._strategy:
+            self._wrapped.num_sampled_clients = n  # type: ignore[attr-defined]
+
     # Evaluation --------------------------------------------------------------------------------------------
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """What the sites tell of their own tests."""
-
         self.welcome.step()
         ready = [n for n, member in enumerate(self.registry.members) if member.state == "ready"]
         tested = np.array([n for n in ready if self.registry.members[n].test_images], np.int64)
@@ -207,23 +225,36 @@ class Deployed:
             if member.node not in answers:
                 log.warning("site %s did not say how well it does", member.name)
         replies = {self.registry.number(m): answers[m.node] for m in present if m.node in answers}
-        return told_scores(replies, len(self._task.classes), self.domains)
+        return told_scores(replies, self.registry.members, len(self._task.classes))
 
     # Messages ----------------------------------------------------------------------------------------------
 
     def _members(self) -> Ints:
-        """Sites that may be asked to train: those that have said that they have images."""
-        return np.array([n for n, member in enumerate(self.registry.members) if member.train_images], np.int64)
+        """Sites that may be asked to train: those that have said that they have images.
 
-    def _present(self, sample: Callable[[], Ints]) -> tuple[Ints, list[Member]]:
-        """The sites sampled for this round and those of them that are ready; waits for the first one."""
+        A method whose server keeps every site's own has no place for one that came after the first round.
+        """
+        members = self.registry.members[: self.n_sites if self.method.publishes else None]
+        return np.array([n for n, member in enumerate(members) if member.train_images], np.int64)
+
+    def _present(self, sample: Callable[[Ints], Ints]) -> tuple[Ints, list[Member]]:
+        """The sites sampled for this round and those of them that are ready.
+
+        If none of them is, others are sampled from those that are; if nobody is there, it waits.
+        """
         reminded = 0.0
         while True:
             self.welcome.step()
-            asked = sample() if len(self._members()) else np.empty(0, np.int64)
-            present = [self.registry.members[n] for n in asked if self.registry.members[n].state == "ready"]
-            if present:
-                return asked, present
+            members = self._members()
+            ready = np.array([n for n in members if self.registry.members[n].state == "ready"], np.int64)
+            if len(ready):
+                asked = sample(members)
+                if not np.isin(asked, ready).any():
+                    log.warning("round %d: none of the sites drawn is there; drawing among the others", self.round + 1)
+                    asked = sample(ready)
+                return asked, [self.registry.members[n] for n in asked if n in ready]
+            if self._stopping:
+                raise KeyboardInterrupt
             if time.monotonic() - reminded > 30:
                 reminded = time.monotonic()
                 log.warning("round %d: no site is there that could be asked; waiting", self.round + 1)

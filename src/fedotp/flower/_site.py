@@ -18,7 +18,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, LocalResult, Predictions, Settings
 from fedotp.federation._clients import Clients
 from fedotp.federation._random import Ints
-from fedotp.flower._agreement import Agreement
+from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._private import PrivateFile
 from fedotp.flower._source import OwnImages, Part, Source, in_place
 from fedotp.methods import Method, Parameters, Task
@@ -28,6 +28,9 @@ log = logging.getLogger("fedotp.site")
 
 Share = Literal["nothing", "loss", "scores", "predictions"]
 SHARES: tuple[Share, ...] = get_args(Share)
+
+_MOST_SITES = 100_000
+_MOST = 1000  # prompts, context vectors, views, epochs: what a server may ask a site for
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class SiteSettings:
     def local(self, config: Config) -> Config:
         """The federation's configuration with the site's own folders and device."""
         if self.data and not self.backbone and config.backbone.name not in {*CONFIGS, "mini"}:
-            raise FedotpError(
+            raise DisagreementError(
                 f"site {self.name}: the federation's backbone {config.backbone.name} is a file; "
                 "say with --backbone where it lies here"
             )
@@ -135,7 +138,7 @@ class Site:
         if not n_examples:
             return Trained({}, 0, float("nan"), 0)
         ((_, result),) = clients.train(clients.round_work(only))
-        work.keep(round_, result)
+        work.keep(round_, result, accepted)
         update = clients.method.upload(result.params, clients.private_names)
         return Trained(
             update={name: value[0] for name, value in update.items()},
@@ -191,11 +194,14 @@ class Site:
 
     def _prepare(self, agreement: Agreement, number: int) -> "_Work":
         settings = self.settings
+        if not 0 <= number < _MOST_SITES:
+            raise DisagreementError(f"site {settings.name} is number {number}; right is from 0 to {_MOST_SITES - 1}")
+        _require_modest(agreement.config, settings.name)
         config = settings.local(agreement.config)
         clip = load_backbone(config.backbone.source, find_device(config.compute.device))
         if clip.digest != agreement.backbone:
-            raise FedotpError(
-                f"site {settings.name} has backbone {config.backbone.name} {clip.digest[:12]}, "
+            raise DisagreementError(
+                f"site {settings.name} has backbone {Path(config.backbone.name).name} {clip.digest[:12]}, "
                 f"the federation {agreement.config.backbone.name} {agreement.backbone[:12]}: install the same file"
             )
         self._check_classes(agreement, config)
@@ -211,7 +217,7 @@ class Site:
         """A site may lack classes; what it has must be known, in whatever order."""
         unknown = [name for name in self.settings.source.classes(config) if name not in agreement.classes]
         if unknown:
-            raise FedotpError(
+            raise DisagreementError(
                 f"site {self.settings.name} has the class {unknown[0]!r}, which the federation does not know; "
                 f"its classes are {listed(agreement.classes)}"
             )
@@ -258,13 +264,26 @@ class _Work:
         if params is not None:
             kept.write(np.array([self.number]), {name: params[name][None] for name in kept.layout})
 
-    def keep(self, round_: int, result: LocalResult) -> None:
-        """Write down what is the site's own after a round."""
+    def keep(self, round_: int, result: LocalResult, accepted: int) -> None:
+        """Write down what is the site's own after a round that began where it stood after round `accepted`."""
         only = np.array([self.number])
         self.clients.keep(only, result)
         rows = self.clients.kept.read(only, self.clients.device)
         if rows:
-            self.private.keep(round_, {name: value[0] for name, value in rows.items()})
+            self.private.keep(round_, {name: value[0] for name, value in rows.items()}, accepted)
+
+
+def _require_modest(config: Config, name: str) -> None:
+    """Refuse what would take all of a site's memory, disk or time."""
+    asked = {
+        "prompt.n_ctx": config.prompt.n_ctx,
+        "data.views": config.data.views,
+        "federation.local_epochs": config.federation.local_epochs,
+        **{f"method.{key}": value for key, value in vars(config.method).items() if isinstance(value, int)},
+    }
+    for key, value in asked.items():
+        if value > _MOST:
+            raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {_MOST}")
 
 
 def listed(names: Sequence[str]) -> str:

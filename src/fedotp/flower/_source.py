@@ -10,8 +10,8 @@ from fedotp.clip import CLIP
 from fedotp.config import Config
 from fedotp.data import Client, load_dataset
 from fedotp.data._encode import OnProgress
-from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Images
+from fedotp.flower._agreement import DisagreementError
 from fedotp.runs import Prepared, prepare
 from fedotp.runs._join import class_numbers
 from fedotp.runs._prepare import encode_for
@@ -72,10 +72,12 @@ class Part:
         """The images of the client with that number."""
         prepared = _prepared(config)
         if classes != prepared.dataset.classes:
-            raise FedotpError(f"the federation's classes are not those of {prepared.dataset.name}")
+            raise DisagreementError(f"the federation's classes are not those of {prepared.dataset.name}")
         data = prepared.data
         if not 0 <= self.part < len(data):
-            raise FedotpError(f"part {self.part}: the configuration divides the images into {len(data)} parts, from 0")
+            raise DisagreementError(
+                f"part {self.part}: the configuration divides the images into {len(data)} parts, from 0"
+            )
         return FederatedData(
             names=(data.names[self.part],),
             domains=(data.domains[self.part],),

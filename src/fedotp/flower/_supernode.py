@@ -37,14 +37,14 @@ RETRIED = {
     "ConnectError": "nobody answers there",
     "Connection refused": "nobody answers there",
     "does not recognize": "the server was restarted",
-    "terminated gracefully": "the server does not accept this site's signature: is the clock right, here and there?",
+    "terminated gracefully": "the server ended the connection: it was restarted, or does not accept this site's "
+    "signature (is the clock right, here and there?)",
 }
 """What SuperNode says where it will work by and by."""
 
 
 def quiet_flower(home: Path) -> None:
-    """No telemetry, no search for updates, nothing installed at launch, and Flower's own files below `home`."""
-    os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ.get("FEDOTP_FLOWER_TELEMETRY", "0")
+    """No search for updates, nothing installed at launch, and Flower's own files below `home`."""
     os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
     os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] = "1"
     os.environ["FLWR_HOME"] = str(home)
@@ -121,7 +121,12 @@ class SuperNode:
         self._said.clear()
         self._broken, self._connected, self._reminded = 0.0, False, time.monotonic()
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_die_with_parent
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=_die_with_parent,
+            start_new_session=True,  # Ctrl-C is for the site, which finishes its message first
         )
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 

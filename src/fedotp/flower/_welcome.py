@@ -10,9 +10,11 @@ from fedotp.errors import FedotpError
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._post import Post
+from fedotp.flower._records import one_line
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._site import listed
+from fedotp.runs._interrupt import Interrupt
 
 log = logging.getLogger("fedotp.server")
 
@@ -20,6 +22,8 @@ _PAUSE = 0.5
 _REMIND = 30.0  # seconds between two lines about who is missing
 _ASK_AGAIN = 120.0  # seconds after which an answer may have been lost; a site that has answered does so quickly
 _SETTLED = 3.0  # seconds without a newcomer after which sites that nobody named are all there
+_LONGEST = 100  # characters of a name or a domain
+_MOST_IMAGES = 10**9
 _LAST = 1 << 62  # where a site that has no part of a common data set comes among those that have one
 
 
@@ -41,13 +45,15 @@ class Welcome:
         self._strangers: set[int] = set()
         self._parts: dict[str, int] = {}
 
-    def gather(self, settings: ServerSettings) -> None:
-        """Wait until as many sites are ready as `settings` ask for."""
+    def gather(self, settings: ServerSettings, interrupt: Interrupt | None = None) -> None:
+        """Wait until as many sites are ready as `settings` ask for, or until somebody asks to stop."""
         start = reminded = newcomer = time.monotonic()
         n_seen = 0
         while True:
+            if interrupt is not None and interrupt.wanted:
+                raise KeyboardInterrupt
             self.step()
-            members = [member for member in self.registry.members if member.node is not None]
+            members = [member for member in self.registry.everyone if member.node is not None]
             if len(members) != n_seen:
                 n_seen, newcomer = len(members), time.monotonic()
             wanted = settings.min_sites or len(self.registry.nodes or ())  # a site whose key was removed is not awaited
@@ -71,7 +77,7 @@ class Welcome:
                 )
             if now - reminded > _REMIND:
                 reminded = now
-                states = [f"{member.name or 'a site'}: {member.state}" for member in self.registry.members]
+                states = [f"{member.name or 'a site'}: {member.state}" for member in self.registry.everyone]
                 log.info("waiting for sites: %d of %d ready (%s)", len(ready), wanted, listed(states))
             time.sleep(_PAUSE)
 
@@ -81,13 +87,15 @@ class Welcome:
         for node, came in online.items():
             if node not in self._strangers:
                 self._meet(node, came)
-        for member in self.registry.members:
+        for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
                 if member.state not in ("unknown", "refused"):
                     log.warning("site %s is gone", member.name or member.node)
                 member.node, member.came, member.state = None, "", "unknown"
-        hellos = [self._hello(member) for member in self.registry.members if self._is_next(member)]
+        self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
+        hellos = [self._hello(member) for member in self.registry.everyone if self._is_next(member)]
         self._waiting |= self.post.send(hellos)
+        self._waiting = {number: node for number, node in self._waiting.items() if node in online}
         for node, reply in self.post.collect(self._waiting).items():
             asked = self.registry.of_node(node)
             if asked is not None and asked.state == "asked":
@@ -108,8 +116,8 @@ class Welcome:
         return member.state == "unknown" or (member.state == "told" and self.decided)
 
     def _hello(self, member: Member) -> Message:
-        config = ConfigRecord({words.NUMBER: self.registry.number(member)})
-        named = bool(member.name)  # without a name, the number is not its own yet
+        named = bool(member.name)  # without a name, it has no number yet
+        config = ConfigRecord({words.NUMBER: self.registry.number(member) if named else 0})
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
         assert member.node is not None
@@ -132,27 +140,27 @@ class Welcome:
             self._refuse(member, str(facts[words.REFUSED]))
             return
         try:
-            member = self.registry.introduce(member, str(facts[words.NAME]))
+            member = self.registry.introduce(member, _text(facts, words.NAME, least=1))
             if words.CLASSES in facts:
-                member.classes = tuple(map(str, facts[words.CLASSES]))  # type: ignore[arg-type]
-                self._parts[member.name] = int(facts["part"])  # type: ignore[arg-type]
+                member.classes = _classes(facts)
+                self._parts[member.name] = _whole(facts, "part", least=-1)
                 member.state = "told"
                 return
-            member.train_images = int(facts["train-images"])  # type: ignore[arg-type]
-            member.test_images = int(facts["test-images"])  # type: ignore[arg-type]
-            member.domain = str(facts["domain"]) or None
+            n_train, n_test, domain = (
+                _whole(facts, "train-images"),
+                _whole(facts, "test-images"),
+                _text(facts, "domain"),
+            )
         except FedotpError as error:
             self._refuse(member, str(error))
             return
-        except (KeyError, TypeError, ValueError) as error:
-            self._refuse(member, f"its answer cannot be read ({error!r})")
-            return
+        member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
         member.state = "ready"
         log.info("site %s is ready: %d images to train on", member.name, member.train_images)
 
     def _refuse(self, member: Member, why: str) -> None:
         member.state = "refused"
-        log.error("site %s is refused: %s", member.name or member.node, why)
+        log.error("site %s is refused: %s", member.name or member.node, one_line(why))
 
     def _decide(self, told: list[Member]) -> None:
         """Fix the sites' numbers and, if they are not given, the class names: those that all sites have."""
@@ -160,6 +168,8 @@ class Welcome:
             self.registry.members.sort(key=lambda member: (self._parts.get(member.name, _LAST), member.name))
         if not self.agreement.classes:
             first = told[0]
+            if len(first.classes) < 2:
+                raise FedotpError(f"site {first.name} has fewer than two classes; name all of them with --classes")
             for member in told[1:]:
                 if member.classes != first.classes:
                     raise FedotpError(
@@ -168,3 +178,25 @@ class Welcome:
                     )
             self.agreement = replace(self.agreement, classes=first.classes)
         self.decided = True
+
+
+def _text(facts: ConfigRecord, key: str, least: int = 0) -> str:
+    value = facts.get(key)
+    if not isinstance(value, str) or not least <= len(value) <= _LONGEST or not value.isprintable():
+        raise FedotpError(f"it says {key} = {value!r}; right is a short text without control characters")
+    return value
+
+
+def _whole(facts: ConfigRecord, key: str, least: int = 0) -> int:
+    value = facts.get(key)
+    if not isinstance(value, int) or not least <= value <= _MOST_IMAGES:
+        raise FedotpError(f"it says {key} = {value!r}; right is a whole number from {least} to {_MOST_IMAGES}")
+    return value
+
+
+def _classes(facts: ConfigRecord) -> tuple[str, ...]:
+    names = facts[words.CLASSES]
+    known = isinstance(names, list) and all(isinstance(name, str) and name and name.isprintable() for name in names)
+    if not known or len(set(names)) < len(names):  # type: ignore[arg-type]
+        raise FedotpError(f"it says classes = {names!r}; right is a list of names, all different")
+    return tuple(names)  # type: ignore[arg-type]

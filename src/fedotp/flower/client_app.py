@@ -15,13 +15,15 @@ from fedotp.data import default_store
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictions, evaluate_predictions
 from fedotp.flower import _messages as words
-from fedotp.flower._agreement import Agreement
+from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._log import log_encoding, start_logging
 from fedotp.flower._records import from_record, to_record
 from fedotp.flower._site import Site, SiteSettings
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
+
+_NOT_TOLD = "it could not do what was asked; its own log says why"
 
 
 def clip_if_asked(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -36,12 +38,13 @@ app = ClientApp(mods=[clip_if_asked])
 
 
 def _answer(message: Message, context: Context, work: Callable[[Site, ConfigRecord], RecordDict]) -> Message:
-    """Do what is asked. A refusal is an answer too: the server is told why."""
+    """Do what is asked. A refusal is an answer too: the server is told why, if it is about the federation."""
     try:
         content = work(site_of(context), _config(message))
     except FedotpError as error:
         log.error("refused: %s", error)
-        content = RecordDict({words.CONFIG: ConfigRecord({words.REFUSED: str(error)})})
+        why = str(error) if isinstance(error, DisagreementError) else _NOT_TOLD
+        content = RecordDict({words.CONFIG: ConfigRecord({words.REFUSED: why})})
     return Message(content, reply_to=message)
 
 
@@ -82,8 +85,7 @@ def evaluate(message: Message, context: Context) -> Message:
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         order = _order(site, message)
         predictions = site.predict(*order)
-        if config.get(words.LAST):
-            log.info("the run has ended; this site's classifier is %s", site.keep_classifier(*order[:2]))
+        _keep_classifier(site, *order[:2], last=bool(config.get(words.LAST)))
         if not site.settings.shares("scores"):
             return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
         content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
@@ -93,6 +95,17 @@ def evaluate(message: Message, context: Context) -> Message:
         return content
 
     return _answer(message, context, work)
+
+
+def _keep_classifier(site: Site, agreement: Agreement, number: int, *, last: bool) -> None:
+    """Write the site's classifier as it is now; if that fails, the evaluation is not lost with it."""
+    try:
+        folder = site.keep_classifier(agreement, number)
+    except FedotpError as error:
+        log.error("this site's classifier is not kept: %s", error)
+        return
+    if last:
+        log.info("the run has ended; this site's classifier is %s", folder)
 
 
 def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
@@ -114,10 +127,11 @@ def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Para
     config = _config(message)
     agreement, number = Agreement.of(config), _int(config, words.NUMBER)
     arrays = message.content.array_records.get(words.ARRAYS, ArrayRecord())
+    expected = site.expected(agreement, number)
     try:
-        received = from_record(arrays, site.expected(agreement, number))
+        received = from_record(arrays, expected)
     except FedotpError as error:
-        raise FedotpError(f"the server's prompt does not fit here: {error}") from error
+        raise DisagreementError(f"the server's prompt does not fit here: {error}") from error
     return agreement, number, _int(config, words.ROUND), _int(config, words.ACCEPTED), received
 
 
@@ -129,7 +143,7 @@ def _config(message: Message) -> ConfigRecord:
 def _int(config: ConfigRecord, key: str) -> int:
     value = config.get(key)
     if not isinstance(value, int):
-        raise FedotpError(f"the server's message does not say {key!r}")
+        raise DisagreementError(f"the server's message does not say {key!r}")
     return value
 
 

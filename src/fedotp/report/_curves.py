@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedotp.errors import FedotpError
 from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.runs import RunDirectory
 
@@ -15,17 +16,21 @@ if TYPE_CHECKING:
 def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = None) -> "Figure":
     """Mean accuracy over clients after each round, one line per run, the band one standard deviation over clients.
 
-    A run without rounds (zero-shot CLIP) is a level line.
+    A run without rounds (zero-shot CLIP) is a level line; one that was never evaluated has none.
     """
+    evaluations = [list(run.metrics("evaluation")) for run in runs]
+    if not any(evaluations):
+        raise FedotpError(f"{runs[0].path} has no evaluation to draw: it has just begun, or its sites tell no scores")
     figure = new_figure(7, 4.2)
     from matplotlib.ticker import MaxNLocator
 
     axes = figure.add_subplot()
-    last = max((record["round"] for run in runs for record in run.metrics("evaluation")), default=0)
+    last = max(record["round"] for records in evaluations for record in records)
     titles = labels or [run.config.method.title for run in runs]
-    for i, (run, title) in enumerate(zip(runs, titles, strict=True)):
+    for i, (records, title) in enumerate(zip(evaluations, titles, strict=True)):
+        if not records:
+            continue
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-        records = list(run.metrics("evaluation"))
         rounds = np.array([record["round"] for record in records])
         mean = 100 * np.array([record["accuracy"] for record in records])
         std = 100 * np.array([record["accuracy_std"] for record in records])

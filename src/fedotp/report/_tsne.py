@@ -94,6 +94,8 @@ def client_groups(run: RunDirectory) -> tuple[str, list[str]]:
     data = run.manifest["data"]
     coarse = coarse_labels(data["classes"])
     names = coarse or data["classes"]
+    if not run.is_complete:
+        raise FedotpError("no t-SNE yet: clients are told apart by their predictions, which a run writes at its end")
     predictions = run.predictions()
     groups = []
     for client in range(len(domains)):

@@ -13,6 +13,7 @@ report.html        a page for people, where `fedotp report` has been asked for o
 import fcntl
 import json
 import os
+import shlex
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -65,8 +66,8 @@ class RunDirectory:
         names = {name for name in names if not (name.startswith(".") and name.endswith(".tmp"))}
         never_begun = "manifest.json" in names and names <= {"manifest.json", "partition.json"}
         if (self.path.exists() and not self.path.is_dir()) or (names and not never_begun):
-            is_run = self._file("config.toml").is_file()
-            go_on = f"resume it with `fedotp run --resume {self.path}`, or " if is_run else ""
+            is_run = self._file("config.toml").is_file() and self._file("manifest.json").is_file()
+            go_on = f"resume it with `{self.resume_command}`, or " if is_run else ""
             raise FedotpError(f"{self.path} exists already; {go_on}choose another --out")
 
     def save_manifest(self, manifest: dict[str, Any]) -> None:
@@ -94,6 +95,12 @@ class RunDirectory:
         return "deployment" in self.manifest
 
     @property
+    def resume_command(self) -> str:
+        """What goes on with the run."""
+        path = shlex.quote(str(self.path))
+        return f"fedotp server --resume {path} --keys DIR" if self.is_deployed else f"fedotp run --resume {path}"
+
+    @property
     def is_complete(self) -> bool:
         """Whether the run has ended."""
         return self._file("summary.json").is_file()
@@ -114,7 +121,7 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         """The final numbers."""
         if not self.is_complete:
-            raise FedotpError(f"{self.path} is not complete; go on with `fedotp run --resume {self.path}`")
+            raise FedotpError(f"{self.path} is not complete; go on with `{self.resume_command}`")
         return dict(self._json("summary.json"))
 
     @property

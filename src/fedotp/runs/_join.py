@@ -41,7 +41,7 @@ def join(
     """
     run = RunDirectory.open(path)
     if not run.checkpoint.is_file():
-        raise FedotpError(f"{path} has no checkpoint yet; go on with `fedotp run --resume {path}`")
+        raise FedotpError(f"{path} has no checkpoint yet; go on with `{run.resume_command}`")
     config = run.config
     dataset = load_dataset(data)
     number = class_numbers(run.manifest["data"]["classes"], dataset, "the run")

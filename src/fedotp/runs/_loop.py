@@ -146,12 +146,13 @@ class Loop:
         progress = self.progress
         if evaluation is not None and evaluation.mean > progress.best_accuracy:
             progress.best_accuracy, progress.best_round = evaluation.mean, self.federation.round
+        best = progress.best_accuracy  # negative where nobody was ever evaluated
         summary: dict[str, Any] = {
             "method": self.config.method.title,
             "rounds": self.federation.round,
             "stopped_early": progress.stopped,
             "final": evaluation.totals() if evaluation else {},
-            "best": {"accuracy": progress.best_accuracy, "round": progress.best_round} if evaluation else {},
+            "best": {"accuracy": progress.best_accuracy, "round": progress.best_round} if best >= 0 else {},
             "clients": self._by_client(evaluation) if evaluation else [],
             "domains": evaluation.domains() if evaluation else {},
             "communication": {"bytes_up": progress.bytes_up, "bytes_down": progress.bytes_down},

@@ -28,7 +28,7 @@ def stored_parameters(run: str | Path | RunDirectory) -> StoredParameters:
     """The server's parameters and the clients' own, as the latest checkpoint of `run` has them; on the CPU."""
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     if not directory.checkpoint.is_file():
-        raise FedotpError(f"{directory.path} has no checkpoint yet; go on with `fedotp run --resume {directory.path}`")
+        raise FedotpError(f"{directory.path} has no checkpoint yet; go on with `{directory.resume_command}`")
     clients, rows = load_rows(directory.checkpoint, directory.kept)
     private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
     return StoredParameters(load_server(directory.checkpoint), private, clients if private else clients[:0])

@@ -60,6 +60,8 @@ def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirector
     with directory.locked():
         if directory.is_complete:
             return directory
+        if directory.is_deployed:
+            raise FedotpError(f"{path} is a run of real sites; go on with `{directory.resume_command}`")
         prepared = prepare(directory.config, observer, directory)
         simulator = make_simulator(prepared, directory)
         progress = Progress(group_size=simulator.group_size)
@@ -173,7 +175,7 @@ def restore(
         raise FedotpError(f"{path}: a run is evaluated on its own partition; leave partition.* out of --set")
     prepared = prepare(config, observer, directory)
     if not directory.checkpoint.is_file():
-        raise FedotpError(f"{path} has no checkpoint yet; go on with `fedotp run --resume {path}`")
+        raise FedotpError(f"{path} has no checkpoint yet; go on with `{directory.resume_command}`")
     simulator = make_simulator(prepared, directory)
     load_checkpoint(directory.checkpoint, simulator)
     return prepared, simulator

@@ -42,6 +42,7 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
         "seed": config.seed,
         "data": {key: manifest["data"][key] for key in ("name", "classes", "train_images", "test_images")},
         "backbone": _backbone(manifest["backbone"]["name"]),
+        "deployed": run.is_deployed,
         "split": {"scheme": config.partition.scheme, "alpha": config.partition.alpha, "shots": config.partition.shots},
         "rounds": {
             "done": rounds[-1]["round"] if rounds else 0,
@@ -83,18 +84,9 @@ def _clients(
     """Columns, one entry per client; the numbers are those of its last evaluation."""
     names, domains = run.manifest["clients"], run.manifest["domains"]
     columns: dict[str, list[Any]] = {"name": names, "domain": domains, "joined": [False] * len(names)}
-    try:
-        columns["train"] = [len(client.train) for client in run.partition.clients]
-        columns["test"] = [len(client.test) for client in run.partition.clients]
-    except FedotpError as error:
-        columns["train"] = columns["test"] = [None] * len(names)
-        missing.append(str(error))
+    columns["train"], columns["test"] = _n_images(run, evaluations, missing)
     for what in _FINAL:
-        last = {
-            client: value
-            for record in evaluations
-            for client, value in zip(record["clients"], record[f"client_{what}"], strict=True)
-        }
+        last = _last(evaluations, f"client_{what}")
         columns[what] = [_number(what, last.get(client)) for client in range(len(names))]
     for joined in summary.get("joined", {}).get("clients", []):
         client = names.index(joined["name"])
@@ -102,6 +94,29 @@ def _clients(
         for what in _FINAL:
             columns[what][client] = _number(what, joined[what])
     return columns
+
+
+def _n_images(
+    run: RunDirectory, evaluations: Sequence[dict[str, Any]], missing: list[str]
+) -> tuple[list[int | None], list[int | None]]:
+    """How many training and test images each client has; real sites tell it themselves."""
+    names = run.manifest["clients"]
+    if run.is_deployed:
+        train, told = run.manifest["deployment"].get("train_images", {}), _last(evaluations, "n")
+        return [train.get(name) or None for name in names], [told.get(client) for client in range(len(names))]
+    try:
+        clients = run.partition.clients
+    except FedotpError as error:
+        missing.append(str(error))
+        return [None] * len(names), [None] * len(names)
+    return [len(client.train) for client in clients], [len(client.test) for client in clients]
+
+
+def _last(evaluations: Sequence[dict[str, Any]], what: str) -> dict[int, Any]:
+    """By client, the value `what` of its last evaluation."""
+    return {
+        client: value for record in evaluations for client, value in zip(record["clients"], record[what], strict=True)
+    }
 
 
 def _number(what: str, value: float | None) -> float | None:
@@ -155,8 +170,8 @@ def _sum(records: Sequence[dict[str, Any]], key: str) -> float:
 
 def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[str]) -> list[list[int]]:
     """For each client its label, predicted class and number of images, triple after triple; [] without predictions."""
-    if not run.is_complete:
-        return []
+    if not run.is_complete or (run.is_deployed and not (run.path / "predictions.npz").exists()):
+        return []  # not all sites share their predictions
     try:
         predictions = run.predictions()
     except FedotpError as error:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedotp.config import Config, difference, flatten
+from fedotp.config import difference, flatten
 from fedotp.report._figure import COLOURS
 from fedotp.runs import Outcome, RunDirectory, Table, Trial
 
@@ -26,12 +26,12 @@ def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
     """Names of runs: the method, what tells it from others of the same method, and the seed where there are several."""
     groups: list[list[RunDirectory]] = []
     for run in runs:
-        alike = next((group for group in groups if not _differing(group[0].config, run.config)), None)
+        alike = next((group for group in groups if _alike(group[0], run)), None)
         if alike is None:
             groups.append([run])
         else:
             alike.append(run)
-    labels = [_label(group[0].config, [other[0].config for other in groups]) for group in groups]
+    labels = [_label(group[0], [other[0] for other in groups]) for group in groups]
     number = {id(run): (g, i) for g, group in enumerate(groups) for i, run in enumerate(group)}
     named = []
     for run in runs:
@@ -77,14 +77,21 @@ def differing_settings(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
     return [{"key": key, "values": row} for key, row in values.items()]
 
 
-def _differing(a: Config, b: Config) -> list[str]:
-    return [key for key in difference(a, b) if key not in _SAME]
+def _alike(a: RunDirectory, b: RunDirectory) -> bool:
+    return a.is_deployed == b.is_deployed and not _differing(a, b)
 
 
-def _label(config: Config, all_: Sequence[Config]) -> str:
-    """The method's title, and the settings in which it differs from others of the same method."""
-    rivals = [other for other in all_ if other.method.title == config.method.title]
-    keys = {key: None for other in rivals for key in _differing(config, other)}
-    flat = flatten(config)
+def _differing(a: RunDirectory, b: RunDirectory) -> list[str]:
+    return [key for key in difference(a.config, b.config) if key not in _SAME]
+
+
+def _label(run: RunDirectory, all_: Sequence[RunDirectory]) -> str:
+    """The method's title, and that in which it differs from others of the same method."""
+    title = run.config.method.title
+    rivals = [other for other in all_ if other.config.method.title == title]
+    keys = {key: None for other in rivals for key in _differing(run, other)}
+    flat = flatten(run.config)
     parts = [f"{key.removeprefix('method.')} {flat[key]}" for key in keys if flat.get(key) is not None]
-    return ", ".join([config.method.title, *parts])
+    if len({other.is_deployed for other in rivals}) > 1:
+        parts.insert(0, "real sites" if run.is_deployed else "simulated")
+    return ", ".join([title, *parts])

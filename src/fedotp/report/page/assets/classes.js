@@ -123,22 +123,28 @@ function partitionOption() {
   };
 }
 
+function noPredictions(run) {
+  if (!isComplete(run)) return 'Predictions are written at the end of a run: there are none yet.';
+  if (run.deployed && !run.missing.length) return 'Not every site shares its predictions, so there is nothing to count here.';
+  return 'The predictions of this run are missing: see the top of the page.';
+}
+
 function classes() {
   const chart = addChart('Confusion matrix', confusionHeight, confusionOption);
   const bubbles = addChart('Classes of each client', partitionHeight, partitionOption);
-  const [what, missing] = [el('p', { class: 'note' }), el('p', { class: 'note' })];
+  const [what, dots] = [el('p', { class: 'note' }), el('p', { class: 'note' })];
   const mistakes = el('div');
   section('confusion', 'Confusion', 'What is taken for what', null, what, chart.node, mistakes);
-  section('partition', 'Classes', 'Who has which classes', 'The dot’s area is the number of test images that a client has of a class; '
-    + 'its training images are divided in the same way.', bubbles.node, missing);
+  section('partition', 'Classes', 'Who has which classes', null, dots, bubbles.node);
   onChange(() => {
     const run = focus();
     const who = clientNumber(run, state.client) >= 0 ? state.client : 'all clients';
     const there = run.confusion.length > 0;
     what.textContent = there ? `Test images of ${who}${runs.length > 1 ? `, ${run.title}` : ''}: a row is a true class, a column what was `
       + 'predicted; the colour grows with the square root of the share, so that rare mistakes are seen. Classes that do not occur are left out.'
-      : isComplete(run) ? 'The predictions of this run are missing: see the top of the page.' : 'Predictions are written at the end of a run: there are none yet.';
-    missing.textContent = there ? '' : 'Which classes a client has is read from its predictions; how many images it has is in the table of clients.';
+      : noPredictions(run);
+    dots.textContent = there ? 'The dot’s area is the number of test images that a client has of a class.'
+      : 'Which classes a client has is read from its predictions; how many images it has is in the table of clients.';
     mistakes.replaceChildren(...mistakesOf(run));
     chart.refresh();
     bubbles.refresh();

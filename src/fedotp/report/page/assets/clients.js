@@ -139,10 +139,12 @@ function clients() {
   const search = el('input', { type: 'search', placeholder: 'part of a name', oninput: (event) => choose({ search: event.target.value.toLowerCase() }) });
   const orders = [['name', 'as in the run'], ['accuracy', 'best first']];
   const [title, later] = [el('h3'), el('div')];
+  const controls = el('div', { class: 'controls' }, el('label', {}, 'Search', search),
+    selection('Order', orders, state.order, (order) => choose({ order })));
+  const tested = runs.some((run) => known(run.totals.accuracy));
   const node = section('clients', 'Clients', 'Clients', 'Every client is tested on its own images. Click a bar or a name to follow '
-    + 'that client on the whole page.', el('h3', {}, 'Fairness'), fair.node, el('h3', {}, 'Accuracy of each client'),
-  el('div', { class: 'controls' }, el('label', {}, 'Search', search), selection('Order', orders, state.order, (order) => choose({ order }))),
-  legend(), bars.node);
+    + 'that client on the whole page.', ...(tested ? [el('h3', {}, 'Fairness'), fair.node, el('h3', {}, 'Accuracy of each client'),
+    controls, legend(), bars.node] : []));
   if (runs.some((run) => Object.keys(run.domains).length)) {
     node.append(el('h3', {}, 'By domain'), el('p', { class: 'note' }, 'Mean over the clients of each domain; the thin line is one '
       + 'standard deviation over them.'), domains.node);

@@ -75,7 +75,8 @@ function costs() {
   const part = (title, note, ...nodes) => el('div', {}, el('h3', {}, title), el('p', { class: 'note' }, note), ...nodes);
   section('costs', 'Cost', 'Communication and time', null, el('div', { class: 'pair' },
     part('Communication', traffic(), legend(), sent.node),
-    part('Time by phase', 'On the machine that ran it, all clients together.', time.node)));
+    part('Time by phase', runs.some((run) => run.deployed) ? 'All clients together; of real sites as the server sees it, waiting included.'
+      : 'On the machine that ran it, all clients together.', time.node)));
   onChange(() => { sent.refresh(); time.refresh(); });
 }
 

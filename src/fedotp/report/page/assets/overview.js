@@ -29,6 +29,7 @@ function perClient(run, direction) {
 }
 
 function splitText(run) {
+  if (run.deployed) return 'real sites, each with its own images';
   const { scheme, alpha, shots } = run.split;
   const alphaText = known(alpha) ? `alpha ${alpha}` : null;
   const shotsText = known(shots) ? `${plural(shots, 'image')} a class` : null;
@@ -64,7 +65,7 @@ function storyOfOne(run) {
     words.push(' trained for ', strong(plural(run.rounds.done, 'round')), run.rounds.stopped_early ? ' (stopped early)' : '');
   } else words.push(isComplete(run) ? ' took part, without training' : ' have not trained yet');
   words.push(` with the backbone ${run.backbone}; ${splitText(run)}.`);
-  if (!known(totals.accuracy)) return [...words, ' It has not been evaluated yet.'];
+  if (!known(totals.accuracy)) return [...words, untold(run)];
   const worst = extreme(run, 1);
   words.push(' On its own test images a client is right ', strong(`${percent(totals.accuracy)}\u00a0%`),
     ` of the time on average (± ${percent(totals.accuracy_std)} between clients)`);
@@ -72,18 +73,24 @@ function storyOfOne(run) {
   return [...words, '.'];
 }
 
+// Why there is no accuracy.
+const untold = (run) => (run.deployed && isComplete(run) ? ' No site tells how well it does.' : ' It has not been evaluated yet.');
+
 function storyOfMany() {
   const complete = data.comparison.rows.filter((row) => row.cells[0]);
   const rows = complete.sort((a, b) => b.cells[0].value - a.cells[0].value);
   const sizes = runs.map(nClients);
   const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
-  const words = [`${least === most ? '' : `${count(least)} to `}${plural(most, 'client')}; ${splitText(runs[0])}.`];
-  if (!rows.length) return [...words, ' None of the runs is complete yet.'];
+  const splits = [...new Set(runs.map(splitText))];
+  const words = [`${least === most ? '' : `${count(least)} to `}${plural(most, 'client')}; ${splits.length > 2 ? `${splits.length} kinds of split` : splits.join('; ')}.`];
+  if (!rows.length) return [...words, runs.some(isComplete) ? ' No site tells how well it does.' : ' None of the runs is complete yet.'];
   const accuracy = (row) => `${percent(Math.round(1e6 * row.cells[0].value))}\u00a0%`;
   words.push(' On its own test images a client is right most often with ',
     strong(`${rows[0].label}: ${accuracy(rows[0])}`), ' on average');
   rows.slice(1, 5).forEach((row, i) => words.push(i === 0 ? '; ' : ', ', `${row.label} ${accuracy(row)}`));
-  return [...words, rows.length > 5 ? ` and ${rows.length - 5} more below.` : '.'];
+  words.push(rows.length > 5 ? ` and ${rows.length - 5} more below.` : '.');
+  const sameData = new Set(runs.map((run) => run.data.name)).size === 1;
+  return sameData ? words : [...words, ' The runs are on different data: what is more accurate need not be better.'];
 }
 
 function tiles(run) {

@@ -1,0 +1,63 @@
+"""The commands on runs, given the run directory that a server of real sites leaves."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp
+
+from fedotp.runs import RunDirectory
+
+
+@pytest.fixture
+def deployed(place: Path, fedotp: Fedotp) -> RunDirectory:
+    """Sites of which one tells how well it does, and one simulated run, `here`."""
+    assert fedotp("run", "tiny.toml", "--out", "here", "--quiet").status == 0
+    assert fedotp("run", "tiny.toml", "--out", "there", "--quiet").status == 0
+    run = RunDirectory.open("there")
+    (run.path / "partition.json").unlink()
+    (run.path / "predictions.npz").unlink()
+    run.save_manifest({**run.manifest, "deployment": {"sites": 4, "train_images": {}}})
+    run.save_summary({**run.summary, "clients": run.summary["clients"][:1]})
+    return RunDirectory.open("there")
+
+
+def test_every_site_is_shown_also_one_that_tells_nothing(deployed: RunDirectory, fedotp: Fedotp) -> None:
+    shown = fedotp("runs", "show", "there").out
+    assert "4 clients, 2 rounds" in shown
+    first, *others = deployed.manifest["clients"]
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.split()[:1]}
+    assert "%" not in lines[first]
+    assert "has told nothing" not in lines[first]
+    for name in others:
+        assert lines[name].endswith("has told nothing")
+    assert ["clients", "simulated", "real", "sites"] in [
+        line.split() for line in fedotp("runs", "diff", "here", "there").out.splitlines()
+    ]
+
+
+def test_sites_that_tell_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp) -> None:
+    deployed.save_summary({**deployed.summary, "clients": [], "final": {}, "domains": {}})
+    path = deployed.path / "metrics.jsonl"
+    lines = [line for line in path.read_text().splitlines(keepends=True) if json.loads(line)["kind"] == "round"]
+    path.write_text("".join(lines))
+    shown = fedotp("runs", "show", "there").out
+    assert "no site tells how well it does" in shown
+    assert shown.count("has told nothing") == 4
+    assert fedotp("runs", "list", ".").out.count("complete") == 2
+    assert "no site has told how well it does" in fedotp("evaluate", "there").err
+    drawn = fedotp("figures", "there", "--only", "curves")
+    assert "there has no evaluation to draw" in drawn.err
+    both = fedotp("figures", "there", "here", "--only", "curves,maps", "--images", "1")
+    assert both.status == 0, both.err
+    assert "no maps of there: the images are at its sites" in both.out
+
+
+def test_a_server_goes_on_with_its_own_command(deployed: RunDirectory, fedotp: Fedotp) -> None:
+    (deployed.path / "summary.json").unlink()
+    right = "fedotp server --resume there --keys DIR"
+    assert right in fedotp("runs", "show", "there").out
+    refused = fedotp("run", "--resume", "there")
+    assert refused.status == 2
+    assert refused.err == f"error: there is a run of real sites; go on with `{right}`\n"
+    assert f"resume it with `{right}`" in fedotp("run", "tiny.toml", "--out", "there").err
