@@ -229,6 +229,7 @@ def test_a_site_that_comes_late_joins(inputs: Path, tmp_path: Path) -> None:
     settings = ServerSettings(min_sites=2, round_timeout=0.5)
     run = run_with(grid, make_deployable(inputs, federation={"rounds": 3}), tmp_path / "run", settings=settings)
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1, 2], [0, 1, 2]]
+    assert RunDirectory.open(run.path).manifest["deployment"]["train_images"]["site-2"] == 6
 
 
 def test_a_site_that_goes_is_missed_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:

@@ -144,12 +144,17 @@ class _StopWaiting(Observer):
 
 
 def _write_names(directory: RunDirectory, registry: Registry) -> None:
-    """Write down the sites that came after the run began: the numbers in the metrics are theirs."""
+    """Write down the sites that came after the run began, and their images: the numbers in the metrics are theirs."""
     manifest = directory.manifest
     new = registry.members[len(manifest["clients"]) :]
-    if new:
+    images: dict[str, int] = manifest["deployment"]["train_images"]
+    told = {m.name: m.train_images for m in registry.members if m.train_images != images.get(m.name, 0)}
+    told = {name: n for name, n in told.items() if n}  # one that is not there just now has not lost its images
+    if new or told:
         manifest["clients"] += [member.name for member in new]
         manifest["domains"] += [member.domain for member in new]
+        images.update(told)
+        manifest["data"]["train_images"] = sum(images.values())
         directory.save_manifest(manifest)
 
 
