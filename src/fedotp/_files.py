@@ -1,7 +1,9 @@
 """Files that are there completely or not at all."""
 
 import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedotp.errors import FedotpError
@@ -21,6 +23,22 @@ def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> 
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
+
+
+@contextlib.contextmanager
+def held(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock `path` for this process; if another one does, refuse with the line `busy`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a+")  # noqa: SIM115  (closed below, after the lock)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FedotpError(busy) from None
+        yield
 
 
 def cannot_write(path: Path, error: OSError) -> FedotpError:

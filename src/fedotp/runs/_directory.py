@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import cannot_write, write_atomically
+from fedotp._files import cannot_write, held, write_atomically
 from fedotp.config import Config
 from fedotp.data import Partition
 from fedotp.errors import FedotpError
@@ -214,17 +214,8 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process: two must not write to it."""
-        path = self._file("state/lock")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "a+")  # noqa: SIM115  (closed below, after the lock)
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FedotpError(f"{self.path} is being run by another process; wait for it to end") from None
+        busy = f"{self.path} is being run by another process; wait for it to end"
+        with held(self._file("state/lock"), busy):
             yield
 
     def _file(self, name: str) -> Path:
