@@ -40,14 +40,14 @@ class Processes:
         self.running[name].send_signal(signal.SIGKILL)
         self.running[name].wait()
 
-    def wait(self, name: str, seconds: float = 120) -> int:
+    def wait(self, name: str, seconds: float = 300) -> int:
         """The exit status, when it has ended by itself."""
         try:
             return self.running[name].wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not end:\n{self.all_logs()}") from None
 
-    def until(self, happened: Callable[[], bool], seconds: float = 150) -> None:
+    def until(self, happened: Callable[[], bool], seconds: float = 250) -> None:
         """Wait for something to happen while all processes are watched."""
         end = time.monotonic() + seconds
         while not happened():

@@ -32,7 +32,7 @@ def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_pa
     (tmp_path / "study.toml").write_text(config.to_toml())
     make_keys(tmp_path / "keys", ["localhost"], ["north", "east", "liar"])
     run, port = tmp_path / "run", free_port()
-    settings = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port, "--round-timeout", 12]
+    settings = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port, "--round-timeout", 20]
 
     with processes(tmp_path) as started:
 
@@ -51,7 +51,7 @@ def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_pa
         started.kill("server")
         done = rounds_done(run)
         started.start("server", "server", "--resume", "run", *settings)
-        assert started.wait("server", 240) == 0, started.all_logs()
+        assert started.wait("server") == 0, started.all_logs()
     summary = RunDirectory.open(run).summary
     rounds = _rounds(run)
     assert [record["round"] for record in rounds] == [1, 2, 3, 4, 5, 6]
