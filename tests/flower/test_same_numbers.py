@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from flwr.app import Message
 from near_sites import NearGrid, make_deployable, named, parts
 
 import fedotp
@@ -12,6 +13,7 @@ from fedotp.data import load_dataset
 from fedotp.federation import load_server
 from fedotp.flower._serve import serve
 from fedotp.flower._settings import ServerSettings
+from fedotp.runs import RunDirectory
 from runs.toy_run import COLOURS
 
 METHODS = ["fedotp", "coop", "promptfl", "promptfl-ft", "promptfl-fedprox", "promptfl-fedper"]
@@ -92,3 +94,25 @@ def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: P
     predictions = run.predictions()
     found = classifier.predict([dataset.test.image(int(row)) for row in predictions.row])
     assert found.probabilities.argmax(-1).tolist() == predictions.predicted.tolist()
+
+
+def test_a_run_that_has_not_ended_does_not_replace_the_classifier_of_the_last(inputs: Path, tmp_path: Path) -> None:
+    def stop(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
+            raise KeyboardInterrupt
+        return reply
+
+    sites = parts(tmp_path, 1)
+    place = tmp_path / "site-0" / "classifier" / "prompts.safetensors"
+    first = NearGrid(sites)
+    serve(first, make_deployable(inputs), ServerSettings(), tmp_path / "first", **named(first))
+    kept = place.read_bytes()
+    other = make_deployable(inputs, seed=1)
+    with pytest.raises(KeyboardInterrupt):
+        serve(NearGrid(sites, meddle={100: stop}), other, ServerSettings(), tmp_path / "second", **named(first))
+    assert place.read_bytes() == kept
+    run = RunDirectory.open(tmp_path / "second").manifest["deployment"]["run"]
+    assert (tmp_path / "site-0" / run / "classifier" / "prompts.safetensors").read_bytes() != kept
+    third = NearGrid(sites)
+    serve(third, other, ServerSettings(), tmp_path / "third", **named(third))
+    assert place.read_bytes() != kept

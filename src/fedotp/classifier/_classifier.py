@@ -15,7 +15,7 @@ from torch import Tensor
 from fedotp.classifier._images import ImageLike, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
 from fedotp.data._tokens_storage import compress, restore
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import ComputeSettings
 from fedotp.federation._local import compute_in
 from fedotp.matching import Matching, similarity
@@ -265,8 +265,3 @@ def fold(method: Method, task: Task, params: Parameters, precision: str) -> Tens
     with compute_in(ComputeSettings(precision=precision), weight.device):  # type: ignore[arg-type]
         classes = method.class_features(task, params)
     return F.normalize(classes[0].to(weight.dtype), dim=-1)
-
-
-def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names for a message, not too many of them."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from fedotp.classifier._classifier import Classifier, Origin, listed
-from fedotp.errors import FedotpError
+from fedotp.classifier._classifier import Classifier, Origin
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import Simulator
 from fedotp.federation._sampling import held_out
 from fedotp.methods import Memory, Parameters

@@ -95,7 +95,9 @@ class Clients(ABC):
     def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
         """What `clients` (all, if not given) predict for their test images."""
         clients = np.arange(len(self.data)) if clients is None else clients
-        return Predictions.join([self._predict(group, params, on_images) for group, params in self.deployed(clients)])
+        return Predictions.join(
+            [self.predict_with(group, params, on_images) for group, params in self.deployed(clients)]
+        )
 
     def deployed(self, clients: Ints, *, new: bool = False) -> Iterator[tuple[Ints, Parameters]]:
         """What `clients` predict with (C, ...), in groups that fit; fine-tuned first where the method says so."""
@@ -111,7 +113,7 @@ class Clients(ABC):
 
     def predict_new(self, clients: Ints) -> Predictions:
         """What clients new to the federation predict before they have trained anything."""
-        return self._predict(clients, self.parameters(clients, new=True), None)
+        return self.predict_with(clients, self.parameters(clients, new=True), None)
 
     def parameters(self, clients: Ints, *, new: bool = False) -> Parameters:
         """What `clients` (C,) predict with: (C, ...); `new` ones have not trained anything yet."""
@@ -119,7 +121,8 @@ class Clients(ABC):
         private = {name: kept[name] for name in self.private_names}
         return self.method.deployed(self._received(clients, new=new), private)
 
-    def _predict(self, clients: Ints, params: Parameters, on_images: OnImages | None) -> Predictions:
+    def predict_with(self, clients: Ints, params: Parameters, on_images: OnImages | None = None) -> Predictions:
+        """What `clients` (C,) predict with `params` (C, ...) for their test images."""
         predictions = predict(self.method, self.task, self.data, clients, params, self.settings)
         if on_images:
             on_images(len(predictions.row))

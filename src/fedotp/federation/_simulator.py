@@ -144,7 +144,7 @@ class Simulator(Clients):
         parts = []
         for group, result in self.train(work, on_images, new=True):
             self.keep(group, result)
-            parts.append(self._predict(group, result.params, on_images))
+            parts.append(self.predict_with(group, result.params, on_images))
         return Predictions.join(parts)
 
     # Messages ----------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def told_scores(
                 continue
             if n != members[number].test_images:
                 raise FedotpError(f"it speaks of {n:g} test images and had {members[number].test_images}")
-            accuracy, f1 = (_number(metrics, key, least=0, most=1) for key in ("accuracy", "macro-f1"))
+            accuracy, f1 = (_number(metrics, key, least=0, most=1) for key in (words.ACCURACY, words.MACRO_F1))
             told = n, accuracy, f1, _number(metrics, words.LOSS)
             if words.PREDICTIONS in reply.content.array_records:
                 predictions.append(_predictions(reply, number, int(n), n_classes))

@@ -11,10 +11,11 @@ from typing import Any
 
 from flwr.app import Context, Message
 
-from fedotp._files import cannot_write, held
+from fedotp._files import held
 from fedotp.flower._executor import Executor
 from fedotp.flower._keys import SiteKeys
 from fedotp.flower._log import start_logging
+from fedotp.flower._private import make_private
 from fedotp.flower._site import SiteSettings
 from fedotp.flower._supernode import SuperNode, quiet_flower
 from fedotp.runs._interrupt import listen
@@ -55,9 +56,6 @@ def _plain(value: Any) -> bool | float | int | str:
 @contextmanager
 def alone_in(state: Path) -> Iterator[None]:
     """Hold a site's folder, for its owner only: two processes must not write to it."""
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(state, error) from error
+    make_private(state)
     with held(state / "lock", f"{state} is held by another `fedotp client`; stop it, or give another --state"):
         yield

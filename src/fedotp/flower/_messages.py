@@ -17,3 +17,13 @@ CLASSES = "classes"
 NAME = "name"
 CLIP = "clipping_norm"  # Flower's own word
 COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
+
+# what a site says of itself
+PART = "part"
+DOMAIN = "domain"
+TRAIN_IMAGES = "train-images"
+TEST_IMAGES = "test-images"
+
+# what it says of its tests, beside EXAMPLES and LOSS
+ACCURACY = "accuracy"
+MACRO_F1 = "macro-f1"

@@ -17,6 +17,14 @@ from fedotp.methods import Parameters
 _FORMAT = "fedotp-private-1"
 
 
+def make_private(folder: Path) -> None:
+    """Make `folder`, for its owner only, if it is not there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
 class PrivateFile:
     """The private parameters of one site in one run, after each of the last rounds it trained in."""
 
@@ -40,10 +48,7 @@ class PrivateFile:
         rounds[round_] = {name: value.detach().cpu().clone() for name, value in params.items()}
         tensors = {f"{number}.{name}": value for number, row in rounds.items() for name, value in row.items()}
         metadata = {"format": _FORMAT, "rounds": " ".join(map(str, sorted(rounds)))}
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
+        make_private(self.path.parent)
         write_atomically(self.path, safetensors.torch.save(tensors, metadata=metadata), mode=0o600)
         self._rounds = rounds
 

@@ -83,7 +83,7 @@ class Deployed:
     @property
     def learns(self) -> bool:
         """Whether the method has anything to train, here or at the sites."""
-        return self.config.method.name != "zeroshot"
+        return bool(self.server) or bool(self.method.private(self._task))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,12 +13,13 @@ from fedotp.classifier import Classifier, Origin
 from fedotp.clip import CONFIGS
 from fedotp.config import BackboneSettings, Config
 from fedotp.data._encode import OnProgress
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import FederatedData, LocalResult, Predictions, Settings
 from fedotp.federation._clients import Clients
 from fedotp.federation._random import Ints
+from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._private import PrivateFile
+from fedotp.flower._private import PrivateFile, make_private
 from fedotp.flower._source import OwnImages, Part, Source, in_place
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs._prepare import find_device, load_backbone, make_task
@@ -117,9 +117,9 @@ class Site:
         data = work.clients.data
         only = np.array([number])
         return {
-            "domain": data.domains[number] or "",
-            "train-images": int(data.train.sizes(only)[0]),
-            "test-images": int(data.test.sizes(only)[0]),
+            words.DOMAIN: data.domains[number] or "",
+            words.TRAIN_IMAGES: int(data.train.sizes(only)[0]),
+            words.TEST_IMAGES: int(data.test.sizes(only)[0]),
         }
 
     def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
@@ -147,26 +147,24 @@ class Site:
             n_images=result.n_images,
         )
 
-    def predict(
+    def test(
         self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters
-    ) -> Predictions:
-        """What the site predicts for its test images after round `round_`."""
+    ) -> tuple[Predictions, Classifier]:
+        """What the site predicts for its test images after round `round_`, and the classifier it does so with."""
         work = self._prepared(agreement, number)
         work.recall(accepted)
-        work.clients.round = round_
-        work.clients.received = received
-        return work.clients.predict(np.array([number]))
+        clients, only = work.clients, np.array([number])
+        clients.round = round_
+        clients.received = received
+        ((_, params),) = clients.deployed(only)
+        return clients.predict_with(only, params), self._classifier(agreement, clients, params, only)
 
-    def keep_classifier(self, agreement: Agreement, number: int) -> Path:
-        """Write the classifier the site has now as a bundle, for `fedotp predict` and `fedotp serve`."""
-        clients, config = self._prepared(agreement, number).clients, self.settings.local(agreement.config)
-        ((_, params),) = clients.deployed(np.array([number]))
+    def _classifier(self, agreement: Agreement, clients: "_OneClient", params: Parameters, only: Ints) -> Classifier:
+        config = self.settings.local(agreement.config)
         digest = hashlib.sha256(agreement.config.to_toml().encode()).hexdigest()
-        memory = None
-        if clients.method.uses_memory:
-            weight = clients.task.clip.text_projection
-            memory = clients.data.memory(np.array([number]), weight.device, weight.dtype)
-        classifier = Classifier.of(
+        weight = clients.task.clip.text_projection
+        uses_memory = clients.method.uses_memory
+        return Classifier.of(
             clients.method,
             clients.task,
             params,
@@ -174,11 +172,16 @@ class Site:
             tower=load_backbone(config.backbone.source, clients.device),
             storage=config.data.storage,
             precision=config.compute.precision,
-            memory=memory,
+            memory=clients.data.memory(only, weight.device, weight.dtype) if uses_memory else None,
         )
-        folder = self.settings.state / "classifier"
-        classifier.save(folder, force=True, with_memory=memory is not None)
-        return folder
+
+    def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> Path:
+        """Write the classifier of a run as a bundle; when the run has ended, also in place of the last run's."""
+        folders = [self.settings.state / run / "classifier", *([self.settings.state / "classifier"] if last else [])]
+        make_private(folders[0].parent)
+        for folder in folders:
+            classifier.save(folder, force=True, with_memory=classifier.memory is not None)
+        return folders[-1]
 
     def expected(self, agreement: Agreement, number: int) -> Parameters:
         """What a message of the server to this site holds, as names, shapes and types."""
@@ -227,9 +230,8 @@ class _OneClient(Clients):
     """A site's only client; what it received is put here before it works."""
 
     def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
-        self.received: Parameters = {}
-        everyone = method.send(method.shared(task, len(data)), None, 1)
-        self.example = {name: value[0] for name, value in everyone.items()}
+        sent = method.send(method.shared(task, len(data)), None, 1)
+        self.example = {name: value[0] for name, value in sent.items()}
         self.received = self.example
         super().__init__(method, task, data, settings)
 
@@ -284,8 +286,3 @@ def _require_modest(config: Config, name: str) -> None:
     for key, value in asked.items():
         if value > _MOST:
             raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {_MOST}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first dozen of `names` as text."""
-    return f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"

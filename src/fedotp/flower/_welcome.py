@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._post import Post
 from fedotp.flower._records import one_line
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._settings import ServerSettings
-from fedotp.flower._site import listed
 from fedotp.runs._interrupt import Interrupt
 
 log = logging.getLogger("fedotp.server")
@@ -143,13 +142,13 @@ class Welcome:
             member = self.registry.introduce(member, _text(facts, words.NAME, least=1))
             if words.CLASSES in facts:
                 member.classes = _classes(facts)
-                self._parts[member.name] = _whole(facts, "part", least=-1)
+                self._parts[member.name] = _whole(facts, words.PART, least=-1)
                 member.state = "told"
                 return
             n_train, n_test, domain = (
-                _whole(facts, "train-images"),
-                _whole(facts, "test-images"),
-                _text(facts, "domain"),
+                _whole(facts, words.TRAIN_IMAGES),
+                _whole(facts, words.TEST_IMAGES),
+                _text(facts, words.DOMAIN),
             )
         except FedotpError as error:
             self._refuse(member, str(error))

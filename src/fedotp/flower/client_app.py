@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import fixedclipping_mod
 from flwr.clientapp.typing import ClientAppCallable
 
+from fedotp.classifier import Classifier
 from fedotp.data import default_store
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictions, evaluate_predictions
@@ -54,7 +55,7 @@ def hello(message: Message, context: Context) -> Message:
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         agreement = Agreement.of(config)
-        facts: dict[str, Any] = {words.NAME: site.settings.name, "part": site.settings.part}
+        facts: dict[str, Any] = {words.NAME: site.settings.name, words.PART: site.settings.part}
         if agreement.classes:
             facts |= site.agree(agreement, _int(config, words.NUMBER))
         else:
@@ -84,8 +85,8 @@ def evaluate(message: Message, context: Context) -> Message:
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         order = _order(site, message)
-        predictions = site.predict(*order)
-        _keep_classifier(site, *order[:2], last=bool(config.get(words.LAST)))
+        predictions, classifier = site.test(*order)
+        _keep_classifier(site, classifier, order[0].run, last=bool(config.get(words.LAST)))
         if not site.settings.shares("scores"):
             return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
         content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
@@ -97,10 +98,10 @@ def evaluate(message: Message, context: Context) -> Message:
     return _answer(message, context, work)
 
 
-def _keep_classifier(site: Site, agreement: Agreement, number: int, *, last: bool) -> None:
+def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool) -> None:
     """Write the site's classifier as it is now; if that fails, the evaluation is not lost with it."""
     try:
-        folder = site.keep_classifier(agreement, number)
+        folder = site.keep_classifier(classifier, run, last=last)
     except FedotpError as error:
         log.error("this site's classifier is not kept: %s", error)
         return
@@ -115,8 +116,8 @@ def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
     return MetricRecord(
         {
             words.EXAMPLES: int(evaluation.n[0]),
-            "accuracy": float(evaluation.accuracy[0]),
-            "macro-f1": float(evaluation.macro_f1[0]),
+            words.ACCURACY: float(evaluation.accuracy[0]),
+            words.MACRO_F1: float(evaluation.macro_f1[0]),
             words.LOSS: float(evaluation.loss[0]),
         }
     )

@@ -12,7 +12,7 @@ import safetensors.torch
 from fedotp._files import write_atomically
 from fedotp.data import Client, Dataset, load_dataset
 from fedotp.data._encode import OnProgress
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import Evaluation, FederatedData, Simulator, evaluate_predictions, load_server
 from fedotp.federation._random import Ints
 from fedotp.runs._directory import RunDirectory
@@ -84,8 +84,7 @@ def class_numbers(known: Sequence[str], dataset: Dataset, where: str) -> Ints:
     unknown = [name for name in dataset.classes if name not in known]
     if unknown:
         raise FedotpError(
-            f"{dataset.name} has the class {unknown[0]!r}, which {where} does not know; its classes are "
-            f"{', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
+            f"{dataset.name} has the class {unknown[0]!r}, which {where} does not know; its classes are {listed(known)}"
         )
     return np.array([known.index(name) for name in dataset.classes])
 
