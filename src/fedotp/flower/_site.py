@@ -10,7 +10,7 @@ import numpy as np
 
 import fedotp
 from fedotp.classifier import Classifier, Origin
-from fedotp.clip import CONFIGS
+from fedotp.classifier._bundle import backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
 from fedotp.data._encode import OnProgress
 from fedotp.errors import FedotpError, listed
@@ -74,7 +74,7 @@ class SiteSettings:
 
     def local(self, config: Config) -> Config:
         """The federation's configuration with the site's own folders and device."""
-        if self.data and not self.backbone and config.backbone.name not in {*CONFIGS, "mini"}:
+        if self.data and not self.backbone and not has_name(config.backbone.name):
             raise DisagreementError(
                 f"site {self.name}: the federation's backbone {config.backbone.name} is a file; "
                 "say with --backbone where it lies here"
@@ -204,7 +204,7 @@ class Site:
         clip = load_backbone(config.backbone.source, find_device(config.compute.device))
         if clip.digest != agreement.backbone:
             raise DisagreementError(
-                f"site {settings.name} has backbone {Path(config.backbone.name).name} {clip.digest[:12]}, "
+                f"site {settings.name} has backbone {backbone_name(config.backbone.name)} {clip.digest[:12]}, "
                 f"the federation {agreement.config.backbone.name} {agreement.backbone[:12]}: install the same file"
             )
         self._check_classes(agreement, config)
