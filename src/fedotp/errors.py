@@ -1,4 +1,4 @@
-"""The one exception type that means "the input is wrong", as opposed to a bug in fedotp."""
+"""The exceptions that a person can mend, as opposed to a bug in fedotp."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,13 @@ class FedotpError(Exception):
     """Bad input. The message is one line: what is wrong, where, and what would be right.
 
     The command line prints it without a traceback and exits with status 2.
+    """
+
+
+class TransientError(FedotpError):
+    """Nothing is wrong with the input, and the same command may succeed later: no descriptors left, a link that broke.
+
+    The command line exits with status 75 (`EX_TEMPFAIL`), after which a service manager starts it again.
     """
 
 

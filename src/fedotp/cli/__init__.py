@@ -5,6 +5,7 @@ import sys
 import typer
 
 from fedotp import __version__
+from fedotp._text import printable
 from fedotp.cli import (
     client,
     data,
@@ -23,8 +24,9 @@ from fedotp.cli import (
     tokens,
     weights,
 )
-from fedotp.cli.show import printable
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, TransientError
+
+_TRY_AGAIN = 75  # EX_TEMPFAIL
 
 app = typer.Typer(
     name="fedotp",
@@ -67,9 +69,9 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; bad input becomes one line on stderr and exit status 2."""
+    """Run the command line; bad input becomes one line on stderr and exit status 2, what may pass by itself 75."""
     try:
         app()
     except FedotpError as error:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
-        sys.exit(2)
+        sys.exit(_TRY_AGAIN if isinstance(error, TransientError) else 2)

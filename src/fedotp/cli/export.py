@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from fedotp._text import printable
 from fedotp.cli.predict import BackboneOption, ClientOption, DeviceOption
 from fedotp.cli.run import RunArgument
-from fedotp.cli.show import command, print_paths, printable
+from fedotp.cli.show import command, print_paths
 
 app = typer.Typer()
 

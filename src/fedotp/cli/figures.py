@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedotp._text import printable
 from fedotp.cli.runs import runs_at
-from fedotp.cli.show import cell, facts, listing, print_paths, print_wide, printable
+from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fedotp.cli.show import printable
+from fedotp._text import printable
 from fedotp.cli.tokens import encoding_progress
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedotp._text import printable
 from fedotp.cli.runs import runs_at
-from fedotp.cli.show import print_paths, printable
+from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, printable
+from fedotp._text import printable
+from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from fedotp._text import printable
 from fedotp.cli.predict import BackboneOption, DeviceOption, SourceArgument
-from fedotp.cli.show import printable
 
 app = typer.Typer()
 

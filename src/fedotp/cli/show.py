@@ -11,13 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedotp._text import printable
+
 _TITLE_WIDTH = 10  # of a column of numbers; longer titles take several lines
 _ANY_WIDTH = 10_000
-
-
-def printable(text: object) -> str:
-    """Text without control characters, which a name of a file or a class may hold: they are written as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def cell(text: object, style: str = "") -> Text:

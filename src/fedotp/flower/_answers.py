@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, Predictions, evaluate_predictions
 from fedotp.federation._metrics import by_domain
 from fedotp.flower import _messages as words
-from fedotp.flower._records import from_record, one_line, read_array, to_record
+from fedotp.flower._records import from_record, read_array, to_record
 from fedotp.flower._registry import Member
 from fedotp.flower._settings import ServerSettings
 from fedotp.methods import Parameters

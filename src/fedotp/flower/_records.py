@@ -12,7 +12,6 @@ from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 
 _HEADER = 10_000  # bytes of an array beyond its values
-_LINE = 400
 
 
 def to_record(params: Parameters) -> ArrayRecord:
@@ -35,12 +34,6 @@ def read_array(name: str, array: Array, most_bytes: int) -> NDArray[Any]:
         return np.array(array.numpy())
     except Exception as error:  # whatever NumPy makes of a stranger's bytes
         raise FedotpError(f"{name} cannot be read ({type(error).__name__})") from error
-
-
-def one_line(words: object) -> str:
-    """A stranger's words as they may stand in a log: one line of a decent length, no control characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(words)[: 4 * _LINE]).split())
-    return line if len(line) <= _LINE else f"{line[:_LINE]} ..."
 
 
 def _tensor(name: str, array: Array, expected: torch.Tensor) -> torch.Tensor:

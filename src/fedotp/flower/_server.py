@@ -12,6 +12,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.exception import PrivacyBudgetExhausted
 
+from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, KeptRows, Predictions, Progress, RoundReport, Settings, save_checkpoint
@@ -21,7 +22,7 @@ from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, sampled
 from fedotp.flower import _messages as words
 from fedotp.flower._answers import Update, checked_update, told_scores
-from fedotp.flower._records import from_record, one_line, to_record
+from fedotp.flower._records import from_record, to_record
 from fedotp.flower._registry import Member
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._strategy import PlainAverage, PromptStrategy, with_privacy

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
+from fedotp._text import one_line
 from fedotp.errors import FedotpError, listed
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._post import Post
-from fedotp.flower._records import one_line
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._settings import ServerSettings
 from fedotp.runs._interrupt import Interrupt
