@@ -1,5 +1,6 @@
 """`fedotp server`: the server of a federation of real sites."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,13 @@ from fedotp.cli.show import command, print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:
+    from fedotp.flower._settings import ServerSettings
     from fedotp.runs import RunDirectory
 
 app = typer.Typer()
+
+PORT = 8000
+KEPT = ("privacy", "noise", "clip", "delta", "max_epsilon")  # settings that a run keeps for good
 
 KeysOption = Annotated[
     Path | None,
@@ -41,8 +46,11 @@ def server(
         Path | None, typer.Option(help="The new directory of the run; named after the run, in runs/, if not given.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this directory.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "0.0.0.0",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8000,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"),
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = PORT,
     min_sites: Annotated[
         int, typer.Option(min=0, metavar="N", help="Begin when N sites are ready; 0: when all are that have keys.")
     ] = 0,
@@ -52,6 +60,9 @@ def server(
     round_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="What a site answers later does not count.")
     ] = 3600.0,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Wait so long for a site that has just gone away.")
+    ] = 180.0,
     max_update: Annotated[
         float, typer.Option(metavar="X", help="Refuse an update that moves the prompt by more than X times its length.")
     ] = 100.0,
@@ -100,6 +111,7 @@ def server(
         min_sites=min_sites,
         start_timeout=start_timeout,
         round_timeout=round_timeout,
+        patience=patience,
         max_update=max_update,
         privacy=privacy,  # type: ignore[arg-type]
         noise=noise,
@@ -111,9 +123,10 @@ def server(
         raise FedotpError(
             "--resume goes on with its own configuration: leave out PRESET|FILE, --set, --classes and --out"
         )
+    listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
     directory = run_server(
         settings,
-        host,
+        listen_at,
         port,
         keys,
         source=source or "demo",
@@ -122,13 +135,22 @@ def server(
         out=out,
         resume=resume,
     )
-    _tell(directory, ["--insecure"] if keys is None else ["--keys", str(keys)])
+    where = [*(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
+    access = ["--insecure"] if keys is None else ["--keys", str(keys)]
+    _tell(directory, [*access, *where, *_given(settings)])
 
 
-def _tell(directory: "RunDirectory", access: list[str]) -> None:
+def _given(settings: "ServerSettings") -> list[str]:
+    """The options that were set and that the run does not keep by itself."""
+    changed = [item for item in fields(settings) if getattr(settings, item.name) != item.default]
+    named = [(item.name.replace("_", "-"), getattr(settings, item.name)) for item in changed if item.name not in KEPT]
+    return [word for name, value in named for word in (f"--{name}", f"{value:g}")]
+
+
+def _tell(directory: "RunDirectory", options: list[str]) -> None:
     if not directory.is_complete:
         begun = (directory.path / "config.toml").is_file()
-        go_on = f"go on with: {command('server', '--resume', directory.path, *access)}"
+        go_on = f"go on with: {command('server', '--resume', directory.path, *options)}"
         typer.echo(f"stopped; {go_on}" if begun else "stopped before the first round: no run was made", err=True)
         raise typer.Exit(INTERRUPTED)
     print_run(directory)

@@ -13,6 +13,7 @@ log = logging.getLogger("fedotp.server")
 
 _PAUSE = 0.2  # between two looks for answers
 _LOOK_AROUND = 2.0  # between two looks for sites that were restarted
+_LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
 
 class Post:
@@ -56,34 +57,46 @@ class Post:
             reply.metadata.__dict__["_src_node_id"] = node
         return replies
 
-    def exchange(self, messages: Iterable[Message], timeout: float) -> dict[int, Message]:
+    def exchange(self, messages: Iterable[Message], timeout: float, patience: float = 0.0) -> dict[int, Message]:
         """Send and wait: the first answer of every node that gives one in time.
 
-        A node that was restarted has forgotten what it was asked, and is asked again.
+        A node that was restarted has forgotten what it was asked, and is asked again; so is one that was lost and
+        comes back within `patience` seconds.
         """
         asked = {message.metadata.dst_node_id: message for message in messages}
         came = self.online()
         waiting = self.send(asked.values())
         answers: dict[int, Message] = {}
-        end = time.monotonic() + timeout
-        look_around = time.monotonic() + _LOOK_AROUND
-        while waiting and time.monotonic() < end:
+        lost: dict[int, float] = {}  # nodes, and when they were lost
+        now = time.monotonic()
+        end, look_around = now + timeout, now + _LOOK_AROUND
+        while (waiting or lost) and now < end:
             for node, reply in self.collect(waiting).items():
-                answers.setdefault(node, reply)
-            if time.monotonic() > look_around:
-                look_around = time.monotonic() + _LOOK_AROUND
+                if _is_lost(reply) and patience:
+                    lost[node] = now
+                    log.warning("node %d was lost while it was asked", node)
+                else:
+                    answers.setdefault(node, reply)
+            if now > look_around:
+                look_around = now + _LOOK_AROUND
                 online = self.online()
-                restarted = [n for n, at in online.items() if n in asked and at != came.get(n)]
+                again = [n for n, at in online.items() if n in asked and (at != came.get(n) or n in lost)]
+                again = [node for node in again if node not in answers]
                 came |= online
-                again = [node for node in restarted if node not in answers]
                 for node in again:
-                    log.warning("node %d was restarted while it was asked: asking again", node)
-                gone = {number for number, node in waiting.items() if node in again}
-                waiting = {number: node for number, node in waiting.items() if number not in gone}
+                    log.warning("node %d is there again: asking again", node)
+                waiting = {number: node for number, node in waiting.items() if node not in again}
                 waiting |= self.send(_again(asked[node]) for node in again)
-            if waiting:
+                lost = {node: at for node, at in lost.items() if node not in again and now - at < patience}
+            if waiting or lost:
                 time.sleep(_PAUSE)
+            now = time.monotonic()
         return answers
+
+
+def _is_lost(reply: Message) -> bool:
+    """Whether Flower says that a node, or what it sent, did not arrive; it is not the site that says so."""
+    return reply.has_error() and reply.error.code in _LOST
 
 
 def _again(message: Message) -> Message:

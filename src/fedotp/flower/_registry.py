@@ -1,5 +1,6 @@
 """The sites of a federation as its server knows them."""
 
+import time
 from dataclasses import dataclass, field
 
 from fedotp.errors import FedotpError
@@ -14,6 +15,7 @@ class Member:
         node: the Flower node it is, once it is connected; `came` says since when.
         state: "unknown" (not asked yet), "asked", "told" (who it is), "ready" to work, or "refused".
         train_images, test_images, domain: as it says itself.
+        gone: when it was last seen to be gone (`time.monotonic`); None if it never was.
         accepted: the last round whose update was taken from it.
         faults: how often it was asked and no update could be taken.
     """
@@ -26,6 +28,7 @@ class Member:
     train_images: int = 0
     test_images: int = 0
     domain: str | None = None
+    gone: float | None = None
     accepted: int = 0
     faults: int = 0
 
@@ -75,6 +78,7 @@ class Registry:
             known = Member("")
             self.newcomers.append(known)
         if known.came != came:  # new, or restarted: it may have other images now
+            known.gone = time.monotonic() if known.came else known.gone
             known.node, known.came, known.state = node, came, "unknown"
         return known
 

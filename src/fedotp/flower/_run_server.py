@@ -4,7 +4,9 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedotp._files import require_writable
 from fedotp.config import load_config
+from fedotp.errors import FedotpError
 from fedotp.flower._keys import read_server_keys
 from fedotp.flower._serve import resume_serving, serve
 from fedotp.flower._settings import ServerSettings
@@ -33,12 +35,20 @@ def run_server(
     """
     held = None if keys is None else read_server_keys(keys)
     names = tuple(held.sites) if held else ()
+    if held and settings.min_sites > len(names):
+        raise FedotpError(
+            f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
+            "lower it, or register more with `fedotp keys add`"
+        )
     if resume is not None:
         path = RunDirectory.open(resume).path
     else:
         config = load_config(source).override(list(changes))
         path = out or free_name(config, Path("runs"))
         RunDirectory(path).require_new()
+    require_writable(path)
+    if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
+        log.warning("anyone who reaches %s:%d can take part and read along: there are no keys (--insecure)", host, port)
     try:
         with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")

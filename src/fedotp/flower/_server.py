@@ -14,7 +14,7 @@ from flwr.serverapp.exception import PrivacyBudgetExhausted
 
 from fedotp._text import one_line
 from fedotp.config import Config
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import Evaluation, KeptRows, Predictions, Progress, RoundReport, Settings, save_checkpoint
 from fedotp.federation._local import OnImages
 from fedotp.federation._optimizer import learning_rate
@@ -129,17 +129,15 @@ class Deployed:
         """One communication round with those who are there."""
         start = time.perf_counter()
         rounds, seed = self.settings.federation, self.settings.seed
-        asked, present = self._present(lambda members: sampled(rounds, members, self.round, seed))
-        numbers = {member.node: self.registry.number(member) for member in present if member.node is not None}
-        self._strategy.ask(self.server, self._orders(present, MessageType.TRAIN), numbers)
-        self._expect(len(present))
-        try:
-            messages = list(
-                self._wrapped.configure_train(self.round + 1, to_record(self.server), ConfigRecord(), self._grid)
-            )
-        except PrivacyBudgetExhausted as error:
-            raise FedotpError(f"{error} Every round so far is written down.") from error
-        answers = self.welcome.post.exchange(messages, self._deals.round_timeout)
+        answers: dict[int, Message] = {}
+        while not answers:  # a round that nobody answered has not taken place
+            asked, present = self._present(lambda members: sampled(rounds, members, self.round, seed))
+            messages = self._messages(present)
+            answers = self.welcome.post.exchange(messages, self._deals.round_timeout, self._deals.wait)
+            if not answers and self._stopping:
+                raise KeyboardInterrupt
+            if not answers:
+                log.warning("round %d: none of %d sites answered; asking again", self.round + 1, len(present))
         updates, faults = self._updates(present, answers)
         faults |= {self.registry.names[n]: "not connected" for n in asked if self.registry.members[n] not in present}
         for name, why in faults.items():
@@ -166,6 +164,18 @@ class Deployed:
             seconds=time.perf_counter() - start,
             faults=faults,
         )
+
+    def _messages(self, present: list[Member]) -> list[Message]:
+        """What the sites that take part are sent to train on."""
+        numbers = {member.node: self.registry.number(member) for member in present if member.node is not None}
+        self._strategy.ask(self.server, self._orders(present, MessageType.TRAIN), numbers)
+        self._expect(len(present))
+        try:
+            return list(
+                self._wrapped.configure_train(self.round + 1, to_record(self.server), ConfigRecord(), self._grid)
+            )
+        except PrivacyBudgetExhausted as error:
+            raise FedotpError(f"{error} Every round so far is written down.") from error
 
     def _updates(
         self, present: Iterable[Member], answers: dict[int, Message]
@@ -213,15 +223,18 @@ class Deployed:
     # Evaluation --------------------------------------------------------------------------------------------
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
-        """What the sites tell of their own tests."""
+        """What the sites tell of their own tests; at the end, those that have just gone away are awaited."""
         self.welcome.step()
+        while everyone and not self._stopping and self.welcome.returning(self.registry.members, self._deals.wait):
+            time.sleep(_PAUSE)
+            self.welcome.step()
         ready = [n for n, member in enumerate(self.registry.members) if member.state == "ready"]
         tested = np.array([n for n in ready if self.registry.members[n].test_images], np.int64)
         drawn = drawn_for_evaluation(self.settings.evaluation, tested, self.round, self.settings.seed)
         wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
         present = [self.registry.members[n] for n in wanted]
         messages = self._orders(present, MessageType.EVALUATE)(ConfigRecord({words.LAST: everyone}))
-        answers = self.welcome.post.exchange(messages, self._deals.round_timeout)
+        answers = self.welcome.post.exchange(messages, self._deals.round_timeout, self._deals.wait)
         for member in present:
             if member.node not in answers:
                 log.warning("site %s did not say how well it does", member.name)
@@ -241,15 +254,17 @@ class Deployed:
     def _present(self, sample: Callable[[Ints], Ints]) -> tuple[Ints, list[Member]]:
         """The sites sampled for this round and those of them that are ready.
 
-        If none of them is, others are sampled from those that are; if nobody is there, it waits.
+        One that has just gone away is awaited. If none of them is ready, others are sampled from those that are; if
+        nobody is there, it waits.
         """
         reminded = 0.0
         while True:
             self.welcome.step()
             members = self._members()
+            asked = sample(members) if len(members) else members
             ready = np.array([n for n in members if self.registry.members[n].state == "ready"], np.int64)
-            if len(ready):
-                asked = sample(members)
+            awaited = self.welcome.returning((self.registry.members[n] for n in asked), self._deals.wait)
+            if len(ready) and not awaited:
                 if not np.isin(asked, ready).any():
                     log.warning("round %d: none of the sites drawn is there; drawing among the others", self.round + 1)
                     asked = sample(ready)
@@ -258,7 +273,8 @@ class Deployed:
                 raise KeyboardInterrupt
             if time.monotonic() - reminded > 30:
                 reminded = time.monotonic()
-                log.warning("round %d: no site is there that could be asked; waiting", self.round + 1)
+                missing = listed([member.name for member in awaited]) or "any site"
+                log.warning("round %d: waiting for %s to come back", self.round + 1, missing)
             time.sleep(_PAUSE)
 
     def _orders(self, members: Iterable[Member], kind: str) -> Callable[[ConfigRecord], list[Message]]:

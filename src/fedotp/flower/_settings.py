@@ -18,6 +18,9 @@ class ServerSettings:
         min_sites: wait for so many before the first round; 0 for all that are named.
         start_timeout: give up waiting for them after so many seconds; 0: never.
         round_timeout: seconds a site has for its answer; what comes later does not count.
+        patience: seconds for which a site that has gone away is awaited, before a round begins and in the middle of
+            it, as long as `round_timeout` allows: a link that breaks for a moment, or a server that slept, costs no
+            site its round.
         max_update: an update is refused if it moves the prompt by more than so many times its length (or by more
             than so much, for a prompt shorter than 1).
         privacy: which of Flower's differential-privacy wrappers stands around the average: "server" clips the sites'
@@ -32,6 +35,7 @@ class ServerSettings:
     min_sites: int = 0
     start_timeout: float = 0.0
     round_timeout: float = 3600.0
+    patience: float = 180.0
     max_update: float = 100.0
     privacy: Privacy = "none"
     noise: float = 1.0
@@ -44,6 +48,7 @@ class ServerSettings:
         require(self.min_sites >= 0, "min-sites", self.min_sites, "at least 0 (0: all that are named)")
         require(self.start_timeout >= 0, "start-timeout", self.start_timeout, "at least 0 seconds (0: no limit)")
         require(self.round_timeout > 0, "round-timeout", self.round_timeout, "more than 0 seconds, for example 3600")
+        require(self.patience >= 0, "patience", self.patience, "at least 0 seconds, for example 180")
         require(self.max_update > 0, "max-update", self.max_update, "more than 0, for example 100")
         known = ("none", "server", "client", "adaptive")
         require(self.privacy in known, "privacy", self.privacy, "none, server, client or adaptive")
@@ -55,6 +60,11 @@ class ServerSettings:
             raise FedotpError(f"delta = {self.delta}: privacy is accounted for with privacy server or client and noise")
         if self.max_epsilon and not self.delta:
             raise FedotpError(f"max-epsilon = {self.max_epsilon}: needs delta, for example 1e-5")
+
+    @property
+    def wait(self) -> float:
+        """Seconds for which a site that has gone away is awaited."""
+        return min(self.patience, self.round_timeout)
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ServerSettings":

@@ -1,34 +1,40 @@
 """Flower's SuperLink inside the server process.
 
 Sites reach the Fleet API only, on the public port. Flower's other APIs, through which anyone could start runs and so
-run code here, are served on the loopback interface. The server's part of a run is done by this process itself: no
-code that came in a bundle is ever executed.
+run code here, are served on the loopback interface to whoever knows a secret, which is this process. The server's part
+of a run is done by this process itself: no code that came in a bundle is ever executed.
+
+What Flower keeps in memory lives as long as this process, so nothing in it may expire because the machine slept or its
+clock was set: the run's own token has no end, and whether a site is there is told by a clock that nobody sets.
 """
 
+import errno
 import hashlib
 import logging
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from flwr.app import Message
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE, SubStatus
 from flwr.common.serde import context_from_proto, context_to_proto, fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
+from flwr.server.superlink.linkstate import in_memory_linkstate
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, TaskType
 from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.error import ApiErrorCode, FlowerError
+from flwr.supercore.corestate import in_memory_corestate
 from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.runtime import RuntimeHttpClient
@@ -37,20 +43,19 @@ from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
 from flwr.superlink.config_loader import SuperLinkLifespanConfig, load_control_authn_plugin
 from flwr.superlink.grid import HttpGrid
 from flwr.superlink.main import create_app
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, TransientError
+from fedotp.flower._doors import Doors
+from fedotp.flower._gate import SECRET_HEADER, Gate, LocalGate
 from fedotp.flower._keys import ServerKeys
 
 log = logging.getLogger("fedotp.server")
 
-UNREGISTERED = "this key is not registered here"
-
 _LOOPBACK = "127.0.0.1"
 _PATIENCE = 30.0  # seconds for a listener to come up
-_SHORT = 10_000  # bytes of a request that has no more than a key
+_LONGEST_HEAD = 16_384  # bytes of a request before its body
+_MAY_PASS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE}  # the last process is ending, say
+_FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
 @contextmanager
@@ -65,53 +70,66 @@ def superlink(host: str, port: int, keys: ServerKeys | None) -> Iterator["SuperL
 
 
 class SuperLink:
-    """Two listeners on one Flower application: one for sites, one for this machine."""
+    """Two listeners on one Flower application: one for sites, one for this process."""
 
     def __init__(self, host: str, port: int, keys: ServerKeys | None) -> None:
         """Nothing listens yet."""
         self.host, self.port, self.keys = host, port, keys
         self.nodes: dict[int, str] | None = None
-        self.local = f"{_LOOPBACK}:{free_port()}"
-        self._known = None if keys is None else {_public_bytes(key) for key in keys.sites.values()}
-        app = create_app(self._settings(), SuperLinkLifespan)
-        public = {} if keys is None else {"ssl_certfile": keys.certificate, "ssl_keyfile": keys.key}
-        self._listeners = [
-            _listener(app, _LOOPBACK, int(self.local.rpartition(":")[2]), lifespan="on"),
-            _listener(Gate(app, self._known), host, port, lifespan="off", **public),
-        ]
-        self._threads: list[threading.Thread] = []
+        self._keys = {} if keys is None else {name: _public_bytes(key) for name, key in keys.sites.items()}
+        self._secret = secrets.token_hex(32)
+        _use_steady_clock()
+        self._local_doors, self._doors = Doors(), Doors()
+        self._local = _listen(self._local_doors, _LOOPBACK, 0)
+        self.local = f"{_LOOPBACK}:{self._local.getsockname()[1]}"
+        self._app = create_app(self._settings(), SuperLinkLifespan)
+        known = None if keys is None else {key: name for name, key in self._keys.items()}
+        self._gate = Gate(self._app, known, self._doors)
+        self._listeners: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(self) -> None:
         """Let in the sites that have keys, then listen to them."""
-        require_free(self.host, self.port)
-        local, public = self._listeners
-        self._listen(local)
+        public = _listen(self._doors, self.host, self.port)
+        self._serve(LocalGate(self._app, self._secret, self._local_doors), self._local, lifespan="on")
         self.nodes = None if self.keys is None else self._register(self.keys.sites)
-        self._listen(public)
+        tls = {} if self.keys is None else {"ssl_certfile": self.keys.certificate, "ssl_keyfile": self.keys.key}
+        self._serve(self._gate, public, lifespan="off", **tls)
 
-    def _listen(self, listener: uvicorn.Server) -> None:
-        thread = threading.Thread(target=listener.run, daemon=True)
+    def _serve(self, app: Any, listening: socket.socket, **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=2,
+            loop="asyncio",  # it asks the socket for each connection, and so do its doors
+            http="h11",
+            h11_max_incomplete_event_size=_LONGEST_HEAD,
+            **options,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
-        self._threads.append(thread)
+        self._listeners.append((server, thread))
         end = time.monotonic() + _PATIENCE
-        while not listener.started:
+        while not server.started:
             if not thread.is_alive() or time.monotonic() > end:
-                raise FedotpError(f"cannot listen at {listener.config.host}:{listener.config.port}")
+                raise TransientError(f"cannot listen at {listening.getsockname()[:2]}")
             time.sleep(0.05)
 
     def stop(self) -> None:
         """Stop listening."""
-        for listener in reversed(self._listeners):
-            listener.should_exit = True
-        for thread in self._threads:
+        for server, _ in reversed(self._listeners):
+            server.should_exit = True
+        for _, thread in self._listeners:
             thread.join(timeout=5)
+        self._local.close()
 
     def _register(self, sites: Mapping[str, str]) -> dict[int, str]:
         """Admit sites by their public keys (OpenSSH's text); the Flower node each of them is."""
-        with _client(ControlHttpClient, self.local) as client:
+        with self._client(ControlHttpClient) as client:
             return {
-                client.RegisterNode(RegisterNodeRequest(public_key=_public_bytes(key), name=name)).node_id: name
-                for name, key in sites.items()
+                client.RegisterNode(RegisterNodeRequest(public_key=self._keys[name], name=name)).node_id: name
+                for name in sites
             }
 
     @contextmanager
@@ -119,16 +137,15 @@ class SuperLink:
         """Start a run and do the server's part of it here: the grid that reaches the sites."""
         bundle = build_fab_from_disk(Path(__file__).parent / "app")
         fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
-        with _client(ControlHttpClient, self.local) as control:
+        with self._client(ControlHttpClient) as control:
             control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
-        with _client(RuntimeHttpClient, self.local) as runtime:
+        with self._client(RuntimeHttpClient) as runtime:
             answer = runtime.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
         if not answer.token:
             raise FedotpError("the SuperLink did not hand over the run it was asked to start")
-        grid = HttpGrid(self.local, insecure=True, token=answer.token)
-        heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(grid._runtime_client))
-        heartbeat.start()
+        grid = _Grid(self.local, answer.token, self._secret, self._expect)
         given = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+        self._app.state.linkstate_factory.state().task_token_store[given.task_id].active_until = _FOREVER
         context = context_from_proto(given.context)
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
         TaskIdentity.node_id = context.node_id
@@ -137,14 +154,31 @@ class SuperLink:
         try:
             yield grid
             status, details = SubStatus.COMPLETED, ""
+        except httpx.HTTPError as error:
+            raise TransientError(f"the link inside this server broke ({type(error).__name__}: {error})") from error
         finally:
             output = PushTaskOutputRequest(context=context_to_proto(context), sub_status=status, details=details)
             try:
                 grid._runtime_client.PushTaskOutput(output)
             except httpx.HTTPError as error:
                 log.warning("the SuperLink was not told how the run ended: %s", error)
-            heartbeat.stop()
             grid.close()
+
+    def _expect(self, message: Message) -> None:
+        """A site is sent a message, and may answer."""
+        name = (self.nodes or {}).get(message.metadata.dst_node_id)
+        if name is not None:
+            self._gate.expect(self._keys[name], message)
+
+    @contextmanager
+    def _client(self, kind: Any) -> Iterator[Any]:
+        version = RuntimeVersionHttpInterceptor(component_name="fedotp server")
+        client = kind.from_server_address(self.local, True, None, [version])
+        client._client.headers[SECRET_HEADER] = self._secret
+        try:
+            yield client
+        finally:
+            client.close()
 
     def _settings(self) -> SuperLinkLifespanConfig:
         return SuperLinkLifespanConfig(
@@ -173,62 +207,6 @@ class SuperLink:
         )
 
 
-class Gate:
-    """Flower's application as far as sites need it, and only for sites whose keys are known.
-
-    Flower would answer to an unknown key as to one that is connected already, and a site could not tell whether it
-    should try again.
-    """
-
-    def __init__(self, app: ASGIApp, known: Container[bytes] | None) -> None:
-        """`known` public keys may connect; None: all."""
-        self._app, self._known = app, known
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or refuse a request."""
-        if scope["type"] != "http":
-            return
-        path = scope["path"]
-        if not path.startswith("/v1/fleet/"):
-            await PlainTextResponse("not here", 404)(scope, receive, send)
-        elif path == "/v1/fleet/activate-node" and self._known is not None:
-            body = await _body(receive)
-            if body is None or _key_of(body) not in self._known:
-                refusal = FlowerError(ApiErrorCode.PUBLIC_KEY_NOT_VALID, UNREGISTERED).to_json(UNREGISTERED)
-                await JSONResponse(refusal, 412)(scope, receive, send)
-            else:
-                await self._app(scope, _replayed(body, receive), send)
-        else:
-            await self._app(scope, receive, send)
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body of a request that should be short; None if it is not."""
-    body, more = b"", True
-    while more:
-        part = await receive()
-        body += part.get("body", b"")
-        more = part.get("more_body", False) and len(body) <= _SHORT
-    return None if more or len(body) > _SHORT else body
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A request's body that was read already, once more."""
-    parts = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Any:
-        return parts.pop() if parts else await receive()
-
-    return again
-
-
-def _key_of(body: bytes) -> bytes:
-    try:
-        return ActivateNodeRequest.FromString(body).public_key
-    except DecodeError:
-        return b""
-
-
 def free_port() -> int:
     """A port on the loopback interface that nobody uses just now."""
     with socket.socket() as probe:
@@ -236,40 +214,42 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def require_free(host: str, port: int) -> None:
-    """Refuse an address that cannot be listened at."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise FedotpError(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port") from error
+class _Grid(HttpGrid):
+    """Flower's grid to the listener of this process; `on_send` is told of every message to a site."""
+
+    def __init__(self, address: str, token: str, secret: str, on_send: Callable[[Message], object]) -> None:
+        super().__init__(address, insecure=True, token=token)
+        self._secret, self._on_send = secret, on_send
+
+    def _connect(self) -> None:
+        super()._connect()
+        assert self._client is not None
+        self._client._client.headers[SECRET_HEADER] = self._secret
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        for message in messages:
+            self._on_send(message)
+        return super().push_messages(messages)
 
 
-def _listener(app: Any, host: str, port: int, *, lifespan: Any, **options: Any) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        lifespan=lifespan,
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=2,
-        **options,
-    )
-    return uvicorn.Server(config)
+def _use_steady_clock() -> None:
+    """Let Flower's memory of sites and messages go by a clock that nobody sets."""
+    began, ticks = datetime.now(UTC), time.monotonic()
+
+    def steady() -> datetime:
+        return began + timedelta(seconds=time.monotonic() - ticks)
+
+    in_memory_linkstate.now = in_memory_corestate.now = steady  # type: ignore[attr-defined]
 
 
-@contextmanager
-def _client(kind: Any, address: str) -> Iterator[Any]:
-    client = kind.from_server_address(
-        address, True, None, [RuntimeVersionHttpInterceptor(component_name="fedotp server")]
-    )
+def _listen(doors: Doors, host: str, port: int) -> socket.socket:
+    """A listening socket, or one line why there is none."""
     try:
-        yield client
-    finally:
-        client.close()
+        return doors.listen(host, port)
+    except OSError as error:
+        kind = TransientError if error.errno in _MAY_PASS else FedotpError
+        raise kind(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port") from error
 
 
 def _public_bytes(text: str) -> bytes:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from fedotp._files import cannot_write
 from fedotp.errors import FedotpError
+from fedotp.flower._gate import UNREGISTERED
 from fedotp.flower._keys import SiteKeys
-from fedotp.flower._superlink import UNREGISTERED, free_port
+from fedotp.flower._superlink import free_port
 
 log = logging.getLogger("fedotp.site")
 

@@ -2,12 +2,13 @@
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from fedotp._text import one_line
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._post import Post
@@ -70,7 +71,7 @@ class Welcome:
                 return
             now = time.monotonic()
             if settings.start_timeout and now - start > settings.start_timeout:
-                raise FedotpError(
+                raise TransientError(
                     f"only {len(ready) + len(told)} of {wanted} sites are there after {settings.start_timeout:g} s; "
                     "raise start-timeout, or lower min-sites"
                 )
@@ -90,7 +91,7 @@ class Welcome:
             if member.node is not None and member.node not in online:
                 if member.state not in ("unknown", "refused"):
                     log.warning("site %s is gone", member.name or member.node)
-                member.node, member.came, member.state = None, "", "unknown"
+                member.node, member.came, member.state, member.gone = None, "", "unknown", time.monotonic()
         self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
         hellos = [self._hello(member) for member in self.registry.everyone if self._is_next(member)]
         self._waiting |= self.post.send(hellos)
@@ -99,6 +100,11 @@ class Welcome:
             asked = self.registry.of_node(node)
             if asked is not None and asked.state == "asked":
                 self._take(asked, reply)
+
+    def returning(self, members: Iterable[Member], patience: float) -> list[Member]:
+        """Those of `members` that went away less than `patience` seconds ago and may be back any moment."""
+        latest = time.monotonic() - patience
+        return [m for m in members if m.state not in ("ready", "refused") and m.gone is not None and m.gone > latest]
 
     def _meet(self, node: int, came: str) -> None:
         try:

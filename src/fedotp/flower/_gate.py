@@ -1,0 +1,220 @@
+"""What stands before Flower's application on the network: nobody is listened to who has not shown a registered key.
+
+Flower reads a request of any size before it asks who sends it, and keeps whatever a registered site sends it. Here
+the headers decide first, bodies are bounded in size and time, and a site may push only as much as an answer can be.
+"""
+
+import asyncio
+import binascii
+import hmac
+import logging
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from flwr.app import Message
+from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.error import ApiErrorCode, FlowerError
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fedotp.flower._doors import Doors, Peer
+
+log = logging.getLogger("fedotp.server")
+
+UNREGISTERED = "this key is not registered here"
+SECRET_HEADER = "fedotp-secret"
+
+_FLEET = "/v1/fleet/"
+_MIB = 1 << 20
+_SHORT = 16_384  # bytes of a request that carries no more than names and numbers
+_LONGEST = {  # bytes of a request's body
+    "/v1/fleet/push-object": 6 * _MIB,  # Flower sends arrays in pieces of 5 MiB
+    "/v1/fleet/push-messages": 64 * 1024,  # a message without its arrays, and their names
+}
+_BODY_SECONDS = 300.0  # for a body to arrive
+_REMIND = 60.0  # seconds between two lines about the same trouble of the same site
+
+_ANSWER = 8 * _MIB  # bytes an answer may have beyond those that follow from the question; 300,000 predictions fit
+_ANSWER_PER_BYTE = 4  # bytes of answer for each byte of arrays in the question: the same arrays, and tries that failed
+_ANSWERS = 8  # times a site may begin to answer one message
+
+
+@dataclass
+class _Leave:
+    """What a site may still push before it is sent another message."""
+
+    n_bytes: int = 0
+    answers: int = 0
+
+
+class Gate:
+    """Flower's application as far as sites need it, and only for sites whose keys are known.
+
+    Flower would answer to an unknown key as to one that is connected already, and a site could not tell whether it
+    should try again.
+    """
+
+    def __init__(self, app: ASGIApp, known: Mapping[bytes, str] | None, doors: Doors) -> None:
+        """`known` public keys, with their sites' names, may connect; None: all, without further ado."""
+        self._app, self._known, self._doors = app, known, doors
+        self._leave: dict[bytes, _Leave] = {}
+        self._reminded: dict[tuple[str, bytes], float] = {}
+
+    def expect(self, key: bytes, message: Message) -> None:
+        """The site with this key is sent `message`: it may push an answer."""
+        records = message.content.array_records.values() if message.has_content() else ()
+        sent = sum(len(array.data) for record in records for array in record.values())
+        self._leave[key] = _Leave(_ANSWER + _ANSWER_PER_BYTE * sent, _ANSWERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on or refuse a request."""
+        if scope["type"] != "http":
+            return
+        refusal, body = await self._judge(scope, receive)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, _replayed(body, receive), send)
+
+    async def _judge(self, scope: Scope, receive: Receive) -> tuple[Response | None, bytes]:
+        """A refusal, or None and the body. Nothing of the body is read before the headers were found in order."""
+        path, headers = scope["path"], _headers(scope)
+        if not path.startswith(_FLEET):
+            return PlainTextResponse("not here", 404), b""
+        peer = _peer(scope)
+        key = b""
+        if self._known is not None:
+            key = _claimed_key(headers)
+            if key not in self._known:
+                return _refusal_of_stranger(path), b""
+            if not _has_signed(key, headers):
+                return _unauthorised(), b""
+            if (away := _seconds_away(headers)) is not None:
+                self._tell("clock", key, f"its clock is {away:+.0f} s away from this machine's; it is not let in")
+                return _unauthorised(), b""
+        if not self._doors.admit(peer, key or repr(peer).encode()):
+            self._tell("many", key, "it has too many connections; another one is refused")
+            return PlainTextResponse("too many connections with this key", 429), b""
+        body = await _body(receive, _declared(headers), _LONGEST.get(path, _SHORT))
+        if body is None:
+            self._tell("long", key, "a request that is too long, or takes too long, is refused")
+            return PlainTextResponse("too long", 413), b""
+        if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
+            self._tell("more", key, "it sends more than an answer can be; the rest is refused")
+            return PlainTextResponse("more than an answer", 413), b""
+        return None, body
+
+    def _allow(self, key: bytes, n_bytes: int, *, begins: bool) -> bool:
+        left = self._leave.setdefault(key, _Leave())
+        left.n_bytes -= n_bytes
+        left.answers -= begins
+        return left.n_bytes >= 0 and left.answers >= 0
+
+    def _tell(self, what: str, key: bytes, why: str) -> None:
+        """One line about a site, now and then."""
+        now = time.monotonic()
+        if now - self._reminded.get((what, key), -_REMIND) >= _REMIND:
+            self._reminded[what, key] = now
+            log.warning("site %s: %s", (self._known or {}).get(key, "without key"), why)
+
+
+class LocalGate:
+    """Flower's whole application, for this process only: other users of the machine do not know the secret."""
+
+    def __init__(self, app: ASGIApp, secret: str, doors: Doors) -> None:
+        """Requests must carry `secret`."""
+        self._app, self._secret, self._doors = app, secret, doors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on or refuse a request."""
+        if scope["type"] == "http":
+            given = _headers(scope).get(SECRET_HEADER, "")
+            if not hmac.compare_digest(given.encode(), self._secret.encode()):
+                await PlainTextResponse("not here", 404)(scope, receive, send)
+                return
+            peer = _peer(scope)
+            self._doors.admit(peer, repr(peer).encode())
+        await self._app(scope, receive, send)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _peer(scope: Scope) -> Peer:
+    host, port = scope["client"] or ("", 0)
+    return str(host), int(port)
+
+
+def _claimed_key(headers: Mapping[str, str]) -> bytes:
+    """The public key that a request says it was signed with."""
+    try:
+        return b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+    except (KeyError, ValueError, binascii.Error):
+        return b""
+
+
+def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
+    """Whether the time in a request was signed with `key`."""
+    try:
+        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
+        return verify_signature(bytes_to_public_key(key), headers[TIMESTAMP_HEADER].encode("ascii"), signature)
+    except (KeyError, ValueError, TypeError, binascii.Error):
+        return False
+
+
+def _seconds_away(headers: Mapping[str, str]) -> float | None:
+    """By how much the signer's clock goes ahead, or behind, if that is more than Flower accepts."""
+    try:
+        signed = datetime.fromisoformat(headers[TIMESTAMP_HEADER])
+        away = (signed - datetime.now(signed.tzinfo)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return float("nan")
+    return None if -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE < away < SYSTEM_TIME_TOLERANCE else away
+
+
+def _refusal_of_stranger(path: str) -> Response:
+    if path != f"{_FLEET}activate-node":
+        return _unauthorised()
+    return JSONResponse(FlowerError(ApiErrorCode.PUBLIC_KEY_NOT_VALID, UNREGISTERED).to_json(UNREGISTERED), 412)
+
+
+def _unauthorised() -> Response:
+    return JSONResponse({"detail": "Invalid SuperNode authentication"}, 401)
+
+
+def _declared(headers: Mapping[str, str]) -> int:
+    length = headers.get("content-length", "0")
+    return int(length) if length.isdigit() else 0
+
+
+async def _body(receive: Receive, declared: int, longest: int) -> bytes | None:
+    """The body of a request; None if it is longer than it should be, or takes too long."""
+    parts: list[bytes] = []
+    n_bytes, more = declared, True
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while more and n_bytes <= longest:
+                part = await receive()
+                parts.append(part.get("body", b""))
+                n_bytes = max(declared, sum(map(len, parts)))
+                more = part.get("more_body", False)
+    except TimeoutError:
+        return None
+    return None if more or n_bytes > longest else b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A request's body that was read already, once more."""
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Any:
+        return parts.pop() if parts else await receive()
+
+    return again
