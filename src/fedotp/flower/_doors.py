@@ -90,6 +90,12 @@ class Doors:
         visit.key = key
         return True
 
+    def close(self) -> None:
+        """Hang up on those who are still in the door: nobody else knows of them."""
+        for visit in list(self._visits.values()):
+            if visit.key is None:
+                visit.end()
+
     def _sweep(self) -> None:
         """Forget what is closed, and close what has shown no key in time."""
         latest = time.monotonic() - self._no_key

@@ -80,8 +80,8 @@ class SuperLink:
         self._secret = secrets.token_hex(32)
         _use_steady_clock()
         self._local_doors, self._doors = Doors(), Doors()
-        self._local = _listen(self._local_doors, _LOOPBACK, 0)
-        self.local = f"{_LOOPBACK}:{self._local.getsockname()[1]}"
+        self._sockets = [_listen(self._local_doors, _LOOPBACK, 0)]
+        self.local = f"{_LOOPBACK}:{self._sockets[0].getsockname()[1]}"
         self._app = create_app(self._settings(), SuperLinkLifespan)
         known = None if keys is None else {key: name for name, key in self._keys.items()}
         self._gate = Gate(self._app, known, self._doors)
@@ -89,8 +89,9 @@ class SuperLink:
 
     def start(self) -> None:
         """Let in the sites that have keys, then listen to them."""
-        public = _listen(self._doors, self.host, self.port)
-        self._serve(LocalGate(self._app, self._secret, self._local_doors), self._local, lifespan="on")
+        self._sockets.append(_listen(self._doors, self.host, self.port))
+        local, public = self._sockets
+        self._serve(LocalGate(self._app, self._secret, self._local_doors), local, lifespan="on")
         self.nodes = None if self.keys is None else self._register(self.keys.sites)
         tls = {} if self.keys is None else {"ssl_certfile": self.keys.certificate, "ssl_keyfile": self.keys.key}
         self._serve(self._gate, public, lifespan="off", **tls)
@@ -103,6 +104,7 @@ class SuperLink:
             timeout_graceful_shutdown=2,
             loop="asyncio",  # it asks the socket for each connection, and so do its doors
             http="h11",
+            ws="none",
             h11_max_incomplete_event_size=_LONGEST_HEAD,
             **options,
         )
@@ -118,11 +120,14 @@ class SuperLink:
 
     def stop(self) -> None:
         """Stop listening."""
+        for doors in (self._doors, self._local_doors):
+            doors.close()
         for server, _ in reversed(self._listeners):
             server.should_exit = True
         for _, thread in self._listeners:
             thread.join(timeout=5)
-        self._local.close()
+        for listening in self._sockets:
+            listening.close()
 
     def _register(self, sites: Mapping[str, str]) -> dict[int, str]:
         """Admit sites by their public keys (OpenSSH's text); the Flower node each of them is."""

@@ -1,0 +1,169 @@
+"""Sites, links and servers that go away for a while and come back: no round is lost, and none counted that was none."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
+from near_sites import NearGrid, make_deployable, named, parts
+from real_processes import processes
+
+from fedotp.errors import FedotpError
+from fedotp.federation import load_server
+from fedotp.flower import _post, _server
+from fedotp.flower._keys import make_keys
+from fedotp.flower._run_server import run_server
+from fedotp.flower._serve import serve
+from fedotp.flower._settings import ServerSettings
+from fedotp.flower._superlink import free_port
+
+PATIENT = ServerSettings(round_timeout=20, patience=10)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((_post, "_PAUSE"), (_post, "_LOOK_AROUND"), (_server, "_PAUSE")):
+        monkeypatch.setattr(module, name, 0.02)
+
+
+def unavailable(message: Message, code: int) -> Message:
+    """What Flower says in place of a site that it has lost."""
+    lost = Message(Error(code, "it was lost"), reply_to=message)
+    lost.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id
+    return lost
+
+
+LOST = {
+    "the site": ErrorCode.NODE_UNAVAILABLE,
+    "its answer": ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    "what it was asked": ErrorCode.MESSAGE_UNAVAILABLE,
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_back(
+    what: str, inputs: Path, tmp_path: Path
+) -> None:
+    config = make_deployable(inputs)
+    grid = NearGrid(parts(tmp_path / "lost", 3))
+    lost: list[str] = []
+
+    def lose(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type != "train" or message.metadata.group_id in lost:
+            return reply
+        lost.append(message.metadata.group_id)
+        return unavailable(message, LOST[what])
+
+    grid.meddle = {101: lose, 102: lose}
+    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    assert lost == ["1", "2"]
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert run.summary["faults"] == {}
+    undisturbed = NearGrid(parts(tmp_path / "undisturbed", 3))
+    expected = serve(undisturbed, config, PATIENT, tmp_path / "expected", **named(undisturbed))  # type: ignore[arg-type]
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+
+
+def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+
+    def leave(message: Message, reply: Message) -> Message:
+        if message.metadata.group_id == "1" and message.metadata.message_type == "train":
+            grid.offline.add(102)
+        return reply
+
+    looks = 0
+    real = grid.get_nodes
+
+    def look() -> list[SimpleNamespace]:
+        nonlocal looks
+        looks += 102 in grid.offline
+        if looks > 5:
+            grid.offline.clear()
+            grid.came[102] = "second"
+        return real()
+
+    grid.meddle[100] = leave
+    grid.get_nodes = look  # type: ignore[method-assign]
+    run = serve(grid, make_deployable(inputs), PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+
+    def leave(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train":
+            grid.offline.add(102)
+        return reply
+
+    waits: list[float] = []
+    monkeypatch.setattr(_server.time, "sleep", waits.append)  # a second each, and none of it passes
+    clock = time.monotonic
+    monkeypatch.setattr(_server.time, "monotonic", lambda: clock() + sum(waits))
+    monkeypatch.setattr(_server, "_PAUSE", 1.0)
+    grid.meddle[100] = leave
+    config = make_deployable(inputs, federation={"rounds": 6})
+    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], *[[0, 1]] * 5]
+    assert sum(waits) < 2 * PATIENT.patience
+
+
+def test_a_round_that_nobody_answered_is_not_counted(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+    asked = 0
+
+    def deaf(message: Message, reply: Message) -> Message | None:
+        nonlocal asked
+        asked += message.metadata.message_type == "train"
+        return None if asked <= 4 and message.metadata.message_type == "train" else reply
+
+    grid.meddle = {100: deaf, 101: deaf}
+    settings = ServerSettings(round_timeout=0.2)
+    run = serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    assert [(record["round"], record["answered"]) for record in run.metrics("round")] == [(1, [0, 1]), (2, [0, 1])]
+    assert asked == 8, "two rounds' worth of silence, and two rounds"
+
+
+def _start(tmp_path: Path, **options: Any) -> None:
+    make_keys(tmp_path / "keys", ["localhost"], ["north", "east"])
+    given: dict[str, Any] = {"source": "demo", "changes": [], "classes": ("a", "b"), "out": None, "resume": None}
+    settings = options.pop("settings", ServerSettings())
+    run_server(settings, "127.0.0.1", free_port(), tmp_path / "keys/server", **(given | options))
+
+
+def test_more_sites_than_there_are_keys_are_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(FedotpError, match="--min-sites 9: only 2 sites have keys"):
+        _start(tmp_path, settings=ServerSettings(min_sites=9), out=tmp_path / "run")
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_sites_gather(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FedotpError, match="cannot write"):
+        _start(tmp_path, out=tmp_path / "file" / "run")
+
+
+def test_the_command_to_go_on_with_listens_where_the_run_did(inputs: Path, tmp_path: Path) -> None:
+    """The line that a stopped server prints is pasted as it is, and brings the run to its end."""
+    (tmp_path / "study.toml").write_text(make_deployable(inputs, federation={"rounds": 200}).to_toml())
+    port = free_port()
+    with processes(tmp_path) as started:
+        options = ["--insecure", "--port", port, "--out", "run", "--min-sites", 1, "--patience", 7]
+        started.start("server", "server", "study.toml", *options)
+        where = ["--server", f"127.0.0.1:{port}", "--name", "north", "--state", "state"]
+        started.start("north", "client", "--part", 0, "--insecure", *where)
+        started.until(lambda: '"round"' in _read(tmp_path / "run/metrics.jsonl"))
+        started.running["server"].terminate()
+        assert started.wait("server") == 130
+    said = f"fedotp server --resume run --insecure --port {port} --min-sites 1 --patience 7"
+    assert said in started.log("server").splitlines()[-1]
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""

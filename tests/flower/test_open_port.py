@@ -1,0 +1,332 @@
+"""Whoever can reach the server's port, with a key or without one, and what that may cost the server."""
+
+import asyncio
+import selectors
+import socket
+import ssl
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
+from flwr.server.superlink.linkstate import in_memory_linkstate
+from flwr.supercore.corestate import in_memory_corestate
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedotp.errors import FedotpError, TransientError
+from fedotp.flower import _gate, _superlink
+from fedotp.flower._doors import Doors
+from fedotp.flower._gate import Gate, LocalGate
+from fedotp.flower._keys import make_keys, read_server_keys
+from fedotp.flower._superlink import free_port, superlink
+
+pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
+
+PUSH = "/v1/fleet/push-object"
+
+
+# The door ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def echoing(doors: Doors) -> Iterator[int]:
+    """A listener with `doors` that takes what is said for a key and says it back; its port."""
+    stop = threading.Event()
+
+    def serve(listening: socket.socket, ready: selectors.BaseSelector) -> None:
+        ready.register(listening, selectors.EVENT_READ)
+        while not stop.is_set():
+            for key, _ in ready.select(0.05):
+                if key.fileobj is listening:
+                    with suppress(ConnectionAbortedError):
+                        ready.register(listening.accept()[0], selectors.EVENT_READ)
+                    continue
+                connection = cast(socket.socket, key.fileobj)
+                if said := connection.recv(100):
+                    doors.admit(connection.getpeername(), said)
+                    connection.sendall(said)
+                else:
+                    ready.unregister(connection)
+                    connection.close()
+        for key in list(ready.get_map().values()):
+            cast(socket.socket, key.fileobj).close()
+
+    with doors.listen("127.0.0.1", 0) as listening, selectors.DefaultSelector() as ready:
+        thread = threading.Thread(target=serve, args=(listening, ready))
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            stop.set()
+            thread.join()
+
+
+def connect(port: int, stack: ExitStack) -> socket.socket:
+    made = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+    made.settimeout(20)
+    return made
+
+
+def is_answered(connection: socket.socket, words: bytes = b"a key") -> bool:
+    try:
+        connection.sendall(words)
+        return connection.recv(100) == words
+    except OSError:
+        return False
+
+
+def test_idle_strangers_make_room_for_sites_and_a_site_that_is_in_stays_in() -> None:
+    with echoing(Doors(8, no_key=600)) as port, ExitStack() as stack:
+        site = connect(port, stack)
+        assert is_answered(site)
+        strangers = [connect(port, stack) for _ in range(30)]
+        assert is_answered(connect(port, stack)), "a newcomer finds a place"
+        assert is_answered(site)
+        assert strangers[0].recv(1) == b"", "the oldest stranger was sent away"
+
+
+def test_a_connection_that_shows_no_key_in_time_is_closed() -> None:
+    with echoing(Doors(8, no_key=0.2)) as port, ExitStack() as stack:
+        stranger, site = connect(port, stack), connect(port, stack)
+        assert is_answered(site)
+        time.sleep(0.3)
+        connect(port, stack)
+        assert stranger.recv(1) == b""
+        assert is_answered(site)
+
+
+def test_when_all_places_are_taken_by_sites_nobody_is_sent_away() -> None:
+    with echoing(Doors(3, no_key=600)) as port, ExitStack() as stack:
+        sites = [connect(port, stack) for _ in range(3)]
+        assert all(is_answered(site, f"key {i}".encode()) for i, site in enumerate(sites))
+        assert not is_answered(connect(port, stack))
+        assert all(is_answered(site, f"key {i}".encode()) for i, site in enumerate(sites))
+
+
+def test_one_key_cannot_take_all_places() -> None:
+    doors = Doors(8, most_of_one=2)
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(4)]
+        for number, (near, far) in enumerate(pairs):
+            stack.callback(near.close)
+            stack.callback(far.close)
+            assert doors.enter(near, ("127.0.0.1", number))
+        assert [doors.admit(("127.0.0.1", number), b"one") for number in range(3)] == [True, True, False]
+        assert doors.admit(("127.0.0.1", 3), b"another")
+
+
+# The gate ----------------------------------------------------------------------------------------------------
+
+
+class Site:
+    """Signs requests as Flower's SuperNode does."""
+
+    def __init__(self) -> None:
+        self._private = ec.generate_private_key(ec.SECP384R1())
+        self.key = public_key_to_bytes(self._private.public_key())
+
+    def headers(self, at: datetime | None = None, signature: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        signed = (at or datetime.now(UTC)).isoformat()
+        signature = signature or sign_message(self._private, signed.encode())
+        return [
+            (b"flwr-public-key", b64encode(self.key)),
+            (b"flwr-signature", b64encode(signature)),
+            (b"flwr-timestamp", signed.encode()),
+        ]
+
+
+class Flower:
+    """Stands for Flower's application: it reads whatever comes, and says so."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.bodies.append((await receive())["body"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def ask(gate: Any, path: str, headers: list[tuple[bytes, bytes]], parts: Iterator[bytes]) -> tuple[int, bytes]:
+    """Send a request whose body comes in `parts`, read as the gate asks for them; status and answer."""
+    said: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        part = next(parts, None)
+        return {"type": "http.request", "body": part or b"", "more_body": part is not None}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": ("127.0.0.1", 1)}
+    asyncio.run(gate(scope, receive, send))
+    return said[0]["status"], said[1]["body"]
+
+
+def endless(read: list[int], size: int = 100_000) -> Iterator[bytes]:
+    """A body without end; `read` counts its parts as they are taken."""
+    while True:
+        read.append(size)
+        yield bytes(size)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def flower() -> Flower:
+    return Flower()
+
+
+@pytest.fixture
+def gate(site: Site, flower: Flower) -> Gate:
+    return Gate(flower, {site.key: "north"}, Doors())
+
+
+def sent(n_bytes: int = 0) -> Message:
+    """A message of the server's with so many bytes of arrays."""
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+    record = ArrayRecord({"shared": Array("uint8", (n_bytes,), "numpy.ndarray", bytes(n_bytes))})
+    return Message(RecordDict({"arrays": record}), dst_node_id=1, message_type=MessageType.TRAIN)
+
+
+STRANGERS: dict[str, Callable[[Site], list[tuple[bytes, bytes]]]] = {
+    "no key": lambda _site: [],
+    "another key": lambda _site: Site().headers(),
+    "a key that is none": lambda _site: [(b"flwr-public-key", b"\xff\xfe{"), (b"flwr-signature", b"-")],
+    "a known key and a wrong signature": lambda site: site.headers(signature=b"s"),
+    "a known key and another's signature": lambda site: [*site.headers()[:1], *Site().headers()[1:]],
+    "an old signature": lambda site: site.headers(datetime.now(UTC) - timedelta(hours=1)),
+    "a signature from the future": lambda site: site.headers(datetime.now(UTC) + timedelta(minutes=2)),
+}
+
+
+@pytest.mark.parametrize("path", [PUSH, "/v1/fleet/activate-node", "/v1/fleet/push-messages"])
+@pytest.mark.parametrize("who", STRANGERS)
+def test_nothing_of_a_body_is_read_before_a_registered_key_was_shown(
+    who: str, path: str, gate: Gate, site: Site, flower: Flower
+) -> None:
+    read: list[int] = []
+    status, _ = ask(gate, path, STRANGERS[who](site), endless(read))
+    assert status in (401, 412)
+    assert (read, flower.bodies) == ([], [])
+
+
+def test_a_site_whose_clock_is_wrong_is_named_in_the_log(
+    gate: Gate, site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_gate.log, "propagate", True)
+    monkeypatch.setattr(_gate.log.parent, "propagate", True)
+    for _ in range(3):
+        ask(gate, PUSH, site.headers(datetime.now(UTC) + timedelta(minutes=2)), iter([b""]))
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("site north: its clock is +1")
+
+
+@pytest.mark.parametrize("path", [PUSH, "/v1/fleet/push-messages", "/v1/fleet/pull-messages"])
+def test_a_registered_sites_endless_body_is_read_up_to_a_limit_only(
+    path: str, gate: Gate, site: Site, flower: Flower
+) -> None:
+    gate.expect(site.key, sent())
+    read: list[int] = []
+    assert ask(gate, path, site.headers(), endless(read))[0] == 413
+    assert sum(read) < 7 << 20
+    assert flower.bodies == []
+
+
+def test_a_body_that_announces_too_much_is_not_read(gate: Gate, site: Site) -> None:
+    gate.expect(site.key, sent())
+    read: list[int] = []
+    announced = [*site.headers(), (b"content-length", b"1500000000")]
+    assert ask(gate, PUSH, announced, endless(read))[0] == 413
+    assert read == []
+
+
+def test_a_site_pushes_what_an_answer_can_be_and_not_a_record_of_a_gigabyte(
+    gate: Gate, site: Site, flower: Flower
+) -> None:
+    assert ask(gate, PUSH, site.headers(), iter([bytes(1000)]))[0] == 413, "nobody asked it"
+    for _ in range(2):  # each message of the server's allows an answer
+        gate.expect(site.key, sent(1 << 20))
+        flower.bodies.clear()
+        statuses = [ask(gate, PUSH, site.headers(), iter([bytes(5 << 20)]))[0] for _ in range(10)]
+        assert statuses == [200, 200, *[413] * 8]
+        assert sum(map(len, flower.bodies)) <= (8 + 4) << 20
+
+
+def test_a_site_begins_to_answer_a_few_times_only(gate: Gate, site: Site) -> None:
+    gate.expect(site.key, sent())
+    statuses = [ask(gate, "/v1/fleet/push-messages", site.headers(), iter([b"m"]))[0] for _ in range(12)]
+    assert statuses == [200] * 8 + [413] * 4
+
+
+@pytest.mark.parametrize("secret", [None, b"", b"guessed"])
+def test_the_control_interface_answers_to_this_process_only(secret: bytes | None, flower: Flower) -> None:
+    gate = LocalGate(flower, "the secret", Doors())
+    headers = [] if secret is None else [(b"fedotp-secret", secret)]
+    assert ask(gate, "/v1/control/stop-run", headers, iter([b""]))[0] == 404
+    assert flower.bodies == []
+    assert ask(gate, "/v1/control/list-runs", [(b"fedotp-secret", b"the secret")], iter([b""]))[0] == 200
+
+
+# The link ----------------------------------------------------------------------------------------------------
+
+
+def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_superlink, "Doors", lambda: Doors(16, no_key=600))
+    make_keys(tmp_path / "keys", ["localhost"], ["north"])
+    keys = read_server_keys(tmp_path / "keys/server")
+    port = free_port()
+    with superlink("127.0.0.1", port, keys) as link, link.run() as grid, ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        with httpx.Client(verify=ssl.create_default_context(cafile=keys.ca), trust_env=False) as stranger:
+            answer = stranger.post(f"https://localhost:{port}/v1/fleet/pull-messages", content=b"", timeout=30)
+            assert answer.status_code == 401
+            assert stranger.get(f"https://localhost:{port}/v1/control/list-runs", timeout=30).status_code == 404
+            stopping = stranger.post(f"http://{link.local}/v1/control/stop-run", content=b"\x08\x01", timeout=30)
+            assert stopping.status_code == 404
+        assert list(grid.get_nodes()) == []
+        assert len(link._doors) <= 16
+
+
+def test_a_run_outlives_sleep_and_a_clock_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stepped(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=1)
+
+    with superlink("127.0.0.1", free_port(), None) as link, link.run():
+        state = link._app.state.linkstate_factory.state()
+        (record,) = state.task_token_store.values()
+        assert record.active_until.year == 9999
+        before = datetime.now(UTC)
+        monkeypatch.setattr(_superlink, "datetime", Stepped)
+        monkeypatch.setattr("flwr.supercore.date.datetime.datetime", Stepped)
+        for module in (in_memory_linkstate, in_memory_corestate):
+            assert abs((module.now() - before).total_seconds()) < 3600  # type: ignore[attr-defined]
+
+
+def test_a_port_that_is_taken_may_be_free_later_and_one_that_is_forbidden_may_not() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(TransientError, match="cannot listen at"), superlink("127.0.0.1", port, None):
+            pass
+    with pytest.raises(FedotpError, match="cannot listen at") as refused, superlink("no such host", 80, None):
+        pass
+    assert not isinstance(refused.value, TransientError)
