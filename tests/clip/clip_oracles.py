@@ -117,8 +117,8 @@ class Holder(nn.Module):
         return x
 
 
-def write_openai(tensors: dict[str, Tensor], path: Path, *, half: bool = False) -> None:
-    """A TorchScript archive like OpenAI's: constants among the weights, matrices perhaps in half."""
+def openai_holder(tensors: dict[str, Tensor], *, half: bool = False) -> Holder:
+    """A tree of modules like OpenAI's: constants among the weights, matrices perhaps in half."""
     root = Holder()
     constants = {"input_resolution": torch.tensor(7), "context_length": torch.tensor(12)}
     for name, tensor in (tensors | constants).items():
@@ -131,7 +131,12 @@ def write_openai(tensors: dict[str, Tensor], path: Path, *, half: bool = False) 
         if half and tensor.ndim >= 2 and "embedding" not in name:
             tensor = tensor.half()
         module.register_buffer(leaf, tensor.clone())
-    torch.jit.save(torch.jit.script(root), path)
+    return root
+
+
+def write_openai(tensors: dict[str, Tensor], path: Path, *, half: bool = False) -> None:
+    """A TorchScript archive like OpenAI's."""
+    torch.jit.save(torch.jit.script(openai_holder(tensors, half=half)), path)
 
 
 def write_open_clip(tensors: dict[str, Tensor], path: Path) -> None:

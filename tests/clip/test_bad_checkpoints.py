@@ -108,7 +108,7 @@ class Intruder:
         return Path.touch, (Path("intruder-was-here"),)
 
 
-@bad_file("holds more than tensors")
+@bad_file(r"holds a call of __builtin__\.getattr, which no file of weights does")
 def code_in_a_state_dict(path: Path) -> None:
     torch.save(random_clip(VIT).state_dict() | {"intruder": Intruder()}, path)
 

@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from fedotp._text import one_line
 from fedotp.clip import _mini
 from fedotp.clip._config import CONFIGS, Activation, ClipConfig
 from fedotp.clip._files import find_file, read_file
@@ -19,11 +20,11 @@ from fedotp.clip._infer import hugging_face_hints, infer_config, open_clip_hints
 from fedotp.clip._model import CLIP, tensors_digest
 from fedotp.clip._names import from_hugging_face, is_hugging_face
 from fedotp.clip._tokenizer import Tokenizer
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 
 # Our own files carry these in the safetensors header.
 _CONFIG_KEY, _TOKENIZER_KEY = "fedotp.config", "fedotp.tokenizer"
-# Constants that OpenAI and open_clip store among the weights.
+# Constants that OpenAI, open_clip and TorchScript store among the weights.
 _CONSTANTS = {"input_resolution", "context_length", "vocab_size", "attn_mask"}
 
 
@@ -101,7 +102,7 @@ def _build(
     state = model.state_dict()
     weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
     _refuse("lacks", [name for name in weights if name not in tensors])
-    _refuse("has unknown", [name for name in tensors if name not in state and name not in _CONSTANTS])
+    _refuse("has unknown", [n for n in tensors if n not in state and n.split(".")[-1] not in _CONSTANTS])
     _refuse("has ill-shaped", [name for name in weights if tensors[name].shape != weights[name].shape])
     _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
 
@@ -115,8 +116,7 @@ def _build(
 
 def _refuse(what: str, names: list[str]) -> None:
     if names:
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        raise FedotpError(f"not a CLIP we know: it {what} tensors {', '.join(names[:3])}{more}")
+        raise FedotpError(f"not a CLIP we know: it {what} tensors {listed([one_line(n, 80) for n in names], 3)}")
 
 
 def save(model: CLIP, path: str | Path, *, dtype: torch.dtype | None = None, overwrite: bool = False) -> None:

@@ -1,0 +1,203 @@
+"""The pickle in a PyTorch archive, read as data.
+
+Python's own unpickler calls what the pickle names, and PyTorch's interpreter of TorchScript runs the code of the
+archive. Here a name stays a name: the few that a tree of tensors is made of are understood, all others are refused,
+and nothing is called, imported or executed.
+"""
+
+import pickletools
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_LARGEST = 4 << 20  # bytes; OpenAI's pickles have less than a quarter of a megabyte
+_MOST_AXES = 8
+
+
+class NotPlainError(Exception):
+    """There is more than tensors in dictionaries and modules: the message names it, to be read after "it holds"."""
+
+
+class Name(NamedTuple):
+    """What a pickle names, for example a class; never looked up."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        """As Python writes it."""
+        return f"{self.module}.{self.name}"
+
+
+class StorageRef(NamedTuple):
+    """A row of numbers kept beside the pickle, under `key`."""
+
+    kind: str
+    key: str
+    n_items: int
+
+
+class TensorRef(NamedTuple):
+    """A tensor before it is read: a window into a storage."""
+
+    storage: StorageRef
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Module:
+    """A TorchScript module: its attributes, and none of its code."""
+
+    attributes: dict[str, object] = field(default_factory=dict)
+
+
+_MARK = object()
+# What TorchScript wraps typed lists and dictionaries in: the value comes first.
+_TYPE_TAGS = {"restore_type_tag", "build_intlist", "build_doublelist", "build_boollist", "build_tensorlist"}
+
+
+def read_pickle(content: bytes) -> object:
+    """The object of a pickle as PyTorch writes them: `Module`, `TensorRef` and Python's plain containers."""
+    if len(content) > _LARGEST:
+        raise NotPlainError(f"a pickle of {len(content):,} bytes")
+    reader = _Reader()
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name == "STOP":
+            return reader.pop()
+        reader.step(opcode.name, argument)
+    raise ValueError("the pickle does not end")
+
+
+class _Reader:
+    """The stack machine of the pickle format, as much of it as PyTorch uses."""
+
+    def __init__(self) -> None:
+        self._stack: list[object] = []
+        self._memo: dict[object, object] = {}
+
+    def pop(self) -> object:
+        return self._stack.pop()
+
+    def step(self, name: str, argument: object) -> None:
+        stack = self._stack
+        match name:
+            case "PROTO":
+                pass
+            case "MARK":
+                stack.append(_MARK)
+            case "NONE" | "NEWTRUE" | "NEWFALSE":
+                stack.append({"NONE": None, "NEWTRUE": True, "NEWFALSE": False}[name])
+            case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT" | "BINUNICODE" | "SHORT_BINSTRING":
+                stack.append(argument)
+            case "BINPUT" | "LONG_BINPUT":
+                self._memo[argument] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(self._memo[argument])
+            case "EMPTY_TUPLE" | "EMPTY_LIST" | "EMPTY_DICT":
+                stack.append({"EMPTY_TUPLE": (), "EMPTY_LIST": [], "EMPTY_DICT": {}}[name])
+            case "TUPLE":
+                stack.append(tuple(self._since_mark()))
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                n = int(name[-1])
+                stack[-n:] = [tuple(stack[-n:])]
+            case "APPEND" | "APPENDS":
+                items = [stack.pop()] if name == "APPEND" else self._since_mark()
+                _list(stack[-1]).extend(items)
+            case "SETITEM" | "SETITEMS":
+                items = [stack.pop(), stack.pop()][::-1] if name == "SETITEM" else self._since_mark()
+                _set_items(stack[-1], items)
+            case "GLOBAL":
+                module, _, attribute = str(argument).partition(" ")
+                stack.append(Name(module, attribute))
+            case "BINPERSID":
+                stack.append(_storage(stack.pop()))
+            case "NEWOBJ":
+                arguments, kind = stack.pop(), stack.pop()
+                stack.append(_new(kind, arguments))
+            case "REDUCE":
+                arguments, function = stack.pop(), stack.pop()
+                stack.append(_reduce(function, arguments))
+            case "BUILD":
+                state = stack.pop()
+                _build(stack[-1], state)
+            case _:
+                raise NotPlainError(f"the opcode {name}")
+
+    def _since_mark(self) -> list[object]:
+        items: list[object] = []
+        while (item := self._stack.pop()) is not _MARK:
+            items.append(item)
+        return items[::-1]
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise ValueError("not a list")
+    return value
+
+
+def _set_items(target: object, items: list[object]) -> None:
+    if not isinstance(target, dict):
+        raise ValueError("not a dictionary")
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        if not isinstance(key, str | int):  # hashing a deeply nested tuple overflows the stack of the process
+            raise NotPlainError("a dictionary whose keys are no words")
+        target[key] = value
+
+
+def _storage(pid: object) -> StorageRef:
+    match pid:
+        case ("storage", Name("torch" | "torch.storage", kind), str(key), str(_), int(n_items)):
+            return StorageRef(kind, key, n_items)
+    raise ValueError("not a storage")
+
+
+def _new(kind: object, arguments: object) -> Module:
+    if isinstance(kind, Name) and kind.module.split(".")[0] == "__torch__" and arguments == ():
+        return Module()
+    raise NotPlainError(f"an object of {_called(kind)}")
+
+
+def _reduce(function: object, arguments: object) -> object:
+    match function, arguments:
+        case Name("collections", "OrderedDict"), ():
+            return {}
+        case Name("torch._utils", "_rebuild_tensor_v2"), (StorageRef() as storage, offset, shape, stride, *_):
+            (start,) = _sizes((offset,))
+            return TensorRef(storage, start, _sizes(shape), _sizes(stride))
+        case Name("torch._utils", "_rebuild_parameter"), (TensorRef() as tensor, *_):
+            return tensor
+        case Name("torch", "Size"), (sizes,):
+            return _sizes(sizes)
+        case Name("torch.jit._pickle", tag), (value, *_) if tag in _TYPE_TAGS:
+            return value
+    raise NotPlainError(f"a call of {_called(function)}")
+
+
+def _called(function: object) -> str:
+    return str(function) if isinstance(function, Name) else "what is no name"  # whose text may be endless
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    if isinstance(value, tuple) and len(value) <= _MOST_AXES and all(_is_size(size) for size in value):
+        return value
+    raise ValueError("not the sizes of a tensor")
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 48
+
+
+def _build(target: object, state: object) -> None:
+    match target, state:
+        case Module(), dict():
+            if target.attributes or not all(isinstance(name, str) for name in state):
+                raise ValueError("not the state of a module")
+            target.attributes = state
+        case Module(), _:
+            raise NotPlainError("a module that restores itself with code of its own")
+        case dict(), dict():  # the versions of modules that torch notes on a state dict
+            pass
+        case _:
+            raise NotPlainError("an object with a state")
