@@ -6,14 +6,40 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
 Activation = Literal["quick_gelu", "gelu"]
 
 
+_LARGEST = 1 << 20
+_DEEPEST = 512  # the deepest published has 56 layers
+
+
+def check_whole(name: str, value: object, *, least: int = 1, largest: int = _LARGEST) -> int:
+    """The value if it is a whole number in these bounds; sizes come from files of others."""
+    if type(value) is int and least <= value <= largest:
+        return value
+    shown = f"{value!r:.40}" if isinstance(value, int | float | str) else f"a {type(value).__name__}"
+    raise FedotpError(f"{name} = {shown}: must be a whole number from {least} to {largest:,}")
+
+
+def _check_sizes(shape: "VitConfig | ResNetConfig | TextConfig") -> None:
+    tower = "text" if isinstance(shape, TextConfig) else "vision"
+    for name, value in vars(shape).items():
+        for size in value if isinstance(value, tuple) else [value]:
+            largest = _DEEPEST if name == "layers" else _LARGEST
+            check_whole(f"{tower}.{name}", size, least=0 if name == "eot" else 1, largest=largest)
+
+
 def _check_heads(width: int, heads: int) -> None:
-    if heads < 1 or width % heads:
+    if width % heads:
         raise FedotpError(f"{heads} attention heads do not divide the width {width}; choose a divisor of it")
+
+
+def _check_grid(image_size: int, cell: int) -> None:
+    if image_size < cell:
+        raise FedotpError(f"an image of {image_size} pixels is smaller than a patch of {cell}")
 
 
 @dataclass(frozen=True)
@@ -28,7 +54,9 @@ class VitConfig:
 
     def __post_init__(self) -> None:
         """Refuse shapes that cannot be built."""
+        _check_sizes(self)
         _check_heads(self.width, self.heads)
+        _check_grid(self.image_size, self.patch_size)
 
     @property
     def grid(self) -> int:
@@ -50,7 +78,11 @@ class ResNetConfig:
 
     def __post_init__(self) -> None:
         """Refuse shapes that cannot be built."""
+        if not isinstance(self.layers, tuple) or len(self.layers) != 4:
+            raise FedotpError("vision.layers: must be the numbers of blocks in the four stages")
+        _check_sizes(self)
         _check_heads(self.width * 32, self.heads)
+        _check_grid(self.image_size, 32)
 
     @property
     def grid(self) -> int:
@@ -71,8 +103,9 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         """Refuse shapes that cannot be built."""
+        _check_sizes(self)
         _check_heads(self.width, self.heads)
-        if not 0 <= self.eot < self.vocab_size:
+        if self.eot >= self.vocab_size:
             raise FedotpError(f"end-of-text id {self.eot} lies outside the vocabulary of {self.vocab_size}")
 
 
@@ -89,10 +122,11 @@ class ClipConfig:
     activation: Activation = "quick_gelu"
 
     def __post_init__(self) -> None:
-        """Refuse an activation that is not implemented."""
+        """Refuse a width that is none, and an activation that is not implemented."""
+        check_whole("embed_dim", self.embed_dim)
         if self.activation not in get_args(Activation):
             raise FedotpError(
-                f"unknown activation {self.activation!r}; choose one of {', '.join(get_args(Activation))}"
+                f"unknown activation {one_line(self.activation, 40)}; choose one of {', '.join(get_args(Activation))}"
             )
 
     @property
@@ -121,8 +155,8 @@ class ClipConfig:
                 else ResNetConfig(**{**vision, "layers": tuple(vision["layers"])})
             )
             return cls(vision=tower, text=TextConfig(**fields.pop("text")), **fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FedotpError(f"not a CLIP configuration: {error!r}") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise FedotpError(f"not a CLIP configuration: {one_line(repr(error))}") from error
 
 
 def _openai(embed_dim: int, vision: VitConfig | ResNetConfig, text_width: int) -> ClipConfig:

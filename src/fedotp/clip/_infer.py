@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from fedotp.clip._config import ClipConfig, ResNetConfig, TextConfig, VitConfig
+from fedotp._text import one_line
+from fedotp.clip._config import ClipConfig, ResNetConfig, TextConfig, VitConfig, check_whole
 from fedotp.clip._files import WANTED
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.errors import FedotpError
 
+_LARGEST_JSON = 1 << 20  # bytes
 _HEAD_WIDTH = 64  # of every head in every CLIP by OpenAI
 
 
@@ -28,10 +30,11 @@ def hugging_face_hints(folder: Path) -> Hints:
     """From the `config.json` that transformers keeps beside the weights."""
     config = _read_json(folder / "config.json")
     vision, text = _section(config, "vision_config"), _section(config, "text_config")
-    activations = {tower.get("hidden_act", "quick_gelu") for tower in (vision, text)}
+    activations = {one_line(tower.get("hidden_act", "quick_gelu"), 40) for tower in (vision, text)}
     if len(activations) > 1:
         raise FedotpError(f"the towers' activations differ ({', '.join(sorted(activations))}): not supported")
-    return Hints(activations.pop(), vision.get("num_attention_heads"), text.get("num_attention_heads"))
+    heads = "num_attention_heads"
+    return Hints(activations.pop(), _whole(vision, heads, "vision_config"), _whole(text, heads, "text_config"))
 
 
 def open_clip_hints(folder: Path) -> Hints:
@@ -40,11 +43,11 @@ def open_clip_hints(folder: Path) -> Hints:
     if not config:
         return Hints()
     vision, text = _section(config, "vision_cfg"), _section(config, "text_cfg")
-    head_width, width = vision.get("head_width"), vision.get("width")
+    head_width, width = (_whole(vision, name, "vision_cfg") for name in ("head_width", "width"))
     return Hints(
         activation="quick_gelu" if config.get("quick_gelu") else "gelu",
         vision_heads=width // head_width if head_width and width else None,
-        text_heads=text.get("heads"),
+        text_heads=_whole(text, "heads", "text_cfg"),
     )
 
 
@@ -58,11 +61,24 @@ def infer_config(tensors: Mapping[str, Tensor], hints: Hints, tokenizer: Tokeniz
         context_length=shape("positional_embedding", 2)[0],
         width=text_width,
         layers=shape.count("transformer.resblocks."),
-        heads=hints.text_heads or _heads(text_width),
+        heads=_heads(text_width) if hints.text_heads is None else hints.text_heads,
         eot=tokenizer.eot if tokenizer else vocab_size - 1,  # CLIP's is the last id, other BPEs may differ
     )
     vision = _resnet(shape) if "visual.attnpool.c_proj.weight" in tensors else _vit(shape, hints)
     return ClipConfig(embed_dim, vision, text, hints.activation or "quick_gelu")  # type: ignore[arg-type]
+
+
+def check_depth(config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a config of more or fewer layers than there are tensors for, before a model of that size is built."""
+    shape, vision = _Shapes(tensors), config.vision
+    towers = {"transformer.resblocks.": config.text.layers}
+    if isinstance(vision, VitConfig):
+        towers["visual.transformer.resblocks."] = vision.layers
+    else:
+        towers |= {f"visual.layer{stage}.": layers for stage, layers in enumerate(vision.layers, start=1)}
+    for prefix, layers in towers.items():
+        if shape.count(prefix) != layers:
+            raise FedotpError(f"its configuration has {layers} layers {prefix}*, but its tensors {shape.count(prefix)}")
 
 
 class _Shapes:
@@ -91,7 +107,7 @@ def _vit(shape: _Shapes, hints: Hints) -> VitConfig:
         patch_size=patch_size,
         width=width,
         layers=shape.count("visual.transformer.resblocks."),
-        heads=hints.vision_heads or _heads(width),
+        heads=_heads(width) if hints.vision_heads is None else hints.vision_heads,
     )
 
 
@@ -127,17 +143,26 @@ def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
     """A part of a configuration, empty if it is not there."""
     section = config.get(name) or {}
     if not isinstance(section, dict):
-        raise FedotpError(f"the configuration beside it is damaged: {name} should be an object, not {section!r:.40}")
+        raise FedotpError(
+            f"the configuration beside it is damaged: {name} should be an object, not a {type(section).__name__}"
+        )
     return section
 
 
+def _whole(section: dict[str, Any], name: str, where: str) -> int | None:
+    value = section.get(name)
+    return None if value is None else check_whole(f"the configuration beside it is damaged: {where}.{name}", value)
+
+
 def _read_json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    if not path.is_file() or path.stat().st_size > _LARGEST_JSON:
+        raise FedotpError(f"{path.name} beside it is not a configuration file")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise FedotpError(f"{path.name} beside it cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise FedotpError(f"{path.name} beside it cannot be read: {one_line(error)}") from error
     if not isinstance(content, dict):
         raise FedotpError(f"{path.name} beside it is not a JSON object")
     return content

@@ -16,7 +16,7 @@ from fedotp.clip import _mini
 from fedotp.clip._config import CONFIGS, Activation, ClipConfig
 from fedotp.clip._files import find_file, read_file
 from fedotp.clip._hub import fetch
-from fedotp.clip._infer import hugging_face_hints, infer_config, open_clip_hints
+from fedotp.clip._infer import check_depth, hugging_face_hints, infer_config, open_clip_hints
 from fedotp.clip._model import CLIP, tensors_digest
 from fedotp.clip._names import from_hugging_face, is_hugging_face
 from fedotp.clip._tokenizer import Tokenizer
@@ -75,6 +75,7 @@ def _load_file(
         tensors, metadata = read_file(path)
         if _CONFIG_KEY in metadata:
             config = ClipConfig.from_json(metadata[_CONFIG_KEY])
+            check_depth(config, tensors)
             if tokenizer is None and _TOKENIZER_KEY in metadata:
                 tokenizer = Tokenizer.from_json(metadata[_TOKENIZER_KEY], origin="its tokenizer")
         elif is_hugging_face(tensors):

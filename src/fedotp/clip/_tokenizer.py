@@ -2,8 +2,10 @@
 
 import gzip
 import html
+import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -13,10 +15,12 @@ import torch
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from torch import Tensor
 
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
 _SOT, _EOT = "<|startoftext|>", "<|endoftext|>"
 _N_MERGES = 49152 - 256 - 2  # the file lists more merges than CLIP was trained with
+_MOST_STEPS = 8
 # Contractions, runs of letters, single digits, runs of anything else.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
 
@@ -53,13 +57,17 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, *, sot: str = _SOT, eot: str = _EOT, origin: str = "tokenizer JSON") -> "Tokenizer":
         """The same from the text of such a file; `origin` names it in error messages."""
-        try:
+        with _one_line_errors(f"{origin} is not a `tokenizers` JSON file"):
+            _check_steps(json.loads(text))
             bpe = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises bare Exception
-            raise FedotpError(f"{origin} is not a `tokenizers` JSON file: {error}") from error
+            bpe.no_padding()
+            bpe.no_truncation()
+            last_id = max(bpe.get_vocab().values(), default=0)
         sot_id, eot_id = bpe.token_to_id(sot), bpe.token_to_id(eot)
         if sot_id is None or eot_id is None:
             raise FedotpError(f"{origin} lacks the special tokens {sot!r} and {eot!r}; name its own")
+        if last_id >= bpe.get_vocab_size():
+            raise FedotpError(f"{origin} numbers its {bpe.get_vocab_size()} tokens up to {last_id}; leave no gaps")
         return cls(bpe, sot=sot_id, eot=eot_id)
 
     def to_json(self) -> str:
@@ -79,7 +87,8 @@ class Tokenizer:
         >>> Tokenizer.clip().encode("a photo of a dog.")
         [320, 1125, 539, 320, 1929, 269]
         """
-        ids: list[int] = self._bpe.encode(clean(text), add_special_tokens=False).ids
+        with _one_line_errors("the tokenizer cannot encode a text"):
+            ids: list[int] = self._bpe.encode(clean(text), add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -117,6 +126,37 @@ def clean(text: str) -> str:
     """Resolve HTML entities, compose accents, collapse white space, lower the case."""
     text = unicodedata.normalize("NFC", html.unescape(html.unescape(text)))
     return " ".join(text.split()).lower()
+
+
+@contextmanager
+def _one_line_errors(what: str) -> Iterator[None]:
+    """`tokenizers` raises bare exceptions, and where it panics one that is not even an `Exception`."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise FedotpError(f"{what}: {one_line(error)}") from error
+
+
+def _check_steps(stored: object) -> None:
+    """Refuse steps that together could blow a short text up beyond all memory, as a few replacements do.
+
+    What has not the form of a step at all is left to the library to refuse.
+    """
+    if not isinstance(stored, dict):
+        raise ValueError("it is not a JSON object")
+    for section in ("normalizer", "pre_tokenizer", "decoder"):
+        waiting, n_steps = [stored.get(section)], 0
+        while waiting:
+            step = waiting.pop()
+            if not isinstance(step, dict):
+                continue
+            waiting += [inner for parts in step.values() if isinstance(parts, list) for inner in parts]
+            n_steps += 1
+            if n_steps > _MOST_STEPS or step.get("type") == "Precompiled" or len(str(step.get("content", ""))) > 1:
+                limits = f"{_MOST_STEPS} steps, none compiled, and replacements of one character"
+                raise ValueError(f"its {section} does more than is allowed: {limits}")
 
 
 @cache
