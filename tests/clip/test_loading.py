@@ -1,7 +1,9 @@
 """One model in every checkpoint format loads to the same bits; saving; names."""
 
 import dataclasses
+import hashlib
 import json
+import re
 from pathlib import Path
 
 import huggingface_hub
@@ -179,40 +181,65 @@ def test_saved_file_has_openai_names(tmp_path: Path) -> None:
     assert load_file(tmp_path / "model.safetensors").keys() == openai_tensors(hugging_face_clip(VIT)).keys()
 
 
-def put_in_cache(cache: Path, name: str) -> Path:
-    """What a download leaves behind: models--<owner>--<repository>/{refs/main, snapshots/<commit>/<file>}."""
-    repository = cache / f"models--{hub.REPOSITORIES[name].replace('/', '--')}"
-    snapshot = repository / "snapshots" / "c0ffee"
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a download of RN50 leaves behind: models--<owner>--<repository>/snapshots/<commit>/<file>; other weights."""
+    published = hub.PUBLISHED["RN50"]
+    snapshot = tmp_path / f"models--{published.repository.replace('/', '--')}" / "snapshots" / published.revision
     snapshot.mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("c0ffee")
-    write_open_clip(random_clip(VIT).state_dict(), snapshot / "open_clip_model.safetensors")
-    return snapshot / "open_clip_model.safetensors"
+    path = snapshot / "open_clip_model.safetensors"
+    write_open_clip(random_clip(VIT).state_dict(), path)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setitem(hub.PUBLISHED, "RN50", published._replace(sha256=sha256))
+    return path
 
 
 def no_network(*_: object, **__: object) -> str:
     raise ConnectionError("no route to host")
 
 
-def test_by_name_cache_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_name_cache_first(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", no_network)
-    path = put_in_cache(tmp_path, "RN50")
-    assert fetch("RN50", cache_dir=tmp_path) == path
+    assert fetch("RN50", cache_dir=tmp_path) == cached
     with pytest.raises(FedotpError, match=r"fetch https://huggingface\.co/timm/resnet101_clip\.openai/resolve"):
         fetch("RN101", cache_dir=tmp_path)
     with pytest.raises(FedotpError, match="no backbone is called 'RN51'; choose one of ViT-B/32"):
         fetch("RN51", cache_dir=tmp_path)
 
 
-def test_load_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = put_in_cache(tmp_path, "RN50")
+def test_load_by_name(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "fetch", lambda name: fetch(name, cache_dir=tmp_path))
     monkeypatch.setattr(loading, "CONFIGS", {"RN50": VIT})
     assert load("RN50").config == VIT
     monkeypatch.setattr(loading, "CONFIGS", {"RN50": RESNET})
-    with pytest.raises(FedotpError, match=f"{path}: these are not the weights of RN50"):
+    with pytest.raises(FedotpError, match=f"{cached}: these are not the weights of RN50"):
         load("RN50")
 
 
+def test_weights_exchanged_on_the_hub_or_in_the_cache_are_refused(cached: Path, tmp_path: Path) -> None:
+    fetch("RN50", cache_dir=tmp_path)
+    write_open_clip(random_clip(VIT, seed=1).state_dict(), cached)
+    with pytest.raises(FedotpError, match=f"{cached}: damaged or exchanged, not the weights of RN50: its SHA-256"):
+        fetch("RN50", cache_dir=tmp_path)
+
+
+def test_weights_are_asked_for_by_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but RN101, whose commit is not known to us."""
+    asked = {}
+
+    def download(repository: str, file: str, *, cache_dir: Path, revision: str) -> str:
+        asked[repository] = revision
+        raise ConnectionError
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    for name in hub.PUBLISHED:
+        with pytest.raises(FedotpError, match="cannot download"):
+            fetch(name, cache_dir=tmp_path)
+    assert asked.pop("timm/resnet101_clip.openai") == "main"
+    assert len(set(asked.values())) == 4
+    assert all(re.fullmatch("[0-9a-f]{40}", revision) for revision in asked.values())
+    assert all(re.fullmatch("[0-9a-f]{64}", str(p.sha256)) for n, p in hub.PUBLISHED.items() if n != "RN101")
+
+
 def test_every_config_has_a_home() -> None:
-    assert hub.REPOSITORIES.keys() == loading.CONFIGS.keys()
+    assert hub.PUBLISHED.keys() == loading.CONFIGS.keys()

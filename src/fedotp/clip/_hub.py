@@ -1,6 +1,8 @@
 """OpenAI's backbones by name, through the Hugging Face hub and its local cache."""
 
+import hashlib
 from pathlib import Path
+from typing import NamedTuple
 
 import huggingface_hub
 
@@ -8,34 +10,76 @@ from fedotp.clip import _mini
 from fedotp.errors import FedotpError
 
 _FILE = "open_clip_model.safetensors"
-REPOSITORIES = {
-    "ViT-B/32": "timm/vit_base_patch32_clip_224.openai",
-    "ViT-B/16": "timm/vit_base_patch16_clip_224.openai",
-    "ViT-L/14": "timm/vit_large_patch14_clip_224.openai",
-    "RN50": "timm/resnet50_clip.openai",
-    "RN101": "timm/resnet101_clip.openai",
+
+
+class Published(NamedTuple):
+    """Where weights are published, and which they are: a commit of the repository and the SHA-256 of the file."""
+
+    repository: str
+    revision: str
+    sha256: str | None
+
+
+PUBLISHED = {
+    "ViT-B/32": Published(
+        "timm/vit_base_patch32_clip_224.openai",
+        "a6f597a30f7b82c51704746581f9a4e41421e878",
+        "e6d1bd7789aa45192b3bf90570a789b478bae1b74ebcce7eddd908e83a2b7c31",
+    ),
+    "ViT-B/16": Published(
+        "timm/vit_base_patch16_clip_224.openai",
+        "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d",
+        "4b8699299b1e8997753c64b052ba32031449d5d853f55a039148560ee02b820f",
+    ),
+    "ViT-L/14": Published(
+        "timm/vit_large_patch14_clip_224.openai",
+        "18d0535469bb561bf468d76c1d73aa35156c922b",
+        "9ce2e8a8ebfff3793d7d375ad6d3c35cb9aebf3de7ace0fc7308accab7cd207e",
+    ),
+    "RN50": Published(
+        "timm/resnet50_clip.openai",
+        "ec3d92cf63a5f9d591f0d611b736895966c73076",
+        "da0baa37fb2211eee5729ab69ed587eb10d48f5b7076ceeed01552fc3d4cb4ee",
+    ),
+    # Not pinned: neither commit nor checksum is known to us. OpenAI's own RN101.pt has its checksum in its address.
+    "RN101": Published("timm/resnet101_clip.openai", "main", None),
 }
-"""Where the weights of each of `CONFIGS` are published: OpenAI's, as safetensors."""
+"""The weights of each of `CONFIGS`: OpenAI's, as safetensors."""
 
 
 def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
     """The weights file of a backbone of `CONFIGS`, downloaded only if the local cache does not have it.
 
-    The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given. `mini` comes with the package.
+    The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given. `mini` comes with the package. The file
+    is the very one that `PUBLISHED` names, or an error says that it is another.
     """
     if name == _mini.NAME:
         return _mini.mini_file()
-    if name not in REPOSITORIES:
-        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*REPOSITORIES, _mini.NAME])}")
-    repository = REPOSITORIES[name]
-    cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir)
+    if name not in PUBLISHED:
+        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*PUBLISHED, _mini.NAME])}")
+    published = PUBLISHED[name]
+    path = _download(name, published, cache_dir)
+    if published.sha256 is not None:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if sha256 != published.sha256:
+            raise FedotpError(
+                f"{path.resolve()}: damaged or exchanged, not the weights of {name}: its SHA-256 is {sha256} and "
+                f"should be {published.sha256}; delete it and fetch {name} again"
+            )
+    return path
+
+
+def _download(name: str, published: Published, cache_dir: str | Path | None) -> Path:
+    repository, revision, _ = published
+    cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir, revision=revision)
     if isinstance(cached, str):
         return Path(cached)
     try:
-        return Path(huggingface_hub.hf_hub_download(repository, _FILE, cache_dir=cache_dir))
+        return Path(huggingface_hub.hf_hub_download(repository, _FILE, cache_dir=cache_dir, revision=revision))
     except Exception as error:  # which exceptions depends on the hub's version and its HTTP library
         raise FedotpError(
             f"cannot download {name} ({type(error).__name__}): fetch "
-            f"https://huggingface.co/{repository}/resolve/main/{_FILE} on a machine with network access "
+            f"https://huggingface.co/{repository}/resolve/{revision}/{_FILE} on a machine with network access "
             "and give the path of that file instead of the name"
         ) from error
