@@ -186,7 +186,7 @@ def _forward(
         if residual <= goal:
             f = trial
             left = 0
-        elif turned >= -_OVERSHOOT * slope:
+        elif turned >= slope * -_OVERSHOOT:
             f = trial
             ridge = _RIDGE * residual + _EPS4 * b
             direction = _direction(plan, column, full, inv_a, gradient, ridge, N, CG, UNIFORM)
