@@ -1,24 +1,39 @@
 # make test   lint, types and tests in a fresh environment
 # make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages
+# make constraints                    pins what pyproject.toml asks for and constraints.txt does not have yet
+# make constraints UPGRADE=--upgrade  moves every pin to the newest version
 VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
+UV     ?= $(BIN)/uv
+PINNED := -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install lint types unit test demo bench format clean
+.PHONY: install constraints lint types unit test demo bench format clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+# What is installed here, and what builds it, has the versions in constraints.txt; `pip install fedotp` is free to choose.
+$(VENV)/.pip: constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	touch $(STAMP)
+	$(PIP) $(PINNED) --upgrade pip
+	touch $@
 
-$(DEMO): pyproject.toml
-	test -e $(STAMP) || ($(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet -e '.[report]')
-	touch $(DEMO)
+$(STAMP): pyproject.toml $(VENV)/.pip
+	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev]'
+	touch $@
+
+$(DEMO): pyproject.toml $(VENV)/.pip
+	test -e $(STAMP) || $(PIP) $(PINNED) --build-constraint constraints.txt -e '.[report]'
+	touch $@
+
+# For all platforms and Pythons at once. Packages of CUDA are left out: torch pins its own, another set for each CUDA.
+constraints:
+	printf 'pip\neditables\n' | UV_CUSTOM_COMPILE_COMMAND='make constraints' $(UV) pip compile --quiet --universal \
+	    --python-version 3.11.4 --all-extras --no-annotate $(UPGRADE) --output-file constraints.txt pyproject.toml -
+	grep -Ev '^(nvidia|cuda)-' constraints.txt > constraints.new && mv constraints.new constraints.txt
 
 lint: install
 	$(BIN)/ruff check .
