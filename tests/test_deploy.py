@@ -21,12 +21,18 @@ def test_containers_have_no_more_rights_than_they_need(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["restart"] == "on-failure"
     written = [mount for mount in service["volumes"] if not mount.endswith(":ro")]
     assert written == ["state:/state"]
     assert compose["volumes"] == {"state": None}
     assert service.get("ports") == (["8000:8000"] if name == "server" else None)
     assert not {"privileged", "network_mode", "pid", "devices"} & set(service)
+
+
+@pytest.mark.parametrize(("name", "policy"), [("server", "on-failure"), ("site", "unless-stopped")])
+def test_containers_come_back_by_themselves(name: str, policy: str) -> None:
+    """Docker starts `on-failure` again after a failure only: right for a server, whose run has an end."""
+    compose = yaml.safe_load((DEPLOY / f"compose.{name}.yml").read_text())
+    assert compose["services"][name]["restart"] == policy
 
 
 @pytest.mark.parametrize("name", ["server", "site"])
