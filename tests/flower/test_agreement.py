@@ -1,18 +1,22 @@
 """Server and sites agree, or say what they do not agree on."""
 
 import logging
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message
+from huggingface_hub import constants
 from near_sites import NearGrid, make_deployable, named, parts
 
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
+from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import Agreement
+from fedotp.flower._client import stay_offline
 from fedotp.flower._private import PrivateFile
 from fedotp.flower._serve import serve
 from fedotp.flower._settings import ServerSettings
@@ -133,6 +137,19 @@ def test_the_server_cannot_make_a_site_open_a_file(inputs: Path, tmp_path: Path,
     with pytest.raises(FedotpError, match="every site was refused"):
         serve(NearGrid({1: site}), make_deployable(inputs), SETTINGS, tmp_path / "run", **named(NearGrid({1: site})))
     assert "say with --backbone where it lies here" in lines.text
+
+
+def test_the_server_cannot_make_a_site_download_even_if_its_own_images_came_from_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = []
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # read when the site's images were
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_args, **_options: looked_up.append(host))
+    stay_offline()
+    with pytest.raises(FedotpError, match="cannot download ViT-B/16"):
+        fetch("ViT-B/16", cache_dir=tmp_path)
+    assert looked_up == []
 
 
 @pytest.mark.parametrize("share", ["nothing", "loss", "scores", "predictions"])

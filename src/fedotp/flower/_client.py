@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message
+from huggingface_hub import constants
 
 from fedotp._files import held
 from fedotp.flower._executor import Executor
@@ -27,7 +28,7 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     """Connect to the server at HOST:PORT and do what it asks, until the process is told to stop."""
     start_logging()
     quiet_flower(settings.state / "flower")
-    os.environ["HF_HUB_OFFLINE"] = "1"  # a site downloads nothing because a server asks for it
+    stay_offline()
     from fedotp.flower.client_app import app  # Flower reads the environment when it is imported
 
     own = {item.name: _plain(getattr(settings, item.name)) for item in fields(settings)}
@@ -47,6 +48,15 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
                 executor.step()
         finally:
             node.stop()
+
+
+def stay_offline() -> None:
+    """Download nothing because a server asks for it.
+
+    The hub's library reads the environment once, and has done so already where the site's images come from the hub.
+    """
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    constants.HF_HUB_OFFLINE = True
 
 
 def _plain(value: Any) -> bool | float | int | str:
