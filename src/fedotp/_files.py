@@ -1,9 +1,10 @@
-"""Files that are there completely or not at all."""
+"""Files that are there completely or not at all, and files of others that may be anything."""
 
 import contextlib
 import errno
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,28 @@ def require_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise cannot_write(folder, error) from error
+
+
+def read_regular(path: str | Path, most_bytes: int) -> bytes:
+    """The bytes of a plain file that has at most `most_bytes`; anything else is an `OSError` that says what it is.
+
+    A pipe, which may never be written to, or a device, which may never end, is refused before it is opened.
+    """
+    _require_plain(os.stat(path), path, most_bytes)
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        _require_plain(status, path, most_bytes)  # something else may have taken its place
+        return file.read(status.st_size) or b""  # no more than its size: it may grow meanwhile
+
+
+def _require_plain(status: os.stat_result, path: str | Path, most_bytes: int) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a plain file but a pipe, a socket or a device", str(path))
+    if status.st_size > most_bytes:
+        reason = f"it has {status.st_size:,} bytes; at most {most_bytes:,} are read"
+        raise OSError(errno.EFBIG, reason, str(path))
 
 
 @contextlib.contextmanager

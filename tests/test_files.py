@@ -1,0 +1,52 @@
+"""Files of others: read where they are plain files of a decent size, refused unread where they are anything else."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from fedotp._files import read_regular
+
+
+def test_a_plain_file_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    (tmp_path / "link").symlink_to(path)
+    assert read_regular(tmp_path / "link", 5) == b"12345"
+    path.write_bytes(b"")
+    assert read_regular(path, 5) == b""
+
+
+def test_pipes_devices_and_sockets_are_refused_unread(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(tmp_path / "socket"))  # the whole path may be too long for a socket
+    for name in ("pipe", "endless", "socket"):
+        with pytest.raises(OSError, match="not a plain file"):
+            read_regular(tmp_path / name, 5)
+
+
+def test_what_takes_the_place_of_a_plain_file_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"12345")
+    was = os.stat(tmp_path / "file")
+    monkeypatch.setattr(os, "stat", lambda path: was)
+    with pytest.raises(OSError, match="not a plain file"):
+        read_regular(tmp_path / "pipe", 5)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    with open(tmp_path / "holes", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="1,099,511,627,776 bytes; at most 1,000 are read"):
+        read_regular(tmp_path / "holes", 1000)
+
+
+def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "missing", 5)
+    with pytest.raises(IsADirectoryError):
+        read_regular(tmp_path, 5)
