@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fedotp._images import decoded
 from fedotp.clip import CLIP, CONFIGS, TINY, EvalTransform, load, save
 from fedotp.data import Dataset, ImageSource, Split
 from fedotp.data._encode import encode
@@ -145,8 +147,8 @@ class _Pixels(_Generated):
     def read(self, row: int) -> bytes:
         return row.to_bytes(8, "big") * 96
 
-    def decode(self, content: bytes) -> Image.Image:
-        return Image.frombytes("RGB", (16, 16), content)
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        return nullcontext(Image.frombytes("RGB", (16, 16), content))
 
 
 @dataclass(frozen=True)
@@ -164,5 +166,5 @@ class _Jpegs(_Generated):
     def read(self, row: int) -> bytes:
         return self.content + row.to_bytes(8, "big")
 
-    def decode(self, content: bytes) -> Image.Image:
-        return Image.open(io.BytesIO(content))
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        return decoded(content)

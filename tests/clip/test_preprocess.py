@@ -188,7 +188,7 @@ def test_what_cannot_be_rgb_is_refused() -> None:
         to_rgb(Image.new("La", (2, 2)))
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "TIFF"])
 def test_orientation_is_applied(file_format: str) -> None:
     """Orientation 6: the camera was turned, the top left of the scene is stored at the bottom left."""
     stored = Image.new("RGB", (40, 20), "black")
@@ -209,6 +209,38 @@ def test_sixteen_bit_png_keeps_its_greys() -> None:
     Image.fromarray(ramp).save(buffer, "PNG")
     grey = np.asarray(to_rgb(Image.open(buffer)))[0, :, 0]
     np.testing.assert_array_equal(grey, np.arange(256))
+
+
+def test_sixteen_bits_are_scaled_a_few_rows_at_a_time_to_the_same_greys(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = np.random.default_rng(0).integers(0, 65536, (11, 7), dtype=np.uint16)
+    whole = np.asarray(to_rgb(Image.fromarray(stored)))
+    monkeypatch.setattr("fedotp.clip._preprocess._AT_A_TIME", 20)
+    np.testing.assert_array_equal(np.asarray(to_rgb(Image.fromarray(stored))), whole)
+
+
+def test_a_picture_as_thin_as_a_thread_is_not_scaled_in_all_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scaled as a whole, 20,000 pixels in a row would become a billion."""
+    sizes: list[tuple[int, int]] = []
+    resize = Image.Image.resize
+
+    def resize_noted(self: Image.Image, size: tuple[int, int], *rest: object) -> Image.Image:
+        sizes.append(size)
+        return resize(self, (8, 8), *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Image.Image, "resize", resize_noted)
+    for shape in ((1, 20_000), (20_000, 1)):
+        EvalTransform(224)(Image.new("RGB", shape))
+    assert sizes == [(224, 16 * 224), (16 * 224, 224)]
+
+
+def test_the_middle_of_a_long_picture_is_what_it_always_was() -> None:
+    waves = (128 + 100 * np.sin(np.arange(1001) / 20)).astype(np.uint8)[:, None, None].repeat(30, 1).repeat(3, 2)
+    for image in (Image.fromarray(waves), Image.fromarray(waves.swapaxes(0, 1))):
+        width, height = (int(64 * side / 30) for side in image.size)
+        left, top = round((width - 64) / 2), round((height - 64) / 2)
+        middle = image.resize((width, height), BICUBIC).crop((left, top, left + 64, top + 64))
+        apart = np.abs(np.asarray(EvalTransform(64).crop(image), int) - np.asarray(middle, int))
+        assert apart.max() <= 5  # half a pixel aside at most
 
 
 def test_specs_are_stable_and_tell_transforms_apart() -> None:

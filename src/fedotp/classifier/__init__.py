@@ -1,8 +1,8 @@
 """Using what was learned: a client's classifier, from a run or from a bundle."""
 
+from fedotp._images import ImageLike, decode_image, open_image
 from fedotp.classifier._bundle import save_bundle
 from fedotp.classifier._classifier import Classifier, Maps, Origin, Prediction
-from fedotp.classifier._images import ImageLike, decode_image, open_image
 from fedotp.classifier._load import Classifiers, load, open_classifiers
 from fedotp.classifier._read_bundle import Bundle
 

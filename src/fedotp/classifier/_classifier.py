@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp.classifier._images import ImageLike, open_image
+from fedotp._images import ImageLike, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
 from fedotp.data._tokens_storage import compress, restore
 from fedotp.errors import FedotpError, listed

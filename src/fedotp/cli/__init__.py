@@ -1,6 +1,7 @@
 """The `fedotp` command: parsing and printing; the work is done in the other rooms."""
 
 import sys
+import warnings
 
 import typer
 
@@ -70,6 +71,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; bad input becomes one line on stderr and exit status 2, what may pass by itself 75."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm, the limits are our own
     try:
         app()
     except FedotpError as error:

@@ -7,16 +7,30 @@ for palette images (resized there without smoothing) and for transparent ones.
 import math
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, ImageOps
 from torch import Tensor
 
 from fedotp.errors import FedotpError
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
+
+_LONGEST = 16  # times as long as across: more of a picture's length is not scaled
+_AT_A_TIME = 1 << 20  # pixels
+_TURNS = {  # by EXIF orientation
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +48,7 @@ class EvalTransform:
 
     def crop(self, image: Image.Image) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
-        image = to_rgb(image)
+        image = _without_ends(to_rgb(image))
         width, height = image.size
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
@@ -103,18 +117,40 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
     EXIF orientation is applied. Transparency is dropped as by `convert("RGB")`, which leaves the colour
     stored under it. 16-bit greys (and Pillow's "I", as which older versions open 16-bit PNGs) are scaled to
-    8 bits, where Pillow by itself would clip or truncate them.
+    8 bits, where Pillow by itself would clip or truncate them. What is upright RGB already is returned itself.
     """
-    image = ImageOps.exif_transpose(image)
+    image.load()  # of a TIFF this turns the picture already, and removes the tag
+    turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    if turn is not None:
+        image = image.transpose(turn)
     if image.mode == "I" or image.mode.startswith("I;16"):
-        grey = np.asarray(image).astype(np.float64).clip(0, 65535) / 257
-        image = Image.fromarray(grey.round().astype(np.uint8))
+        image = Image.fromarray(_eight_bits(np.asarray(image)))
     if image.mode in ("P", "PA", "RGBa"):  # Pillow wants these unfolded before it drops the alpha channel
         image = image.convert("RGBA")
     try:
-        return image.convert("RGB")
+        return image if image.mode == "RGB" else image.convert("RGB")
     except ValueError as error:
         raise FedotpError(f"a picture of mode {image.mode} cannot be turned into RGB: {error}") from error
+
+
+def _without_ends(image: Image.Image) -> Image.Image:
+    """The middle of a very long picture: scaled to `size` across, all its length would take gigabytes unseen."""
+    width, height = image.size
+    most = _LONGEST * min(width, height)
+    if max(width, height) <= most:
+        return image
+    across, along = max(0, (width - most) // 2), max(0, (height - most) // 2)
+    return image.crop((across, along, min(width, across + most), min(height, along + most)))
+
+
+def _eight_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
+    """Greys from 0 to 65535 (H, W) scaled to 8 bits, a few rows at a time: the numbers between take much room."""
+    scaled = np.empty(grey.shape, np.uint8)
+    step = max(1, _AT_A_TIME // max(1, grey.shape[1]))
+    for start in range(0, len(grey), step):
+        rows = slice(start, start + step)
+        scaled[rows] = (grey[rows].astype(np.float64).clip(0, 65535) / 257).round()
+    return scaled
 
 
 def _uniform(rng: random.Random, low: float, high: float) -> float:

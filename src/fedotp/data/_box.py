@@ -7,6 +7,7 @@ A data set is one ZIP archive of WebP files, `<split>/[<domain>/]<class>/<name>.
 import hashlib
 import io
 import zipfile
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from fedotp import _images
 from fedotp.data._dataset import Dataset, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
@@ -40,9 +42,9 @@ class ImageZip:
         """Return the bytes of the image file."""
         return self.archive.read(self.names[row])
 
-    def decode(self, content: bytes) -> Image.Image:
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
         """Decode with Pillow."""
-        return Image.open(io.BytesIO(content))
+        return _images.decoded(content)
 
 
 def box_file(name: str) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from fedotp._images import reason
 from fedotp.data._dataset import Dataset, ImageRef, SplitName
 from fedotp.errors import FedotpError
 
@@ -47,21 +48,18 @@ def check_dataset(
         split = dataset.split(ref.split)
         try:
             content = split.read(ref.index)
-        except OSError as error:
-            return b"", error.strerror or str(error)
-        try:
-            split.decode(content)
-        except FedotpError as error:
-            return b"", str(error)
-        return hashlib.sha256(content).digest(), None
+            with split.decoded(content):
+                return hashlib.sha256(content).digest(), None
+        except (OSError, FedotpError) as error:
+            return b"", reason(error)
 
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         looked = (found for i in range(0, len(refs), _BLOCK) for found in pool.map(look, refs[i : i + _BLOCK]))
-        for ref, (digest, reason) in zip(refs, looked, strict=True):
+        for ref, (digest, why) in zip(refs, looked, strict=True):
             if on_image is not None:
                 on_image()
-            if reason is not None:
-                broken.append(Broken(ref, dataset.where(ref), reason))
+            if why is not None:
+                broken.append(Broken(ref, dataset.where(ref), why))
             elif ref.split == "train":
                 in_train.setdefault(digest, ref)
             elif digest in in_train:

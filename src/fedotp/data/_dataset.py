@@ -1,9 +1,9 @@
 """What a data set is: columns of images, labels and domains, split into train and test."""
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from fedotp import _images
 from fedotp.errors import FedotpError
 
 Ints = NDArray[np.int64]
@@ -31,8 +32,8 @@ class ImageSource(Protocol):
     def read(self, row: int) -> bytes:
         """Return the stored bytes: equal bytes mean equal images."""
 
-    def decode(self, content: bytes) -> Image.Image:
-        """Turn what `read` returned into an image."""
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Turn what `read` returned into an image; the block is where it takes memory."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,11 @@ class ImageFiles:
 
     def read(self, row: int) -> bytes:
         """Return the bytes of the file."""
-        return (self.root / self.paths[row]).read_bytes()
+        return _images.read_image(self.root / self.paths[row])
 
-    def decode(self, content: bytes) -> Image.Image:
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
         """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
-        return Image.open(io.BytesIO(content))
+        return _images.decoded(content)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +79,9 @@ class ImageArray:
         """Return the pixels of one image."""
         return bytes(self.pixels[row].tobytes())
 
-    def decode(self, content: bytes) -> Image.Image:
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
         """Make an RGB image of the pixels."""
-        return Image.fromarray(np.frombuffer(content, np.uint8).reshape(self.pixels.shape[1:]))
+        return nullcontext(Image.fromarray(np.frombuffer(content, np.uint8).reshape(self.pixels.shape[1:])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,29 +113,21 @@ class Split:
         """Return the stored bytes of image `i`: the key to look its content up by."""
         return self.source.read(int(self.rows[i]))
 
-    def decode(self, content: bytes) -> Image.Image:
-        """Decode what `read` returned, completely, in the image's own mode.
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Decode what `read` returned, completely, in the image's own mode; a broken one is a `FedotpError`.
 
-        Pillow tells of broken files in many ways; all of them become a `FedotpError`.
+        The block ends when the image is no longer needed: it bounds what all threads together decode at a time.
         """
-        if not content:
-            raise FedotpError("zero bytes")
-        try:
-            image = self.source.decode(content)
-            image.load()
-        except UnidentifiedImageError as error:
-            raise FedotpError("not an image in a format Pillow knows") from error
-        except Exception as error:  # the bytes are foreign: whatever the decoder raises, the image is broken
-            raise FedotpError(str(error) or type(error).__name__) from error
-        return image
+        return self.source.decoded(content)
 
     def image(self, i: int) -> Image.Image:
         """Read and decode image `i`; it is returned as opened, not converted to RGB."""
         try:
-            return self.decode(self.read(i))
+            with self.decoded(self.read(i)) as image:
+                return image
         except (OSError, FedotpError) as error:
             raise FedotpError(
-                f"cannot read image {self.where(i)}: {error}; replace it or skip broken images"
+                f"cannot read image {self.where(i)}: {_images.reason(error)}; replace it or skip broken images"
             ) from error
 
     def select(self, keep: Ints | NDArray[np.bool_]) -> "Split":

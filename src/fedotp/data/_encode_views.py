@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedotp._images import reason
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, TrainTransform
 from fedotp.data._dataset import Ints, Split
 from fedotp.data._store import TokenStore
@@ -170,12 +171,12 @@ class Encoder:
             content = self._split.read(image)
             if content_digest(self._split.source, content) != expected:
                 raise FedotpError("it was changed while it was being encoded")
-            picture = self._split.decode(content)
-            for row, key in zip(pixels, keys, strict=True):
-                rng = view_rng(expected, seed=int(key["seed"]), view=int(key["view"]))
-                row.copy_(self._transform(picture, rng))
-        except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises on odd metadata
-            raise FedotpError(str(error) or type(error).__name__) from error
+            with self._split.decoded(content) as picture:
+                for row, key in zip(pixels, keys, strict=True):
+                    rng = view_rng(expected, seed=int(key["seed"]), view=int(key["view"]))
+                    row.copy_(self._transform(picture, rng))
+        except OSError as error:
+            raise FedotpError(reason(error)) from error
 
     def _write(self, views: Ints, features: ImageFeatures) -> None:
         fields = compress(features, self._store.encoding.storage)

@@ -1,13 +1,14 @@
 """Data sets of the Hugging Face hub, through the optional `datasets` package."""
 
 import importlib
-import io
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from fedotp import _images
 from fedotp.data._dataset import Dataset, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
@@ -30,11 +31,10 @@ class _Table:
         cell = self.rows[row][self.column]
         if cell["bytes"] is not None:
             return bytes(cell["bytes"])
-        with open(cell["path"], "rb") as file:
-            return file.read()
+        return _images.read_image(cell["path"])
 
-    def decode(self, content: bytes) -> Image.Image:
-        return Image.open(io.BytesIO(content))
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        return _images.decoded(content)
 
 
 def _library() -> Any:

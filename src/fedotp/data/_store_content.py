@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp._images import reason
 from fedotp.data._dataset import ImageArray, ImageFiles, ImageSource, Split
 from fedotp.data._store_format import DIGEST, Digests
 
@@ -56,16 +57,16 @@ def hash_images(
         try:
             return content_digest(split.source, split.read(i)), ""
         except OSError as error:
-            return b"", error.strerror or str(error)
+            return b"", reason(error)
 
     unknown = np.flatnonzero(digests == b"")
     on_images(len(split) - len(unknown))
     for start in range(0, len(unknown), _BLOCK):
         block = unknown[start : start + _BLOCK]
-        for i, (digest, reason) in zip(block, pool.map(look, block.tolist()), strict=True):
+        for i, (digest, why) in zip(block, pool.map(look, block.tolist()), strict=True):
             digests[i] = digest
-            if reason:
-                on_broken(int(i), reason)
+            if why:
+                on_broken(int(i), why)
             on_images(1)
     if isinstance(split.source, ImageFiles) and len(unknown):
         memo["digest"] = digests

@@ -1,0 +1,113 @@
+"""Images from anywhere, decoded completely or refused in one line. No other place opens a foreign picture."""
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from fedotp._files import read_regular
+from fedotp._text import one_line
+from fedotp.errors import FedotpError
+
+ImageLike = str | Path | Image.Image
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start another program for it
+MAX_BYTES = 128 << 20  # of a file
+MAX_PIXELS = 80_000_000  # of one picture, and of all together that are decoded at a time: 320 MB in memory
+_TILE_WIDTH, _TILE_LENGTH = 322, 323  # tags of TIFF
+
+# Pillow asks for pixels in blocks. Of blocks up to 32 MB, malloc keeps a hoard for every thread; larger ones go back.
+Image.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
+
+
+def open_image(image: ImageLike) -> Image.Image:
+    """A picture from a path; one that is open already is returned as it is."""
+    if isinstance(image, Image.Image):
+        return image
+    try:
+        return decode_image(read_image(image))
+    except (OSError, FedotpError) as error:
+        raise FedotpError(f"cannot read image {image}: {reason(error)}") from error
+
+
+def read_image(path: str | Path) -> bytes:
+    """The bytes of an image file, which must be a plain file of at most `MAX_BYTES`."""
+    return read_regular(path, MAX_BYTES)
+
+
+def decode_image(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """The picture in the bytes of a file, in its own mode; one of more than `max_pixels` is refused undecoded."""
+    with decoded(content, max_pixels=max_pixels) as image:
+        return image
+
+
+@contextmanager
+def decoded(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+    """The same for as long as the block lasts: all threads together have at most `MAX_PIXELS` in such blocks.
+
+    Who does not fit in waits, so that a thread must not be in two of them.
+    """
+    if not content:
+        raise FedotpError("zero bytes")
+    with _complaints():
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
+        unfolded = _unfolded(image)
+    if unfolded > max_pixels:
+        raise FedotpError(f"{unfolded / 1e6:,.0f} million pixels; at most {max_pixels / 1e6:,.0f} million are decoded")
+    with _ROOM.taken(unfolded):
+        with _complaints():
+            image.load()
+            image.getexif()  # read now, and kept: preprocessing asks for the orientation
+        yield image
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without the number and the path that an `OSError` says along with it."""
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+
+
+def _unfolded(image: Image.Image) -> int:
+    """Pixels that are unpacked at once: of the picture, or of a tile that may be larger than the picture itself."""
+    tags = getattr(image, "tag_v2", {})
+    tile = int(tags.get(_TILE_WIDTH, 0)) * int(tags.get(_TILE_LENGTH, 0))
+    return max(image.width * image.height, tile)
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """Pillow tells of broken and of gigantic pictures in many ways; all of them become a `FedotpError`."""
+    try:
+        yield
+    except UnidentifiedImageError as error:
+        raise FedotpError(f"not an image of a known format ({', '.join(FORMATS)})") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise FedotpError(f"too many pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded") from error
+    except Exception as error:  # the bytes are foreign: whatever the decoder raises, the image is broken
+        raise FedotpError(one_line(reason(error))) from error
+
+
+class _Room:
+    """Room for so many pixels; who does not fit in waits until others have left."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, n: int) -> Iterator[None]:
+        """Take room for `n` pixels while the block lasts."""
+        n = min(n, self._most)  # more than there ever is would wait for ever
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= n)
+            self._left -= n
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += n
+                self._changed.notify_all()
+
+
+_ROOM = _Room(MAX_PIXELS)

@@ -1,0 +1,169 @@
+"""One decoder for all pictures from outside: known formats, plain files, and a bound on what is unfolded at a time."""
+
+import io
+import os
+import struct
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from data_layouts import write_tree
+from PIL import Image
+from store_made import tiny_clip
+
+from fedotp import _images
+from fedotp._images import MAX_PIXELS, decode_image, decoded, open_image
+from fedotp.data import Split, check_dataset, read_folder
+from fedotp.data._encode import encode
+from fedotp.data._hf import _Table
+from fedotp.errors import FedotpError
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+
+
+def _png(mode: str, width: int, height: int) -> bytes:
+    content = io.BytesIO()
+    Image.new(mode, (width, height)).save(content, "PNG")
+    return content.getvalue()
+
+
+def _bomb() -> bytes:
+    return _png("1", 9_000, 9_000)
+
+
+def _tiff_of_one_pixel_in_a_tile(side: int) -> bytes:
+    """One pixel, stored in a tile of `side` x `side`."""
+    packed = zlib.compress(bytes(16 * 16))
+    tags = {256: 1, 257: 1, 258: 8, 259: 8, 262: 1, 277: 1, 322: side, 323: side, 324: 0, 325: len(packed)}
+    tags[324] = 8 + 2 + 12 * len(tags) + 4
+    fields = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + fields + bytes(4) + packed
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in "ab" for i in range(2)])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (POSTSCRIPT, "not an image of a known format"),
+        (_bomb(), "81 million pixels; at most 80 million are decoded"),
+        (_png("1", 20_000, 20_000), "too many pixels; at most 80 million are decoded"),
+        (_tiff_of_one_pixel_in_a_tile(30_000), "900 million pixels"),
+    ],
+    ids=["postscript", "bomb", "gigantic", "tile"],
+)
+def test_folder_check_hugging_face_and_predict_refuse_the_same_pictures(
+    content: bytes, reason: str, folder: Path
+) -> None:
+    path = folder / "train" / "a" / "x.png"
+    path.write_bytes(content)
+    (broken,) = check_dataset(read_folder(folder)).broken
+    assert reason in broken.reason
+
+    with pytest.raises(FedotpError, match=reason):
+        open_image(path)
+
+    for cell in ({"bytes": content, "path": None}, {"bytes": None, "path": str(path)}):
+        rows = Split(_Table([{"image": cell}], "image", "hub"), *[np.zeros(1, np.int64)] * 3)
+        with pytest.raises(FedotpError, match=reason):
+            rows.image(0)
+
+
+def test_a_tile_of_decent_size_is_decoded() -> None:
+    assert decode_image(_tiff_of_one_pixel_in_a_tile(16)).size == (1, 1)
+
+
+@pytest.fixture
+def odd_files(folder: Path) -> list[Path]:
+    """A pipe, a link to a device that never ends, and a file of a terabyte, all called images."""
+    paths = [folder / "train" / "a" / name for name in ("device.png", "holes.png", "pipe.png")]
+    paths[0].symlink_to("/dev/zero")
+    with open(paths[1], "wb") as file:
+        file.truncate(1 << 40)
+    os.mkfifo(paths[2])
+    return paths
+
+
+def test_pipes_devices_and_endless_files_in_an_image_folder_are_broken_images(
+    folder: Path, odd_files: list[Path]
+) -> None:
+    dataset = read_folder(folder)
+    broken = check_dataset(dataset).broken
+    assert [each.where for each in broken] == [str(path) for path in odd_files]
+    for each, reason in zip(broken, ("not a plain file", "bytes; at most", "not a plain file"), strict=True):
+        assert reason in each.reason
+        with pytest.raises(FedotpError, match=f"cannot read image .*{reason}"):
+            open_image(each.where)
+        with pytest.raises(FedotpError, match=f"cannot read image .*{reason}"):
+            dataset.train.image(each.ref.index)
+
+
+def test_encoding_leaves_pipes_and_devices_out(folder: Path, odd_files: list[Path], tmp_path: Path) -> None:
+    told: list[str] = []
+    dataset = read_folder(folder)
+    encoded = encode(
+        dataset, tiny_clip(), root=tmp_path / "store", skip_broken=True, on_broken=lambda each: told.append(each.where)
+    )
+    assert told == [str(path) for path in odd_files]
+    assert len(encoded.train) == len(dataset.train) - 3
+
+
+def test_threads_together_decode_no_more_pixels_than_one_picture_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "_ROOM", _images._Room(100))
+    content = _png("L", 8, 8)  # 64 of the 100
+    counted = SimpleNamespace(inside=0, most=0)
+    lock = threading.Lock()
+
+    def look(_: int) -> None:
+        with decoded(content):
+            with lock:
+                counted.inside += 1
+                counted.most = max(counted.most, counted.inside)
+            time.sleep(0.002)  # for the others to come in, if they may
+            with lock:
+                counted.inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(look, range(16)))
+    assert counted.most == 1
+
+
+def test_small_pictures_are_decoded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "_ROOM", _images._Room(200))
+    together = threading.Barrier(3, timeout=60)
+
+    def look(_: int) -> None:
+        with decoded(_png("L", 8, 8)):
+            together.wait()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(look, range(3)))
+
+
+def test_room_is_given_back_after_a_broken_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "_ROOM", _images._Room(100))
+    content = _png("RGB", 8, 8)
+    for _ in range(3):
+        with pytest.raises(FedotpError):
+            decode_image(content[:-30])
+    assert decode_image(content).size == (8, 8)
+
+
+def test_memory_of_a_large_picture_goes_back_to_the_system() -> None:
+    assert Image.core.get_block_size() > 32 << 20  # type: ignore[attr-defined]  # what malloc at most keeps for the thread
+    assert 4 * MAX_PIXELS < 400e6
+
+
+def test_nothing_else_opens_pictures() -> None:
+    root = Path(_images.__file__).parent
+    openers = [path.relative_to(root).as_posix() for path in root.rglob("*.py") if "Image.open(" in path.read_text()]
+    assert openers == ["_images.py"]
