@@ -1,6 +1,7 @@
 """`fedotp data` as a user types it."""
 
 import hashlib
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -140,3 +141,69 @@ def test_errors_are_one_line_and_status_2(capsys: pytest.CaptureFixture[str], mo
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert "did you mean 'oxford_pets'" in message
+
+
+EVIL = "\x1b[31mred\u202e"  # colours the terminal, turns the direction of writing
+MARKED = "[bold]x"  # Rich would print x
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Path:
+    """A folder whose files, classes and domains have names that mean something to a terminal or to Rich."""
+    root = tmp_path / f"{EVIL}\nfolder"
+    places = [f"{domain}/{kind}" for domain in (f"{EVIL}d", "[red]") for kind in (EVIL, MARKED)]
+    write_tree(root, [f"{place}/{i}.png" for place in places for i in range(5)])
+    (root / "[red]" / EVIL / "line\nbreak.png").write_bytes(b"")
+    shutil.copy(root / "[red]" / MARKED / "0.png", root / "[red]" / MARKED / "copy\x9b.png")
+    return root
+
+
+def _harmless(text: str) -> bool:
+    return all(c.isprintable() for line in text.split("\n") for c in line)
+
+
+@pytest.mark.parametrize(
+    "words", [("info",), ("check",), ("partition", "--scheme", "domain", "--skip-broken"), ("list", "--root")]
+)
+def test_names_of_files_classes_and_domains_cannot_harm_the_terminal(words: tuple[str, ...], evil: Path) -> None:
+    if words[0] == "list":
+        LAYOUTS["dtd"][0](evil)
+    result = run(words[0], *words[1:], evil)
+    assert result.exit_code in (0, 1), result.output
+    assert _harmless(result.output)
+    if words[0] in ("info", "check"):
+        assert MARKED in result.output  # and not x
+        assert "[red]" in result.output
+        assert "\\x1b[31mred\\u202e" in result.output
+    if words[0] == "check":
+        assert "line\\nbreak.png: zero bytes" in result.output
+
+
+def test_encoding_tells_of_broken_images_without_harm(evil: Path, tmp_path: Path) -> None:
+    words = ("encode", evil, "--backbone", "mini", "--store", tmp_path / "tokens", "--quiet", "--skip-broken")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert _harmless(result.output)
+    assert _harmless(result.stderr)
+    assert "line\\nbreak.png: zero bytes" in result.stderr
+    assert _harmless(run("cache", "show", "--store", tmp_path / "tokens").output)
+
+
+def test_class_names_with_dollars_are_drawn_as_they_are(evil: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_tree(evil, [f"{domain}/$\\frac{{$/{i}.png" for domain in (f"{EVIL}d", "[red]") for i in range(5)])
+    (evil / "[red]" / EVIL / "line\nbreak.png").unlink()
+    ok("partition", evil, "--scheme", "domain", "--plot", tmp_path / "p.png")
+    assert (tmp_path / "p.png").stat().st_size
+
+
+def test_names_that_are_not_utf8_are_shown_and_encoded_and_refused_as_classes(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    write_tree(root, [f"{kind}/{i}.png" for kind in "ab" for i in range(5)])
+    (root / "a" / "0.png").rename(root / "a" / os.fsdecode(b"caf\xe9.png"))
+    (root / "a" / os.fsdecode(b"bad\xe9.png")).write_bytes(b"")
+    assert "bad\\udce9.png: zero bytes" in run("check", root).output
+    words = ("encode", root, "--backbone", "mini", "--store", tmp_path / "tokens", "--quiet", "--skip-broken")
+    assert "10 views" in ok(*words)
+    (root / "b").rename(root / os.fsdecode(b"caf\xe9"))
+    assert "is not UTF-8; rename it" in str(run("info", root).exception)

@@ -19,6 +19,8 @@ from rich.progress import (
 from rich.table import Table
 
 from fedotp import data
+from fedotp._text import printable
+from fedotp.cli.show import cell
 from fedotp.errors import FedotpError
 
 app = typer.Typer(help="Data sets: list, info, check, download, partition, encode, cache.", no_args_is_help=True)
@@ -48,7 +50,7 @@ def list_datasets(root: RootOption = None) -> None:
     for info in data.DATASETS.values():
         place = data.find_dataset(info.name, root)
         sizes = (f"{n:,}" for n in (info.n_classes, info.n_domains, info.n_train, info.n_test))
-        table.add_row(info.name, *sizes, str(place or "-"))
+        table.add_row(info.name, *sizes, cell(place or "-"))
     Console().print(table)
 
 
@@ -68,11 +70,11 @@ def info(dataset: DatasetArgument, root: RootOption = None) -> None:
         if known.advice:
             print(f"note: {known.advice}")
         if data.find_dataset(dataset, root) is None:
-            print(f"not found at {(root or data.default_root()) / known.folder}")
+            _print(f"not found at {(root or data.default_root()) / known.folder}")
             return
     loaded = data.load_dataset(dataset, root=root)
-    print(f"{loaded.name}: {len(loaded.train):,} train, {len(loaded.test):,} test images")
-    print(f"split: {loaded.split_note}")
+    _print(f"{loaded.name}: {len(loaded.train):,} train, {len(loaded.test):,} test images")
+    _print(f"split: {loaded.split_note}")
     print(f"digest: {loaded.digest}")
     _print_counts(loaded)
 
@@ -95,9 +97,9 @@ def check(
     _print_counts(loaded)
     print(f"{report.n_images:,} images, {len(report.broken)} broken, {len(report.duplicates)} also in train")
     for broken in report.broken:
-        print(f"broken: {broken.where}: {broken.reason}")
+        _print(f"broken: {broken.where}: {broken.reason}")
     for train, test in report.duplicates:
-        print(f"also in train: {loaded.where(test)} = {loaded.where(train)}")
+        _print(f"also in train: {loaded.where(test)} = {loaded.where(train)}")
     if report.broken:
         raise typer.Exit(1)
 
@@ -133,7 +135,7 @@ def download(
             progress.update(tasks[name], completed=done, total=total)
 
         data.download(known.resources, base, on_bytes=show)
-    print(f"{known.title} is at {base / known.folder}")
+    _print(f"{known.title} is at {base / known.folder}")
     if known.advice:
         print(f"note: {known.advice}")
 
@@ -175,11 +177,16 @@ def partition(
     _print_clients(loaded, divided)
 
 
+def _print(text: str) -> None:
+    """Print a line in which names of files and classes occur."""
+    print(printable(text))
+
+
 def _print_counts(dataset: data.Dataset) -> None:
     table = Table()
     table.add_column("class")
     for domain in dataset.domains:
-        table.add_column("train / test" if len(dataset.domains) == 1 else domain, justify="right")
+        table.add_column("train / test" if len(dataset.domains) == 1 else cell(domain), justify="right")
     for label, name in enumerate(dataset.classes):
         cells = (
             " / ".join(
@@ -188,7 +195,7 @@ def _print_counts(dataset: data.Dataset) -> None:
             )
             for d in range(len(dataset.domains))
         )
-        table.add_row(name, *cells)
+        table.add_row(cell(name), *cells)
     Console().print(table)
 
 
@@ -200,8 +207,8 @@ def _print_clients(dataset: data.Dataset, partition: data.Partition) -> None:
     for client, row in zip(partition.clients, counts, strict=True):
         n_classes = int(np.count_nonzero(row))
         table.add_row(
-            client.name,
-            client.domain or "mixed",
+            cell(client.name),
+            cell(client.domain or "mixed"),
             str(n_classes),
             str(len(client.train)),
             str(len(client.test)),

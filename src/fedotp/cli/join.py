@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fedotp._text import printable
 from fedotp.cli.tokens import encoding_progress
 
 app = typer.Typer()
@@ -43,7 +44,8 @@ def join(
     if as_json:
         print(json.dumps(result))
         return
-    print(f"{result['client']}: {result['train_images']:,} training and {result['test_images']:,} test images")
+    n_train, n_test = result["train_images"], result["test_images"]
+    print(f"{printable(result['client'])}: {n_train:,} training and {n_test:,} test images")
     for when, what in (("before", "shared prompt, private one untrained"), ("after", "private prompt fitted")):
         print(f"accuracy {result[when]['accuracy']:6.1%}   macro-F1 {result[when]['macro_f1']:.3f}   {what}")
-    print(f"written to {run / 'joined' / result['client']}")
+    print(f"written to {printable(run / 'joined' / result['client'])}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from fedotp._text import printable
 from fedotp.cli.run import RunArgument, print_run
 from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
@@ -42,7 +43,7 @@ def list_runs(
     if found:
         print_wide(table)
     else:
-        print(f"no runs in {folder}; `fedotp run` makes one")
+        print(f"no runs in {printable(folder)}; `fedotp run` makes one")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from fedotp import data
+from fedotp._text import printable
 from fedotp.cli.data import DatasetArgument, RootOption
 from fedotp.cli.weights import Precision
 from fedotp.data._store import default_store
@@ -92,11 +93,11 @@ def encode(
             workers=workers,
             skip_broken=skip_broken,
             on_progress=on_progress,
-            on_broken=lambda broken: typer.echo(f"broken: {broken.where}: {broken.reason}", err=True),
+            on_broken=lambda broken: typer.echo(printable(f"broken: {broken.where}: {broken.reason}"), err=True),
         )
     n_views = encoded.train.records.size + encoded.test.records.size
     repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
-    print(f"{loaded.name}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
+    print(f"{printable(loaded.name)}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
     print(f"{n_views:,} views, {encoded.n_encoded:,} encoded now{repaired}")
     if encoded.dataset.skipped:
         print(f"{len(encoded.dataset.skipped)} broken images left out")
@@ -140,7 +141,7 @@ def show(store: StoreOption = None) -> None:
     infos = list_stores(root)
     if infos:
         _print_stores(infos)
-    print(f"{root}: {len(infos)} stores, {_size(sum(info.n_bytes for info in infos))}")
+    print(f"{printable(root)}: {len(infos)} stores, {_size(sum(info.n_bytes for info in infos))}")
 
 
 @cache.command()
@@ -184,9 +185,9 @@ def _print_stores(infos: list[StoreInfo]) -> None:
     for info in infos:
         encoding = info.encoding
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.last_use))
-        print(f"backbone   {encoding.backbone}")
-        print(f"tower      {info.tower}, in {encoding.precision}")
-        print(f"transform  {encoding.transform}")
+        print(f"backbone   {printable(encoding.backbone)}")
+        print(f"tower      {printable(info.tower)}, in {printable(encoding.precision)}")
+        print(f"transform  {printable(encoding.transform)}")
         print(f"holds      {info.n_images:,} images, at most {info.n_views:,} views of each, {encoding.storage}")
         print(f"size       {_size(info.n_bytes)}, last used {used}\n")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedotp._text import printable
 from fedotp.data._dataset import Dataset, SplitName
 from fedotp.data._partition import Partition
 from fedotp.errors import FedotpError
@@ -37,9 +38,9 @@ def plot_partition(partition: Partition, dataset: Dataset, path: Path, *, split:
         clients, classes = np.nonzero(counts * of_domain[:, None])
         colour = _MIXED if domain is None else _COLOURS[d % len(_COLOURS)]
         axes.scatter(clients, classes, s=areas[clients, classes], c=colour, linewidths=0)
-        axes.scatter([], [], s=40, c=colour, linewidths=0, label=domain)
+        axes.scatter([], [], s=40, c=colour, linewidths=0, label=_plain(domain or ""))
 
-    axes.set_title(_title(partition, split), fontsize=10)
+    axes.set_title(_plain(_title(partition, split)), fontsize=10)
     axes.set(xlim=(-0.7, n_clients - 0.3), ylim=(n_classes - 0.3, -0.7), ylabel="class")
     axes.set_xlabel(f"client (largest dot: {counts.max():,} images)")
     _name_ticks(axes.set_xticks, [client.name for client in partition.clients], rotation=90)
@@ -71,8 +72,13 @@ def _title(partition: Partition, split: SplitName) -> str:
     return ", ".join(parts)
 
 
+def _plain(name: str) -> str:
+    """A name as matplotlib is to write it: it would read what is between dollar signs as a formula."""
+    return printable(name).replace("$", r"\$")
+
+
 def _name_ticks(set_ticks: Callable[..., object], names: Sequence[str], *, rotation: int) -> None:
     if len(names) <= _MAX_NAMES:
-        set_ticks(range(len(names)), names, rotation=rotation)
+        set_ticks(range(len(names)), list(map(_plain, names)), rotation=rotation)
     else:
         set_ticks(range(0, len(names), 10))

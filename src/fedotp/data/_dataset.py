@@ -225,6 +225,8 @@ def _check_names(dataset: str, what: str, names: Sequence[str]) -> None:
     for i, name in enumerate(names):
         if not name:
             raise FedotpError(f"{dataset}: number {i} of the {what} has an empty name")
+        if not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):  # what Python makes of other bytes
+            raise FedotpError(f"{dataset}: the name {name!r} of number {i} of the {what} is not UTF-8; rename it")
         if name in seen:
             raise FedotpError(f"{dataset}: numbers {seen[name]} and {i} of the {what} both read {name!r}; rename one")
         seen[name] = i

@@ -77,7 +77,7 @@ def hash_images(
 
 
 def _memo_file(files: ImageFiles, root: Path) -> Path:
-    folder = hashlib.sha256(str(files.root.resolve()).encode()).hexdigest()
+    folder = hashlib.sha256(os.fsencode(files.root.resolve())).hexdigest()
     return root / "hashes" / f"{folder}.npy"
 
 
@@ -85,7 +85,7 @@ def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
     """What the file system says of each file (n,), before any of them is read."""
     memo = np.zeros(len(split), _MEMO)
     for i, row in enumerate(split.rows):
-        memo["path"][i] = hashlib.sha256(files.paths[row].encode()).digest()[:16]
+        memo["path"][i] = hashlib.sha256(os.fsencode(files.paths[row])).digest()[:16]
         with suppress(OSError):  # a missing file is reported when it is read
             stat = (files.root / files.paths[row]).stat()
             memo["facts"][i] = (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
