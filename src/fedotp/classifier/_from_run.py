@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
+from fedotp._files import read_regular
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Simulator
@@ -19,6 +20,8 @@ from fedotp.federation._sampling import held_out
 from fedotp.methods import Memory, Parameters
 from fedotp.runs import RunDirectory, StoredParameters, restore, stored_parameters
 from fedotp.runs._prepare import find_device, load_backbone, make_task, require_same
+
+_MOST_BYTES = 4 << 30  # of a client's tensors
 
 
 class RunClassifiers:
@@ -94,7 +97,7 @@ class RunClassifiers:
         path = folder / "private.safetensors"
         initial = method.private(self._task)
         try:
-            private = safetensors.torch.load_file(path)
+            private = safetensors.torch.load(read_regular(path, _MOST_BYTES))
         except (OSError, SafetensorError) as error:
             raise FedotpError(f"cannot read {path}: {error}") from error
         shapes = {name: tuple(value.shape) for name, value in private.items()}

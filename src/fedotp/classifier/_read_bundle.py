@@ -10,6 +10,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from fedotp._files import read_regular
 from fedotp.classifier._bundle import FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config
@@ -19,6 +20,7 @@ from fedotp.methods import FedOTP, Memory, Parameters, Task
 from fedotp.runs._prepare import find_device, load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
+_MOST_TENSOR_BYTES = 4 << 30  # of a file of tensors: a memory of a million images
 
 
 class Bundle:
@@ -124,7 +126,7 @@ class Bundle:
         """The tensors of one of the files, which must be the one that bundle.json speaks of."""
         path = self.folder / name
         try:
-            content = path.read_bytes()
+            content = read_regular(path, _MOST_TENSOR_BYTES)
         except OSError as error:
             raise FedotpError(f"cannot read {path}: {error.strerror or error}; export the bundle again") from error
         if hashlib.sha256(content).hexdigest() != self._checksums.get(name):
@@ -137,9 +139,7 @@ class Bundle:
 
 def _read_facts(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise FedotpError("too large to be a bundle's")
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except OSError as error:
         raise FedotpError(f"cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

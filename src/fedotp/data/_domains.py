@@ -68,7 +68,7 @@ def _fedbn_pickle(path: Path, domain: int, label_of: dict[str, int]) -> Iterator
     content = read_pickle(path)
     try:
         paths, names = ([str(value) for value in column] for column in content)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise FedotpError(f"{path} should hold two columns: paths and class names") from error
     if len(paths) != len(names):
         raise FedotpError(f"{path} has {len(paths)} paths but {len(names)} class names")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedotp._files import read_regular
 from fedotp.data._dataset import Dataset, ImageFiles, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
@@ -16,6 +17,7 @@ Item = tuple[str, int, int]  # an image: path below the data set's folder, label
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _MAX_DEPTH = 3  # split/domain/class
+_MOST_BYTES = 128 << 20  # of a list: room for millions of images
 
 
 def list_images(folder: Path) -> list[str]:
@@ -57,7 +59,7 @@ def walk_images(root: Path) -> Iterator[str]:
 def read_text(path: Path) -> str:
     """Read a UTF-8 text file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, _MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise FedotpError(f"cannot read {path}: {reason}") from error
@@ -72,7 +74,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON file."""
     try:
         return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # brackets within brackets without end
         raise FedotpError(f"{path} is not JSON: {error}") from error
 
 

@@ -1,5 +1,6 @@
 """Read other people's pickles without running other people's code."""
 
+import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedotp._files import read_regular
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
 
@@ -30,7 +33,12 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Restricted(pickle.Unpickler):
+_MOST_BYTES = 512 << 20  # CIFAR-100's training images take 155 MB
+
+
+class _Restricted(pickle._Unpickler):
+    """Python's own: the one in C makes room for as many memorised values as a pickle of 20 bytes pleases."""
+
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _ALLOWED[module, name]
@@ -44,9 +52,10 @@ def read_pickle(path: Path) -> Any:
     Strings written by Python 2 (CIFAR's files) are read as latin-1 text.
     """
     try:
-        with open(path, "rb") as file:
-            return _Restricted(file, encoding="latin1").load()
+        content = read_regular(path, _MOST_BYTES)
     except OSError as error:
         raise FedotpError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return _Restricted(io.BytesIO(content), encoding="latin1").load()
     except Exception as error:  # damaged pickles fail in many ways; none of them is a bug of ours
-        raise FedotpError(f"{path} is not a pickle that can be read safely: {error}") from error
+        raise FedotpError(f"{path} is not a pickle that can be read safely: {one_line(error)}") from error
