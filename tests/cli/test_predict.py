@@ -1,6 +1,7 @@
 """`fedotp predict` and `fedotp export`: what was learned, on other images."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -77,6 +78,22 @@ def test_a_picture_that_unfolds_without_end(trained: RunDirectory, client: str, 
     assert done.status == 1
     assert "bomb.png: " in done.err
     assert len(done.err.splitlines()) == 2
+
+
+def test_a_pipe_a_device_and_a_gigantic_file_are_one_line_each(
+    trained: RunDirectory, client: str, place: Path, fedotp: Fedotp
+) -> None:
+    os.mkfifo(place / "a-pipe.png")
+    (place / "b-endless.png").symlink_to("/dev/zero")
+    with open(place / "c-holes.png", "wb") as file:
+        file.truncate(1 << 40)
+    done = fedotp("predict", trained.path, "--client", client, place)
+    assert done.status == 1
+    pipe, endless, holes, summary = done.err.splitlines()
+    assert "a-pipe.png: not a plain file but a pipe" in pipe
+    assert "b-endless.png: not a plain file but a pipe, a socket or a device" in endless
+    assert "c-holes.png: it has 1,099,511,627,776 bytes; at most 134,217,728 are read" in holes
+    assert summary == "3 of 3 images could not be read"
 
 
 def test_other_classes_and_another_mass(

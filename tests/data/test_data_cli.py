@@ -124,6 +124,8 @@ def test_download_puts_the_data_where_load_finds_them(tmp_path: Path, monkeypatc
     monkeypatch.setitem(DATASETS, "dtd", replace(DATASETS["dtd"], resources=(resource,)))
     text = ok("download", "dtd", "--root", tmp_path / "data")
     assert f"Describable Textures is at {tmp_path / 'data' / 'dtd'}" in text
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert f"sha256 {sha256}  {archive.name}   (only its MD5 sum is known and was compared)" in text
     assert len(load_dataset("dtd", root=tmp_path / "data").train) == 8
 
 

@@ -7,15 +7,19 @@ import socket
 import stat
 import tarfile
 import threading
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from fedotp.data import DATASETS, Resource, download
+from fedotp.data._download import _StaySecure
 from fedotp.errors import FedotpError
 
 
@@ -25,6 +29,7 @@ class Site:
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)  # from one name to another
     ranges: bool = True
     cut_after: list[int] = field(default_factory=list)  # bytes after which the next answers are cut off
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range header)
@@ -40,6 +45,12 @@ def site() -> Iterator[Site]:
         def do_GET(self) -> None:
             site.asked.append((self.path, self.headers.get("Range")))
             content = site.files.get(self.path.lstrip("/"))
+            if moved := site.moved.get(self.path.lstrip("/")):
+                self.send_response(302)
+                self.send_header("Location", f"/{moved}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             if content is None:
                 self.send_error(404)
                 return
@@ -187,6 +198,41 @@ def test_md5_is_understood(site: Site, tmp_path: Path) -> None:
     assert (tmp_path / "data/a.bin").is_file()
 
 
+def test_a_file_with_the_right_md5_and_the_wrong_sha256_is_refused(site: Site, tmp_path: Path) -> None:
+    """MD5 sums are no protection: a second file with the same one can be made."""
+    site.files = {"a.bin": b"evil"}
+    md5 = hashlib.md5(b"evil", usedforsecurity=False).hexdigest()
+    resource = Resource(f"{site.url}/a.bin", f"md5:{md5}", "data/a.bin", sha256=hashlib.sha256(b"good").hexdigest())
+    with pytest.raises(FedotpError, match=r"should have sha256 .*, not .*a.bin.bad"):
+        download([resource], tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.bin.bad"]
+
+
+def test_the_sha256_of_every_file_is_told(site: Site, tmp_path: Path) -> None:
+    site.files = {"a.bin": b"good"}
+    md5 = hashlib.md5(b"good", usedforsecurity=False).hexdigest()
+    told: list[tuple[str, str]] = []
+    resource = Resource(f"{site.url}/a.bin", f"md5:{md5}", "data/a.bin")
+    download([resource], tmp_path, on_file=lambda file, sha256: told.append((file.filename, sha256)))
+    assert told == [("a.bin", hashlib.sha256(b"good").hexdigest())]
+
+
+def test_https_never_leads_to_http() -> None:
+    handler = _StaySecure()
+    asked = urllib.request.Request("https://example.org/a.zip")
+    with pytest.raises(urllib.error.URLError, match="not https"):
+        handler.redirect_request(asked, io.BytesIO(), 302, "", HTTPMessage(), "http://example.org/a.zip")
+    moved = handler.redirect_request(asked, io.BytesIO(), 302, "", HTTPMessage(), "https://example.org/b.zip")
+    assert moved is not None
+
+
+def test_redirections_are_followed(site: Site, tmp_path: Path) -> None:
+    site.files, site.moved = {"b.bin": b"good"}, {"a.bin": "b.bin"}
+    sha256 = hashlib.sha256(b"good").hexdigest()
+    download([Resource(f"{site.url}/a.bin", f"sha256:{sha256}", "data/a.bin")], tmp_path)
+    assert (tmp_path / "data/a.bin").read_bytes() == b"good"
+
+
 def test_file_fetched_by_hand_is_used(site: Site, tmp_path: Path) -> None:
     site.files = {"a.bin": b"good"}
     (tmp_path / "a.bin").write_bytes(b"good")
@@ -267,12 +313,13 @@ def test_archive_without_the_data_is_refused(site: Site, tmp_path: Path) -> None
         download([site.resource("a.zip", "data")], tmp_path)
 
 
-def test_official_sources_are_complete() -> None:
+def test_official_sources_are_fetched_over_https_and_have_a_sha256() -> None:
     for info in DATASETS.values():
         for resource in info.resources:
-            algorithm, _, digest = resource.checksum.partition(":")
-            assert len(digest) == {"md5": 32, "sha256": 64}[algorithm]
-            assert int(digest, 16)
+            assert "sha256" in resource.checksums
+            for algorithm, digest in resource.checksums.items():
+                assert len(digest) == {"md5": 32, "sha256": 64}[algorithm]
+                assert int(digest, 16)
             assert resource.provides.split("/")[0] == info.folder
-            assert resource.url.startswith(("https://", "http://csr.bu.edu/"))
+            assert resource.url.startswith("https://")
         assert info.resources or info.advice

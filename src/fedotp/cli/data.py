@@ -134,7 +134,10 @@ def download(
                 tasks[name] = progress.add_task(name)
             progress.update(tasks[name], completed=done, total=total)
 
-        data.download(known.resources, base, on_bytes=show)
+        checked: list[str] = []
+        data.download(known.resources, base, on_bytes=show, on_file=lambda *file: checked.append(_checked(*file)))
+    for line in checked:
+        print(line)
     _print(f"{known.title} is at {base / known.folder}")
     if known.advice:
         print(f"note: {known.advice}")
@@ -175,6 +178,11 @@ def partition(
     if plot is not None:
         data.plot_partition(divided, loaded, plot)
     _print_clients(loaded, divided)
+
+
+def _checked(resource: data.Resource, sha256: str) -> str:
+    known = "" if "sha256" in resource.checksums else "   (only its MD5 sum is known and was compared)"
+    return f"sha256 {sha256}  {resource.filename}{known}"
 
 
 def _print(text: str) -> None:

@@ -10,8 +10,9 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import HTTPException, HTTPMessage
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from fedotp import __version__
 from fedotp.errors import FedotpError
@@ -21,20 +22,29 @@ _ATTEMPTS = 4
 _TIMEOUT_S = 30.0
 
 OnBytes = Callable[[str, int, int | None], object]  # file name, bytes so far, total if known
+OnFile = Callable[["Resource", str], object]  # a file that was checked, its SHA-256
 
 
 @dataclass(frozen=True)
 class Resource:
     """A file to fetch.
 
-    `checksum` is `md5:...` or `sha256:...`; `provides` is what is there afterwards, relative to the root: the
-    file itself, or a folder of the archive; `nested` is an archive inside the archive to open as well.
+    `checksum` is `md5:...` or `sha256:...`, as the source publishes it; `provides` is what is there afterwards,
+    relative to the root: the file itself, or a folder of the archive; `nested` is an archive inside the archive to
+    open as well. `sha256` is given beside an MD5 sum, which anybody can make another file for.
     """
 
     url: str
     checksum: str
     provides: str
     nested: str = ""
+    sha256: str = ""
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """All that must hold, by algorithm."""
+        algorithm, _, digest = self.checksum.partition(":")
+        return {algorithm: digest} | ({"sha256": self.sha256} if self.sha256 else {})
 
     @property
     def filename(self) -> str:
@@ -42,10 +52,13 @@ class Resource:
         return self.url.rsplit("/", 1)[-1]
 
 
-def download(resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | None = None) -> list[Path]:
+def download(
+    resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | None = None, on_file: OnFile | None = None
+) -> list[Path]:
     """Fetch what is missing below `root`; return the paths provided.
 
-    Without network the error names the file to fetch by hand and the place to put it.
+    `on_file` is told the SHA-256 of each file, for those who want to pin it. Without network the error names the
+    file to fetch by hand and the place to put it.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -58,7 +71,9 @@ def download(resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | N
             archive = root / resource.filename
             if not archive.exists():
                 _fetch(resource, archive, on_bytes or _ignore)
-            _verify(archive, resource)
+            sha256 = _verify(archive, resource)
+            if on_file is not None:
+                on_file(resource, sha256)
             _install(archive, target, resource)
         provided.append(target)
     return provided
@@ -95,7 +110,7 @@ def _fetch_rest(url: str, part: Path, on_bytes: OnBytes) -> None:
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+        response = _OPENER.open(request, timeout=_TIMEOUT_S)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and error.headers.get("Content-Range") == f"bytes */{have}":
@@ -118,17 +133,38 @@ def _fetch_rest(url: str, part: Path, on_bytes: OnBytes) -> None:
         raise OSError(f"the connection ended after {have} of {total} bytes")
 
 
-def _verify(path: Path, resource: Resource) -> None:
-    """Compare the file with its checksum; one that differs is set aside, the next run fetches anew."""
-    algorithm, _, wanted = resource.checksum.partition(":")
+class _StaySecure(urllib.request.HTTPRedirectHandler):
+    """Follows redirections, but never from https to where anybody on the way can read and write along."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        """The request for the new address."""
+        if req.type == "https" and not newurl.lower().startswith("https://"):
+            raise urllib.error.URLError(f"it redirects to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_StaySecure)
+
+
+def _verify(path: Path, resource: Resource) -> str:
+    """Compare the file with its checksums and return its SHA-256; one that differs is set aside, to be fetched anew."""
+    wanted = resource.checksums
+    found = {algorithm: _digest(path, algorithm) for algorithm in wanted.keys() | {"sha256"}}
+    for algorithm, digest in wanted.items():
+        if found[algorithm] != digest:
+            aside = path.replace(path.with_name(path.name + ".bad"))
+            raise FedotpError(
+                f"{resource.url} should have {algorithm} {digest}, not {found[algorithm]}; the file is now {aside}, "
+                "run the command again or fetch it from another source"
+            )
+    return found["sha256"]
+
+
+def _digest(path: Path, algorithm: str) -> str:
     with open(path, "rb") as file:
-        found = hashlib.file_digest(file, algorithm).hexdigest()
-    if found != wanted:
-        aside = path.replace(path.with_name(path.name + ".bad"))
-        raise FedotpError(
-            f"{resource.url} should have {algorithm} {wanted}, not {found}; the file is now {aside}, "
-            "run the command again or fetch it from another source"
-        )
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def _install(archive: Path, target: Path, resource: Resource) -> None:
