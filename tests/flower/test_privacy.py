@@ -1,17 +1,27 @@
-"""Flower's differential-privacy wrappers around a method's server step."""
+"""Differential privacy of the average: what it does to it, what is counted, and what sites cannot do to it."""
 
+import json
+import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from near_sites import NearGrid, make_deployable, named, parts
+from scipy import stats
 
+from fedotp.cli.run import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
+from fedotp.flower._privacy import Mechanism, Releases, clipped, clipped_sum, epsilon, gaussian, length
 from fedotp.flower._serve import resume_serving, serve
 from fedotp.flower._settings import ServerSettings
+from fedotp.runs import RunDirectory
 
 
 def run_private(inputs: Path, folder: Path, settings: ServerSettings, **sections: object) -> tuple[NearGrid, object]:
@@ -73,7 +83,7 @@ def test_the_privacy_spent_is_accounted_for_and_not_forgotten(inputs: Path, tmp_
 
 def test_a_resumed_run_keeps_its_privacy(inputs: Path, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
-    settings = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
+    private = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
     sites = parts(tmp_path, 3)
 
     def cut(message: Message, reply: Message) -> Message:
@@ -84,19 +94,47 @@ def test_a_resumed_run_keeps_its_privacy(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(sites, meddle={100: cut})
     config = make_deployable(inputs, federation={"rounds": 2})
     with pytest.raises(KeyboardInterrupt):
-        serve(grid, config, settings, tmp_path / "run", **named(grid))
+        serve(grid, config, private, tmp_path / "run", **named(grid))
     again = NearGrid(sites)
-    with pytest.raises(FedotpError, match="the run began with 'server'"):
-        resume_serving(again, tmp_path / "run", ServerSettings(privacy="adaptive"), **named(again))
+    others = {"privacy": "adaptive", "noise": 1.0, "clip": 0.2, "delta": 1e-6, "max_epsilon": 9.0}
+    before = {"privacy": "server", "noise": 2.0, "clip": 0.1, "delta": 1e-5}
+    for name, other in others.items():
+        asked = ServerSettings.asked_for(**{**before, name: other})
+        with pytest.raises(FedotpError, match=f"^{name.replace('_', '-')} = .*the run began with"):
+            resume_serving(again, tmp_path / "run", asked, **named(again))
     run = resume_serving(again, tmp_path / "run", ServerSettings(), **named(again))
     assert run.summary["privacy"]["releases"] == 2
 
 
-def test_the_run_ends_before_too_much_is_spent(inputs: Path, tmp_path: Path) -> None:
+def test_a_spent_budget_ends_the_run_in_order(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dp_accounting")
-    settings = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=2.5)
-    with pytest.raises(FedotpError, match="max_epsilon"):
-        run_private(inputs, tmp_path, settings)
+    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=2.5)
+    _, run = run_private(inputs, tmp_path, options)
+    assert run.is_complete
+    assert run.summary["rounds"] == 1
+    assert run.summary["privacy"]["ended_the_run"]
+    assert run.summary["privacy"]["epsilon"] <= 2.5
+    assert len(run.summary["clients"]) == 3
+    for site in range(3):
+        assert (tmp_path / f"site-{site}" / "classifier" / "prompts.safetensors").is_file()
+    print_run(run)
+    assert "ended by the privacy budget, after round 1: epsilon 2.166" in capsys.readouterr().out
+
+
+def test_a_budget_that_lasts_for_all_rounds_did_not_end_the_run(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=3.2)
+    _, run = run_private(inputs, tmp_path, options)
+    assert run.summary["rounds"] == 2
+    assert epsilon(2.0, 3, 1e-5) > 3.2
+    assert "ended_the_run" not in run.summary["privacy"]
+
+
+def test_a_budget_that_one_round_exceeds_is_refused_before_anybody_waits(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=0.5)
+    with pytest.raises(FedotpError, match=r"one round with noise 2 spends 2\.17"):
+        serve(NearGrid({}), make_deployable(inputs), options, tmp_path / "run")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["coop", "promptfl-fedamp"])
@@ -125,3 +163,183 @@ def test_settings_come_from_flowers_run_configuration() -> None:
     assert ServerSettings.of(given) == ServerSettings(min_sites=3, round_timeout=10.0, privacy="server")
     with pytest.raises(FedotpError, match="wrong type"):
         ServerSettings.of({"min-sites": "many"})
+
+
+# The mechanism -------------------------------------------------------------------------------------------------
+
+
+def prompts(*values: float) -> dict[str, torch.Tensor]:
+    return {"shared": torch.tensor(values, dtype=torch.float32)}
+
+
+vectors = st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3).map(lambda values: prompts(*values))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    start=vectors,
+    others=st.lists(vectors, max_size=4),
+    update=vectors,
+    replaced=vectors,
+    clip=st.floats(1e-3, 1e3),
+)
+def test_one_site_moves_the_sum_by_no_more_than_the_norm(
+    start: Any, others: list[Any], update: Any, replaced: Any, clip: float
+) -> None:
+    without, with_it = clipped_sum(others, start, clip), clipped_sum([*others, update], start, clip)
+    assert length(with_it, without) <= clip * (1 + 1e-9) + 1e-9
+    idle = clipped_sum([*others, start], start, clip)  # the prompt, sent back as it was
+    torch.testing.assert_close(idle, without, atol=0, rtol=0)
+    assert length(clipped(update, start, clip), start) <= clip * (1 + 1e-6) + 1e-6 * length(start)
+
+
+def test_the_divisor_is_fixed_whoever_answers(tmp_path: Path) -> None:
+    silent = Mechanism(ServerSettings(privacy="server", noise=0.0, clip=10.0), 4, Releases(tmp_path / "releases"))
+    start, update = prompts(1, 2, 3), prompts(1, 2, 7)
+    for n in range(1, 5):
+        released = silent.release(start, [update] * n, 1.0, 1)
+        torch.testing.assert_close(released, prompts(1, 2, 3 + n), atol=0, rtol=0)
+    halved = silent.release(start, [update], 0.5, 1)  # where half of the sites are asked
+    torch.testing.assert_close(halved, prompts(1, 2, 5), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(("privacy", "deviation"), [("server", 1.5), ("client", 1.5), ("adaptive", 1.5 / 0.75**0.5)])
+def test_noise_is_gaussian_and_as_much_as_is_accounted_for(privacy: Any, deviation: float, tmp_path: Path) -> None:
+    """Of "adaptive", the count's noise of 1.5 takes a quarter of the whole: Andrew et al., theorem 1."""
+    mechanism = Mechanism(ServerSettings(privacy=privacy, noise=1.5, clip=0.2), 5, Releases(tmp_path / "releases"))
+    start = {"shared": torch.zeros(100, 200)}
+    released = mechanism.release(start, [start] * 3, 1.0, 1)["shared"].numpy().ravel()
+    scale = deviation * 0.2 / 5
+    assert stats.kstest(released / scale, "norm").pvalue > 1e-6
+    assert released.std() == pytest.approx(scale, rel=0.03)  # six times the deviation of 20,000
+
+
+def test_noise_does_not_come_from_a_generator_that_can_be_seeded() -> None:
+    draws = []
+    for _ in range(2):
+        np.random.seed(0)
+        torch.manual_seed(0)
+        draws.append(gaussian((8,)))
+    assert not np.isin(draws[0], draws[1]).any()
+
+
+def test_the_clipping_norm_follows_the_updates(tmp_path: Path) -> None:
+    follow = Mechanism(ServerSettings(privacy="adaptive", noise=0.0, clip=1.0), 3, Releases(tmp_path / "releases"))
+    start = prompts(0, 0, 0)
+    for _ in range(100):
+        follow.release(start, [prompts(size, 0, 0) for size in (4, 5, 6)], 1.0, 1)
+    assert 4 < follow.clip < 6
+    again = Mechanism(ServerSettings(privacy="adaptive", clip=1.0), 3, Releases(tmp_path / "releases"))
+    assert again.clip == follow.clip
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("n", [1, 7, 100])
+def test_what_is_accounted_for_is_no_less_than_what_is_spent(noise: float, n: int) -> None:
+    """Of Gaussian noise delta is known exactly: Balle and Wang, Improving the Gaussian mechanism, 2018, theorem 8."""
+    accounting = pytest.importorskip("dp_accounting")
+    told = epsilon(noise, n, 1e-5)
+    oracle = accounting.rdp.RdpAccountant()
+    oracle.compose(accounting.GaussianDpEvent(noise), n)
+    assert told == pytest.approx(oracle.get_epsilon(1e-5), rel=1e-9)
+    together = math.sqrt(n) / noise
+    delta = stats.norm.cdf(together / 2 - told / together) - math.exp(told) * stats.norm.cdf(
+        -together / 2 - told / together
+    )
+    assert delta <= 1e-5
+
+
+# Kills, and sites that do not do their part ---------------------------------------------------------------------
+
+
+def test_a_release_is_counted_before_it_leaves(inputs: Path, tmp_path: Path) -> None:
+    """Killed when the first site sees the average of round 1: the round is made again, and that is a second release."""
+    pytest.importorskip("dp_accounting")
+    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
+    sites = parts(tmp_path, 3)
+
+    def cut(message: Message, reply: Message) -> Message:
+        config = message.content.config_records["config"]
+        if message.metadata.message_type == "evaluate" and config["server-round"] == 1:
+            raise PowerCutError
+        return reply
+
+    grid = NearGrid(sites, meddle={100: cut})
+    config = make_deployable(inputs, federation={"rounds": 2})
+    with pytest.raises(PowerCutError):
+        serve(grid, config, options, tmp_path / "run", **named(grid))
+    assert not list(RunDirectory.open(tmp_path / "run").metrics("round"))[1:]
+    again = NearGrid(sites)
+    run = resume_serving(again, tmp_path / "run", ServerSettings(), **named(again))
+    assert run.summary["privacy"]["releases"] == 3
+    assert run.summary["privacy"]["epsilon"] == pytest.approx(epsilon(2.0, 3, 1e-5))
+
+
+class PowerCutError(Exception):
+    """The server is no more."""
+
+
+def test_a_record_cut_short_was_no_release_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "releases.jsonl"
+    Releases(path).add({"round": 1, "next_clip": 0.1})
+    path.write_bytes(path.read_bytes() + b'{"round": 2, "ne')
+    releases = Releases(path)
+    assert releases.count == 1
+    releases.add({"round": 2, "next_clip": 0.1})
+    assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [1, 2]
+    for damaged in (b"[]\n", b"{}\n", b"\xff\n", b'{"next_clip": "far"}\n'):
+        path.write_bytes(damaged)
+        with pytest.raises(FedotpError, match="is damaged"):
+            Releases(path)
+
+
+def sending(update: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Message, Message], Message]:
+    """A site that sends `update` of what it was sent, and what it would have sent."""
+
+    def meddle(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train":
+            received, trained = (m.content.array_records["arrays"]["shared"].numpy() for m in (message, reply))
+            reply.content["arrays"] = ArrayRecord({"shared": Array(update(received, trained))})
+        return reply
+
+    return meddle
+
+
+@pytest.mark.parametrize("privacy", ["server", "client", "adaptive"])
+def test_a_site_that_sends_the_prompt_back_unchanged_does_not_end_the_run(
+    privacy: Any, inputs: Path, tmp_path: Path
+) -> None:
+    grid = NearGrid(parts(tmp_path, 3), meddle={101: sending(lambda received, _: received)})
+    config = make_deployable(inputs, federation={"rounds": 1})
+    run = serve(grid, config, ServerSettings(privacy=privacy), tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2]]
+
+
+def test_a_site_that_does_not_clip_is_refused(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3), meddle={101: sending(lambda received, trained: trained + 0.01)})
+    config = make_deployable(inputs, federation={"rounds": 1})
+    options = ServerSettings(privacy="client", noise=0.0, clip=1e-3)
+    run = serve(grid, config, options, tmp_path / "run", **named(grid))
+    (record,) = run.metrics("round")
+    assert record["answered"] == [0, 2]
+    assert "it was to be clipped to 0.001 and moved by" in record["faults"]["site-1"]
+    assert run.summary["refused"] == {"site-1": 1}
+
+
+def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
+    sites = parts(tmp_path, 3)
+
+    def cut(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
+            raise PowerCutError
+        return reply
+
+    grid = NearGrid(sites, meddle={100: cut})
+    with pytest.raises(PowerCutError):
+        serve(grid, make_deployable(inputs), options, tmp_path / "run", **named(grid))
+    more = NearGrid({**sites, 103: {**sites[102], "name": "site-3", "state": str(tmp_path / "site-3")}})
+    run = resume_serving(more, tmp_path / "run", ServerSettings(), **named(more))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2, 3]]
+    assert run.summary["privacy"]["sites"] == 4

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PORT = 8000
-KEPT = ("privacy", "noise", "clip", "delta", "max_epsilon")  # settings that a run keeps for good
+KEPT = (
+    "privacy",
+    "noise",
+    "clip",
+    "delta",
+    "max_epsilon",
+    "allow_new_counts",
+)  # or what they did: a run has it for good
 
 KeysOption = Annotated[
     Path | None,
@@ -66,17 +73,39 @@ def server(
     max_update: Annotated[
         float, typer.Option(metavar="X", help="Refuse an update that moves the prompt by more than X times its length.")
     ] = 100.0,
+    max_times: Annotated[
+        float,
+        typer.Option(
+            metavar="X",
+            help="No site counts with more images, or moves the prompt further, than X times the median of all.",
+        ),
+    ] = 10.0,
+    max_images: Annotated[
+        int, typer.Option(metavar="N", help="No site counts with more than N images; 0: as --max-times says.")
+    ] = 0,
+    allow_new_counts: Annotated[
+        bool,
+        typer.Option("--allow-new-counts", help="A site that comes back with more images counts with all of them."),
+    ] = False,
     privacy: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="WHERE",
-            help="Differential privacy of the average, by Flower: none, server, client or adaptive clipping.",
+            help="Differential privacy of the average: none, server, client or adaptive clipping.",
+            show_default="none",
         ),
-    ] = "none",
-    noise: Annotated[float, typer.Option(metavar="X", help="Noise multiplier.")] = 1.0,
-    clip: Annotated[float, typer.Option(metavar="NORM", help="Clipping norm of an update.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="Account for the privacy spent at this delta; 0: do not.")] = 0.0,
-    max_epsilon: Annotated[float, typer.Option(help="Stop before more is spent; 0: no limit.")] = 0.0,
+    ] = None,
+    noise: Annotated[float | None, typer.Option(metavar="X", help="Noise multiplier.", show_default="1")] = None,
+    clip: Annotated[
+        float | None, typer.Option(metavar="NORM", help="Clipping norm of an update.", show_default="0.1")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Account for the privacy spent at this delta; 0: do not.", show_default="0"),
+    ] = None,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="End the run before more is spent; 0: no limit.", show_default="0")
+    ] = None,
     insecure: InsecureOption = False,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
@@ -107,13 +136,16 @@ def server(
             "give --keys DIR (`fedotp keys make` makes them)"
             + (", or --insecure, and not both" if insecure else "; --insecure goes without, on one machine only")
         )
-    settings = ServerSettings(
+    settings = ServerSettings.asked_for(
         min_sites=min_sites,
         start_timeout=start_timeout,
         round_timeout=round_timeout,
         patience=patience,
         max_update=max_update,
-        privacy=privacy,  # type: ignore[arg-type]
+        max_times=max_times,
+        max_images=max_images,
+        allow_new_counts=allow_new_counts,
+        privacy=privacy,
         noise=noise,
         clip=clip,
         delta=delta,
@@ -142,9 +174,10 @@ def server(
 
 def _given(settings: "ServerSettings") -> list[str]:
     """The options that were set and that the run does not keep by itself."""
-    changed = [item for item in fields(settings) if getattr(settings, item.name) != item.default]
-    named = [(item.name.replace("_", "-"), getattr(settings, item.name)) for item in changed if item.name not in KEPT]
-    return [word for name, value in named for word in (f"--{name}", f"{value:g}")]
+    options = [item for item in fields(settings) if item.compare and item.name not in KEPT]
+    values = {item.name.replace("_", "-"): getattr(settings, item.name) for item in options}
+    changed = [name for item, name in zip(options, values, strict=True) if values[name] != item.default]
+    return [word for name in changed for word in (f"--{name}", f"{values[name]:.15g}")]
 
 
 def _tell(directory: "RunDirectory", options: list[str]) -> None:

@@ -25,7 +25,7 @@ class RoundReport:
 
     `sampled` clients were asked, `answered` sent an update; `loss` (answered,) are their mean objectives, `examples`
     their numbers of images. Bytes are those of all messages down to and up from the clients. `faults` says, by the
-    client's name, why an update is missing; the simulator leaves it empty.
+    client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
     """
 
     round: int
@@ -39,6 +39,7 @@ class RoundReport:
     n_images: int
     seconds: float
     faults: Mapping[str, str] = field(default_factory=dict)
+    shortened: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mean_loss(self) -> float:

@@ -5,67 +5,89 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, Predictions, evaluate_predictions
 from fedotp.federation._metrics import by_domain
 from fedotp.flower import _messages as words
-from fedotp.flower._records import from_record, read_array, to_record
-from fedotp.flower._registry import Member
+from fedotp.flower._privacy import length
+from fedotp.flower._records import content_of, from_record, read_array, strangers_words
+from fedotp.flower._registry import REFUSED, Member
 from fedotp.flower._settings import ServerSettings
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.server")
 
+_ROUNDED = 1.001  # a site clips in single precision
 _MOST = 1e9  # more images, and a larger loss, than anyone has
 
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """A site's answer that was found in order; `loss` is nan where the site does not tell it."""
+    """A site's answer that was found in order.
 
-    reply: Message
+    `start` is what its prompts would be had it not trained, `moved` how far they are from it. `loss` is nan where the
+    site does not tell it; `n_examples` is the number of its images as it counts in the average.
+    """
+
+    prompts: Parameters
+    start: Parameters
+    moved: float
     loss: float
     n_examples: int
     n_images: int
 
 
-def checked_update(reply: Message, expected: Parameters, member: Member, settings: ServerSettings) -> Update | None:
+def checked_update(
+    reply: Message, expected: Parameters, member: Member, settings: ServerSettings, most_images: int
+) -> Update | None:
     """The update in a reply; None if the site had nothing to train on. Whatever is not in order is refused.
 
-    `expected` is what the update would be had the site not trained at all.
+    `expected` is what the update would be had the site not trained at all; it counts as `most_images` at most.
     """
-    metrics = _metrics(reply)
+    with strangers_words():
+        metrics = _metrics(reply)
+    try:
+        with strangers_words():
+            return _update(reply, metrics, expected, member, settings, most_images)
+    except FedotpError as error:
+        raise FedotpError(f"{REFUSED} {error}") from None
+
+
+def _update(
+    reply: Message,
+    metrics: MetricRecord,
+    expected: Parameters,
+    member: Member,
+    settings: ServerSettings,
+    most_images: int,
+) -> Update | None:
     n_examples = _number(metrics, words.EXAMPLES)
     if n_examples == 0:
         return None
     if not 0 < n_examples <= member.train_images or n_examples != int(n_examples):
-        raise FedotpError(
-            f"its update is refused: it speaks of {n_examples:g} training images and had {member.train_images}"
-        )
-    try:
-        record = reply.content.array_records[words.ARRAYS]
-        update = from_record(record, expected)
-    except KeyError:
-        raise FedotpError("its update is refused: there is none in the answer") from None
-    except FedotpError as error:
-        raise FedotpError(f"its update is refused: {error}") from None
-    for name, value in update.items():
-        moved, length = float((value - expected[name]).norm()), float(expected[name].norm())
-        if moved > settings.max_update * max(length, 1.0):
+        raise FedotpError(f"it speaks of {n_examples:g} training images and had {member.train_images}")
+    if words.ARRAYS not in reply.content.array_records:
+        raise FedotpError("there is none in the answer")
+    prompts = from_record(reply.content.array_records[words.ARRAYS], expected)
+    for name, value in prompts.items():
+        moved, size = length({name: value}, expected), length({name: expected[name]})
+        if moved > settings.max_update * max(size, 1.0):
             raise FedotpError(
-                f"its update is refused: {name} moved by {moved:.3g}, more than {settings.max_update:g} times "
-                f"its length of {length:.3g}"
+                f"{name} moved by {moved:.3g}, more than {settings.max_update:g} times its length of {size:.3g} "
+                "(--max-update)"
             )
-    weight = int(n_examples) if settings.privacy == "none" else 1  # differential privacy weighs all sites alike
-    told = MetricRecord({words.EXAMPLES: weight})
-    reply.content = RecordDict({words.ARRAYS: to_record(update), words.METRICS: told})  # and nothing else it sent
+    moved = length(prompts, expected)
+    if settings.privacy == "client" and moved > _ROUNDED * settings.clip:
+        raise FedotpError(f"it was to be clipped to {settings.clip:g} and moved by {moved:.3g}")
     return Update(
-        reply,
+        prompts,
+        expected,
+        moved,
         loss=_number(metrics, words.LOSS) if words.LOSS in metrics else float("nan"),
-        n_examples=int(n_examples),
+        n_examples=min(int(n_examples), member.agreed, most_images),
         n_images=int(_number(metrics, words.IMAGES, least=0)),
     )
 
@@ -79,17 +101,13 @@ def told_scores(
     predictions: list[Predictions] = []
     for number, reply in sorted(replies.items()):
         try:
-            metrics = _metrics(reply)
-            n = _number(metrics, words.EXAMPLES)
-            if not n:  # it tells nothing, or has no test images
-                continue
-            if n != members[number].test_images:
-                raise FedotpError(f"it speaks of {n:g} test images and had {members[number].test_images}")
-            accuracy, f1 = (_number(metrics, key, least=0, most=1) for key in (words.ACCURACY, words.MACRO_F1))
-            told = n, accuracy, f1, _number(metrics, words.LOSS)
-            if words.PREDICTIONS in reply.content.array_records:
-                predictions.append(_predictions(reply, number, int(n), n_classes))
-            scores[number] = told
+            with strangers_words():
+                told = _told(reply, members[number].test_images)
+                if told is None:
+                    continue
+                if words.PREDICTIONS in reply.content.array_records:
+                    predictions.append(_predictions(reply, number, members[number].test_images, n_classes))
+                scores[number] = told
         except FedotpError as error:
             log.warning("site %s: what it tells of its tests does not count: %s", members[number].name, one_line(error))
     if not scores:
@@ -111,6 +129,18 @@ def told_scores(
     return evaluation, None
 
 
+def _told(reply: Message, n_images: int) -> tuple[float, float, float, float] | None:
+    """Test images, accuracy, macro-F1 and loss; None from a site that tells nothing, or has no test images."""
+    metrics = _metrics(reply)
+    n = _number(metrics, words.EXAMPLES)
+    if not n:
+        return None
+    if n != n_images:
+        raise FedotpError(f"it speaks of {n:g} test images and had {n_images}")
+    accuracy, f1 = (_number(metrics, key, least=0, most=1) for key in (words.ACCURACY, words.MACRO_F1))
+    return n, accuracy, f1, _number(metrics, words.LOSS)
+
+
 def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predictions:
     record = reply.content.array_records[words.PREDICTIONS]
     if set(record) != set(words.COLUMNS):
@@ -129,9 +159,7 @@ def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predict
 
 
 def _metrics(reply: Message) -> MetricRecord:
-    if reply.has_error():
-        raise FedotpError(f"it failed: {reply.error.reason}")
-    config = reply.content.config_records.get(words.CONFIG, ConfigRecord())
+    config = content_of(reply).config_records.get(words.CONFIG, ConfigRecord())
     if words.REFUSED in config:
         raise FedotpError(f"it refuses: {config[words.REFUSED]!s}")
     try:

@@ -15,7 +15,7 @@ IMAGES = "images"
 REFUSED = "refused"
 CLASSES = "classes"
 NAME = "name"
-CLIP = "clipping_norm"  # Flower's own word
+CLIP = "clipping_norm"
 COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
 
 # what a site says of itself

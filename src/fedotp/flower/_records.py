@@ -1,17 +1,38 @@
 """Prompts as Flower's records, and back, with every check a stranger's message needs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 
 _HEADER = 10_000  # bytes of an array beyond its values
+
+
+@contextmanager
+def strangers_words() -> Iterator[None]:
+    """Whatever goes wrong with what a stranger has sent is that stranger's fault, and ends nothing here."""
+    try:
+        yield
+    except FedotpError:
+        raise
+    except Exception as error:
+        raise FedotpError(f"its answer makes no sense ({type(error).__name__})") from error
+
+
+def content_of(reply: Message) -> RecordDict:
+    """What is in an answer."""
+    if reply.has_error():
+        raise FedotpError(f"it failed: {reply.error.reason}")
+    if not reply.has_content():
+        raise FedotpError("its answer is empty")
+    return reply.content
 
 
 def to_record(params: Parameters) -> ArrayRecord:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from fedotp.errors import FedotpError
 
+REFUSED = "its update is refused:"  # how the line begins that says why an update was not taken
+
 
 @dataclass(eq=False)
 class Member:
@@ -16,8 +18,10 @@ class Member:
         state: "unknown" (not asked yet), "asked", "told" (who it is), "ready" to work, or "refused".
         train_images, test_images, domain: as it says itself.
         gone: when it was last seen to be gone (`time.monotonic`); None if it never was.
+        agreed: the number of training images that it said when the run began, or it came; it weighs no more.
         accepted: the last round whose update was taken from it.
-        faults: how often it was asked and no update could be taken.
+        faults: how often it was asked and no update could be taken; `refused`: because of what was in it.
+        shortened: how often its update moved the prompt so far that it was shortened.
     """
 
     name: str
@@ -27,10 +31,18 @@ class Member:
     classes: tuple[str, ...] = ()
     train_images: int = 0
     test_images: int = 0
+    agreed: int = 0
     domain: str | None = None
     gone: float | None = None
     accepted: int = 0
     faults: int = 0
+    refused: int = 0
+    shortened: int = 0
+
+    def fail(self, why: str) -> None:
+        """It was asked, and no update could be taken."""
+        self.faults += 1
+        self.refused += why.startswith(REFUSED)
 
 
 @dataclass

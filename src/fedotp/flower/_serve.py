@@ -17,6 +17,7 @@ from fedotp.federation._checkpoint import load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
 from fedotp.flower._post import Post
+from fedotp.flower._privacy import Releases, require_budget
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._server import Deployed
 from fedotp.flower._settings import ServerSettings
@@ -29,6 +30,8 @@ from fedotp.runs._manifest import made_with
 from fedotp.runs._prepare import find_device, load_backbone, make_task, template_of
 
 log = logging.getLogger("fedotp.server")
+
+_RELEASES = "state/releases.jsonl"  # the private averages that were published
 
 
 def serve(
@@ -55,13 +58,15 @@ def serve(
     directory = RunDirectory(out)
     directory.require_new()
     _require_real(config)
+    require_budget(settings)
     registry = Registry([Member(name) for name in names], nodes)
     agreement = _agreement(config, uuid.uuid4().hex, classes)
-    welcome = Welcome(Post(grid), registry, agreement)
+    welcome = Welcome(Post(grid), registry, agreement, new_counts=settings.allow_new_counts)
     welcome.gather(settings, interrupt)
     task = _task(config, welcome.agreement)
     on_save = partial(_write_names, directory, registry)
-    federation = Deployed(grid, config, task, welcome, settings, on_save=on_save)
+    releases = Releases(directory.path / _RELEASES)
+    federation = Deployed(config, task, welcome, settings, releases=releases, on_save=on_save)
     directory.create(config, _manifest(config, welcome, settings, task), None)
     with directory.locked():
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
@@ -90,28 +95,27 @@ def resume_serving(
         settings = _as_before(settings, manifest["deployment"]["settings"])
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]
-        registry = Registry([Member(name) for name in everyone], nodes)
+        agreed: dict[str, int] = manifest["deployment"]["train_images"]
+        registry = Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes)
         agreement = _agreement(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]))
         if agreement.backbone != manifest["backbone"]["digest"]:
             raise FedotpError(
                 f"{path}: the run began with backbone {manifest['backbone']['name']} "
                 f"{manifest['backbone']['digest'][:12]}, but now it is {agreement.backbone[:12]}"
             )
-        welcome = Welcome(Post(grid), registry, agreement)
-        welcome.decided = True
+        welcome = Welcome(Post(grid), registry, agreement, begun=True, new_counts=settings.allow_new_counts)
         progress = Progress()
-        releases = 0
+        n_averages = 0
         if directory.checkpoint.is_file():
-            progress, releases = _recall(directory, registry)
+            progress, n_averages = _recall(directory, registry)
         welcome.gather(settings, interrupt)
         federation = Deployed(
-            grid,
             config,
             _task(config, agreement),
             welcome,
             settings,
             n_sites=manifest["deployment"]["sites"],
-            n_releases=releases,
+            releases=Releases(directory.path / _RELEASES, least=n_averages),
             on_save=partial(_write_names, directory, registry),
         )
         if directory.checkpoint.is_file():
@@ -148,8 +152,7 @@ def _write_names(directory: RunDirectory, registry: Registry) -> None:
     manifest = directory.manifest
     new = registry.members[len(manifest["clients"]) :]
     images: dict[str, int] = manifest["deployment"]["train_images"]
-    told = {m.name: m.train_images for m in registry.members if m.train_images != images.get(m.name, 0)}
-    told = {name: n for name, n in told.items() if n}  # one that is not there just now has not lost its images
+    told = {m.name: m.agreed for m in registry.members if m.agreed != images.get(m.name, 0)}
     if new or told:
         manifest["clients"] += [member.name for member in new]
         manifest["domains"] += [member.domain for member in new]
@@ -159,26 +162,31 @@ def _write_names(directory: RunDirectory, registry: Registry) -> None:
 
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
-    """`settings` with the privacy that the run began with: it cannot be given up half-way."""
-    names = ("privacy", "noise", "clip", "delta", "max_epsilon")
-    kept = {name: before[name] for name in names}
-    if settings.privacy not in ("none", kept["privacy"]):
-        raise FedotpError(f"privacy = {settings.privacy!r}: the run began with {kept['privacy']!r}, which stays")
-    return replace(settings, **kept)
+    """`settings` with the privacy that the run began with: it cannot be changed half-way."""
+    defaults = ServerSettings()
+    for name in (names := ("privacy", "noise", "clip", "delta", "max_epsilon")):
+        value = getattr(settings, name)
+        asked_for = name in settings.given or value != getattr(defaults, name)
+        if asked_for and value != before[name]:
+            option = name.replace("_", "-")
+            raise FedotpError(f"{option} = {value!r}: the run began with {before[name]!r}, which stays; leave it out")
+    return replace(settings, **{name: before[name] for name in names})
 
 
 def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:
-    """How far the run has come, and how many averages it published; sites get back what was accepted of them."""
+    """How far the run has come, and how many averages it made; sites get back what was accepted of them."""
     progress = load_progress(directory.checkpoint)
     directory.cut_metrics(progress.metrics_bytes)
-    releases = 0
+    averages = 0
     for record in directory.metrics("round"):
-        releases += len(record["answered"]) >= directory.config.federation.min_clients
+        averages += len(record["answered"]) >= directory.config.federation.min_clients
         for number in record["answered"]:
             registry.members[number].accepted = record["round"]
-        for name in record.get("faults", {}):
-            registry.members[registry.names.index(name)].faults += 1
-    return progress, releases
+        for name, why in record.get("faults", {}).items():
+            registry.members[registry.names.index(name)].fail(why)
+        for name in record.get("shortened", {}):
+            registry.members[registry.names.index(name)].shortened += 1
+    return progress, averages
 
 
 def _agreement(config: Config, run: str, classes: tuple[str, ...]) -> Agreement:
@@ -214,7 +222,7 @@ def _manifest(config: Config, welcome: Welcome, settings: ServerSettings, task: 
             "run": agreement.run,
             "protocol": PROTOCOL,
             "sites": len(registry.members),
-            "train_images": {m.name: m.train_images for m in registry.members},
-            "settings": asdict(settings),
+            "train_images": {m.name: m.agreed for m in registry.members},
+            "settings": {name: value for name, value in asdict(settings).items() if name != "given"},
         },
     }

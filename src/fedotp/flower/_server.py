@@ -3,14 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
-from flwr.serverapp import Grid
-from flwr.serverapp.exception import PrivacyBudgetExhausted
 
 from fedotp._text import one_line
 from fedotp.config import Config
@@ -22,10 +21,11 @@ from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, sampled
 from fedotp.flower import _messages as words
 from fedotp.flower._answers import Update, checked_update, told_scores
-from fedotp.flower._records import from_record, to_record
+from fedotp.flower._limits import furthest, most_images
+from fedotp.flower._privacy import Mechanism, Releases, clipped, length
+from fedotp.flower._records import to_record
 from fedotp.flower._registry import Member
 from fedotp.flower._settings import ServerSettings
-from fedotp.flower._strategy import PlainAverage, PromptStrategy, with_privacy
 from fedotp.flower._welcome import Welcome
 from fedotp.methods import Parameters, Task
 
@@ -39,20 +39,19 @@ class Deployed:
 
     def __init__(
         self,
-        grid: Grid,
         config: Config,
         task: Task,
         welcome: Welcome,
         settings: ServerSettings,
         *,
+        releases: Releases,
         n_sites: int | None = None,
-        n_releases: int = 0,
         on_save: Callable[[], object] | None = None,
     ) -> None:
         """The sites of `welcome` have gathered.
 
-        Of a run that goes on, `n_sites` is the number of sites it began with, and `n_releases` how many averages it
-        has published. `on_save` is called before each checkpoint.
+        `releases` are the private averages published before. Of a run that goes on, `n_sites` is the number of sites
+        it began with. `on_save` is called before each checkpoint.
         """
         self.config = config
         self.method = config.method
@@ -65,14 +64,15 @@ class Deployed:
         self.server = {name: value.cpu() for name, value in self.method.shared(task, self.n_sites).items()}
         self.kept = KeptRows({}, self.n_sites)  # nothing: what sites keep is at the sites
         self._task = task
-        self._grid = grid
         self._deals = settings
         self._on_save = on_save
         self._stopping = False
         if settings.privacy != "none" and (self.method.publishes or not self.server):
             raise FedotpError(f"privacy = {settings.privacy!r}: {self.method.title} has no average to protect this way")
-        self._strategy = (PlainAverage if settings.delta else PromptStrategy)(self.method)
-        self._wrapped = with_privacy(self._strategy, settings, self.n_sites, n_releases)
+        n_expected = len(self.registry.members)  # fixed before anybody sends anything
+        self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
+        self._is_out_of_budget = False
+        self._capped: dict[str, int] = {}
 
     # What a run wants to know ------------------------------------------------------------------------------
 
@@ -115,13 +115,34 @@ class Deployed:
         """Somebody asked to stop: if no site is there, do not wait for one."""
         self._stopping = True
 
+    def may_go_on(self) -> bool:
+        """Whether the privacy budget has room for another round."""
+        if self._privacy is None or not self._privacy.is_spent:
+            return True
+        self._is_out_of_budget = True
+        spent = self._privacy.facts()
+        log.warning(
+            "the privacy budget is spent: epsilon %.3f of %g at delta %g; the run ends after round %d",
+            *(spent["epsilon"], spent["max_epsilon"], spent["delta"], self.round),
+        )
+        return False
+
     def facts(self) -> dict[str, Any]:
-        """How often each site failed, and the privacy spent."""
-        facts: dict[str, Any] = {"faults": {m.name: m.faults for m in self.registry.members if m.faults}}
-        spent = getattr(self._wrapped, "privacy_spent", lambda: None)()
-        if spent is not None:
-            facts["privacy"] = {"epsilon": spent.epsilon, "delta": spent.delta, "releases": spent.num_releases}
-        return facts
+        """With how many images each site counts, how often it failed, and the privacy spent."""
+        members, most = self.registry.members, self._most_images()
+        facts: dict[str, Any] = {
+            "faults": {m.name: m.faults for m in members if m.faults},
+            "refused": {m.name: m.refused for m in members if m.refused},
+            "shortened": {m.name: m.shortened for m in members if m.shortened},
+        }
+        if self._privacy is not None:
+            ended = {"ended_the_run": True} if self._is_out_of_budget else {}
+            return {**facts, "privacy": {**self._privacy.facts(), **ended}}  # all sites weigh alike
+        return {
+            **facts,
+            "weights": {m.name: min(m.agreed, most) for m in members},
+            "capped": {m.name: m.agreed for m in members if m.agreed > most},
+        }
 
     # Rounds ------------------------------------------------------------------------------------------------
 
@@ -142,7 +163,11 @@ class Deployed:
         faults |= {self.registry.names[n]: "not connected" for n in asked if self.registry.members[n] not in present}
         for name, why in faults.items():
             log.warning("round %d, site %s: %s", self.round + 1, name, why)
-            self.registry.members[self.registry.names.index(name)].faults += 1
+            self.registry.members[self.registry.names.index(name)].fail(why)
+        shortened = self._shorten(updates) if self._privacy is None else {}  # privacy clips each by itself
+        for name, how in shortened.items():
+            log.warning("round %d, site %s: %s", self.round + 1, name, how)
+            self.registry.members[self.registry.names.index(name)].shortened += 1
         bytes_up = self._aggregate(updates)
         self.round += 1
         for number in updates:
@@ -163,25 +188,20 @@ class Deployed:
             n_images=n_images,
             seconds=time.perf_counter() - start,
             faults=faults,
+            shortened=shortened,
         )
 
     def _messages(self, present: list[Member]) -> list[Message]:
         """What the sites that take part are sent to train on."""
-        numbers = {member.node: self.registry.number(member) for member in present if member.node is not None}
-        self._strategy.ask(self.server, self._orders(present, MessageType.TRAIN), numbers)
-        self._expect(len(present))
-        try:
-            return list(
-                self._wrapped.configure_train(self.round + 1, to_record(self.server), ConfigRecord(), self._grid)
-            )
-        except PrivacyBudgetExhausted as error:
-            raise FedotpError(f"{error} Every round so far is written down.") from error
+        told = ConfigRecord({words.CLIP: self._deals.clip} if self._deals.privacy == "client" else {})
+        return self._orders(present, MessageType.TRAIN)(told)
 
     def _updates(
         self, present: Iterable[Member], answers: dict[int, Message]
     ) -> tuple[dict[int, Update], dict[str, str]]:
         """The updates that are in order, by the site's number, and what is wrong with the others, by its name."""
         updates, faults = {}, {}
+        most = self._most_images()
         for member in present:
             number = self.registry.number(member)
             reply = answers.get(member.node) if member.node is not None else None
@@ -190,7 +210,7 @@ class Deployed:
                 continue
             try:
                 sent = self._sent_to(number)
-                update = checked_update(reply, self._expected_upload(sent), member, self._deals)
+                update = checked_update(reply, self._expected_upload(sent), member, self._deals, most)
             except FedotpError as error:
                 faults[member.name] = one_line(error)
                 continue
@@ -198,27 +218,58 @@ class Deployed:
                 updates[number] = update
         return updates, faults
 
+    def _most_images(self) -> int:
+        """With how many images a site counts at most; says where that is less than it announced."""
+        deals = self._deals
+        most = most_images((member.agreed for member in self.registry.members), deals.max_times, deals.max_images)
+        for member in self.registry.members if self._privacy is None else ():
+            if member.agreed > most and self._capped.get(member.name) != most:
+                self._capped[member.name] = most
+                log.warning(
+                    "site %s announces %d training images and counts with %d, %s",
+                    *(member.name, member.agreed, most),
+                    "as many as --max-images allows"
+                    if deals.max_images
+                    else f"{deals.max_times:g} times the median of all sites (--max-images, --max-times)",
+                )
+        return most
+
+    def _shorten(self, updates: dict[int, Update]) -> dict[str, str]:
+        """Shorten the updates that go much further than the others of the round; says how, by the sites' names."""
+        moved = [update.moved for update in updates.values()]
+        shortened = {}
+        for number, update in updates.items():
+            most = furthest(moved, length(update.start), self._deals.max_times)
+            if update.moved > most:
+                updates[number] = replace(update, prompts=clipped(update.prompts, update.start, most))
+                shortened[self.registry.names[number]] = (
+                    f"its update moves the prompt by {update.moved:.3g} and is shortened to {most:.3g}, the prompt's "
+                    f"length or {self._deals.max_times:g} times the median of the round (--max-times)"
+                )
+        return shortened
+
     def _aggregate(self, updates: dict[int, Update]) -> int:
         """The server step; returns how many bytes the sites sent."""
-        replies = [update.reply for update in updates.values()]
-        n_bytes = sum(_array_bytes(reply) for reply in replies)
-        if len(replies) < (fewest := self.settings.federation.min_clients):
+        n_bytes = sum(value.nbytes for update in updates.values() for value in update.prompts.values())
+        rounds = self.settings.federation
+        if len(updates) < rounds.min_clients:
             log.warning(
-                "round %d: %d updates, fewer than %d: nothing is averaged", self.round + 1, len(replies), fewest
+                "round %d: %d updates, fewer than %d: nothing is averaged",
+                *(self.round + 1, len(updates), rounds.min_clients),
             )
             return n_bytes
         if not self.server:
             return n_bytes
-        self._expect(len(replies))
-        record, _ = self._wrapped.aggregate_train(self.round + 1, replies)
-        if record is not None:
-            self.server = from_record(record, self.server)
+        numbers = sorted(updates)
+        prompts = [updates[number].prompts for number in numbers]
+        if self._privacy is not None:
+            share = 1.0 if self.round == 0 and rounds.first_round == "all" else rounds.participation
+            self.server = self._privacy.release(self.server, prompts, share, self.round + 1)
+            return n_bytes
+        uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]}
+        weights = torch.tensor([updates[number].n_examples for number in numbers])
+        self.server = self.method.aggregate(self.server, torch.tensor(numbers), uploads, weights)
         return n_bytes
-
-    def _expect(self, n: int) -> None:
-        """Tell the privacy wrapper of how many sites the average is: its noise, and its account, must fit."""
-        if self._wrapped is not self._strategy:
-            self._wrapped.num_sampled_clients = n  # type: ignore[attr-defined]
 
     # Evaluation --------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """What the server of a real federation decides, beyond the configuration of the run."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
 
 from fedotp.errors import FedotpError
@@ -23,13 +24,19 @@ class ServerSettings:
             site its round.
         max_update: an update is refused if it moves the prompt by more than so many times its length (or by more
             than so much, for a prompt shorter than 1).
-        privacy: which of Flower's differential-privacy wrappers stands around the average: "server" clips the sites'
-            updates at the server, "client" at the site, "adaptive" at the server with a norm that follows the updates.
-            All add Gaussian noise to the average and weigh all sites alike.
+        max_times: no site counts with more images, and no update moves the prompt further, than so many times the
+            median of all sites (`fedotp.flower._limits`).
+        max_images: no site counts with more images than so many; 0: as `max_times` says.
+        allow_new_counts: a site that comes back with more images than it announced first weighs more from then on;
+            otherwise what was announced first is what counts.
+        privacy: differential privacy of the average (`fedotp.flower._privacy`): "server" clips the sites' updates at
+            the server, "client" also at the site, before they leave, "adaptive" at the server with a norm that follows
+            the updates. All add Gaussian noise to the average and weigh all sites alike.
         noise: noise multiplier.
         clip: clipping norm of an update (for "adaptive": the first one).
-        delta: account for the privacy spent, at this delta; 0: do not ("server" and "client" only).
+        delta: account for the privacy spent, at this delta; 0: do not.
         max_epsilon: end the run before the privacy spent exceeds this; 0: no limit.
+        given: names of the settings that somebody asked for in so many words.
     """
 
     min_sites: int = 0
@@ -37,11 +44,15 @@ class ServerSettings:
     round_timeout: float = 3600.0
     patience: float = 180.0
     max_update: float = 100.0
+    max_times: float = 10.0
+    max_images: int = 0
+    allow_new_counts: bool = False
     privacy: Privacy = "none"
     noise: float = 1.0
     clip: float = 0.1
     delta: float = 0.0
     max_epsilon: float = 0.0
+    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse values that no federation could make right."""
@@ -49,15 +60,19 @@ class ServerSettings:
         require(self.start_timeout >= 0, "start-timeout", self.start_timeout, "at least 0 seconds (0: no limit)")
         require(self.round_timeout > 0, "round-timeout", self.round_timeout, "more than 0 seconds, for example 3600")
         require(self.patience >= 0, "patience", self.patience, "at least 0 seconds, for example 180")
-        require(self.max_update > 0, "max-update", self.max_update, "more than 0, for example 100")
+        require(0 < self.max_update < math.inf, "max-update", self.max_update, "more than 0, for example 100")
+        require(1 <= self.max_times < 1e9, "max-times", self.max_times, "at least 1, for example 10")
+        require(self.max_images >= 0, "max-images", self.max_images, "at least 0 (0: as max-times says)")
         known = ("none", "server", "client", "adaptive")
         require(self.privacy in known, "privacy", self.privacy, "none, server, client or adaptive")
-        require(self.noise >= 0, "noise", self.noise, "at least 0, for example 1")
-        require(self.clip > 0, "clip", self.clip, "more than 0, for example 0.1")
+        require(self.noise == 0 or 1e-3 <= self.noise <= 1e6, "noise", self.noise, "0, or from 0.001 to a million")
+        require(1e-9 <= self.clip <= 1e9, "clip", self.clip, "more than 0, for example 0.1")
         require(0 <= self.delta < 1, "delta", self.delta, "in [0, 1), for example 1e-5")
-        require(self.max_epsilon >= 0, "max-epsilon", self.max_epsilon, "at least 0 (0: no limit)")
-        if self.delta and (self.privacy not in ("server", "client") or not self.noise):
-            raise FedotpError(f"delta = {self.delta}: privacy is accounted for with privacy server or client and noise")
+        require(0 <= self.max_epsilon < math.inf, "max-epsilon", self.max_epsilon, "at least 0 (0: no limit)")
+        if self.delta and (self.privacy == "none" or not self.noise):
+            raise FedotpError(
+                f"delta = {self.delta}: privacy is accounted for where there is some: set privacy and noise"
+            )
         if self.max_epsilon and not self.delta:
             raise FedotpError(f"max-epsilon = {self.max_epsilon}: needs delta, for example 1e-5")
 
@@ -69,11 +84,23 @@ class ServerSettings:
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ServerSettings":
         """From Flower's run configuration, whose keys have dashes; keys that are for others are left alone."""
-        values = {item.name: given[name] for item in fields(cls) if (name := item.name.replace("_", "-")) in given}
-        kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, Privacy: str}
-        hints = get_type_hints(cls)
+        kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, bool: _flag, Privacy: str}
+        hints = {name: kind for name, kind in get_type_hints(cls).items() if kind in kinds}
+        values = {name: given[key] for name in hints if (key := name.replace("_", "-")) in given}
         try:
             typed = {name: kinds[hints[name]](value) for name, value in values.items()}
         except (TypeError, ValueError) as error:
             raise FedotpError(f"the run configuration has a value of the wrong type: {error}") from None
         return cls(**typed)
+
+    @classmethod
+    def asked_for(cls, **options: Any) -> "ServerSettings":
+        """The defaults but for `options`; those that are None were not asked for."""
+        values = {name: value for name, value in options.items() if value is not None}
+        return cls(**values, given=frozenset(values))
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value

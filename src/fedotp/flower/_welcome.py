@@ -12,6 +12,7 @@ from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._post import Post
+from fedotp.flower._records import content_of, strangers_words
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._settings import ServerSettings
 from fedotp.runs._interrupt import Interrupt
@@ -34,12 +35,19 @@ class Welcome:
     whole agreement and its number, prepares itself, and is ready, or says why it cannot take part.
     """
 
-    def __init__(self, post: Post, registry: Registry, agreement: Agreement) -> None:
-        """`agreement` may still be without classes."""
+    def __init__(
+        self, post: Post, registry: Registry, agreement: Agreement, *, begun: bool = False, new_counts: bool = False
+    ) -> None:
+        """`agreement` may still be without classes.
+
+        In a run that has `begun`, a site weighs no more than it announced at first, unless `new_counts` are allowed.
+        """
         self.post = post
         self.registry = registry
         self.agreement = agreement
-        self.decided = bool(agreement.classes) and registry.nodes is not None
+        self.decided = begun or (bool(agreement.classes) and registry.nodes is not None)
+        self._begun = begun
+        self._new_counts = new_counts
         self._waiting: dict[str, int] = {}
         self._asked: dict[int, float] = {}
         self._strangers: set[int] = set()
@@ -68,6 +76,7 @@ class Welcome:
             if not self.decided and told and settled and len(told) >= wanted:
                 self._decide(told)
             elif self.decided and ready and len(ready) >= wanted:
+                self._begun = True
                 return
             now = time.monotonic()
             if settings.start_timeout and now - start > settings.start_timeout:
@@ -137,29 +146,36 @@ class Welcome:
 
     def _take(self, member: Member, reply: Message) -> None:
         """What a site answers to hello."""
-        if reply.has_error():
-            self._refuse(member, f"it failed: {reply.error.reason}")
-            return
-        facts = reply.content.config_records.get(words.CONFIG, ConfigRecord())
-        if words.REFUSED in facts:
-            self._refuse(member, str(facts[words.REFUSED]))
-            return
         try:
-            member = self.registry.introduce(member, _text(facts, words.NAME, least=1))
-            if words.CLASSES in facts:
-                member.classes = _classes(facts)
-                self._parts[member.name] = _whole(facts, words.PART, least=-1)
-                member.state = "told"
-                return
-            n_train, n_test, domain = (
-                _whole(facts, words.TRAIN_IMAGES),
-                _whole(facts, words.TEST_IMAGES),
-                _text(facts, words.DOMAIN),
-            )
+            with strangers_words():
+                facts = content_of(reply).config_records.get(words.CONFIG, ConfigRecord())
+                if words.REFUSED in facts:
+                    raise FedotpError(str(facts[words.REFUSED]))
+                member = self.registry.introduce(member, _text(facts, words.NAME, least=1))
+                self._believe(member, facts)
         except FedotpError as error:
             self._refuse(member, str(error))
+
+    def _believe(self, member: Member, facts: ConfigRecord) -> None:
+        """What a site says of itself."""
+        if words.CLASSES in facts:
+            member.classes, self._parts[member.name] = _classes(facts), _whole(facts, words.PART, least=-1)
+            member.state = "told"
             return
+        n_train, n_test, domain = (
+            _whole(facts, words.TRAIN_IMAGES),
+            _whole(facts, words.TEST_IMAGES),
+            _text(facts, words.DOMAIN),
+        )
         member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
+        if not member.agreed or not self._begun or self._new_counts:
+            member.agreed = n_train
+        elif n_train > member.agreed:
+            log.warning(
+                "site %s speaks of %d training images; it goes on with the %d that were agreed on. If they are right, "
+                "stop the server and go on with --resume and --allow-new-counts",
+                *(member.name, n_train, member.agreed),
+            )
         member.state = "ready"
         log.info("site %s is ready: %d images to train on", member.name, member.train_images)
 
@@ -201,7 +217,9 @@ def _whole(facts: ConfigRecord, key: str, least: int = 0) -> int:
 
 def _classes(facts: ConfigRecord) -> tuple[str, ...]:
     names = facts[words.CLASSES]
-    known = isinstance(names, list) and all(isinstance(name, str) and name and name.isprintable() for name in names)
+    known = isinstance(names, list) and all(
+        isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable() for name in names
+    )
     if not known or len(set(names)) < len(names):  # type: ignore[arg-type]
-        raise FedotpError(f"it says classes = {names!r}; right is a list of names, all different")
+        raise FedotpError(f"it says classes = {names!r}; right is a list of short names, all different")
     return tuple(names)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """The Flower ClientApp of a site: it says hello, trains and evaluates when the server asks."""
 
 import logging
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -8,8 +9,6 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import fixedclipping_mod
-from flwr.clientapp.typing import ClientAppCallable
 
 from fedotp.classifier import Classifier
 from fedotp.data import default_store
@@ -18,6 +17,7 @@ from fedotp.federation import Predictions, evaluate_predictions
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._log import log_encoding, start_logging
+from fedotp.flower._privacy import clipped
 from fedotp.flower._records import from_record, to_record
 from fedotp.flower._site import Site, SiteSettings
 from fedotp.methods import Parameters
@@ -27,15 +27,7 @@ log = logging.getLogger("fedotp.site")
 _NOT_TOLD = "it could not do what was asked; its own log says why"
 
 
-def clip_if_asked(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Flower's client-side clipping, where the server asks for it: the update is clipped before it leaves."""
-    reply = call_next(message, context)
-    if words.CLIP not in _config(message) or reply.has_error() or words.REFUSED in _config(reply):
-        return reply
-    return fixedclipping_mod(message, context, lambda _message, _context: reply)
-
-
-app = ClientApp(mods=[clip_if_asked])
+app = ClientApp()
 
 
 def _answer(message: Message, context: Context, work: Callable[[Site, ConfigRecord], RecordDict]) -> Message:
@@ -70,11 +62,14 @@ def train(message: Message, context: Context) -> Message:
     """Train for a round and send the update: nothing private is in it."""
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
-        done = site.train(*_order(site, message))
+        order = _order(site, message)
+        norm = _clip(config)
+        done = site.train(*order)
+        update = done.update if norm is None else clipped(done.update, order[-1], norm)
         metrics = MetricRecord({words.EXAMPLES: done.n_examples, words.IMAGES: done.n_images})
         if site.settings.shares("loss") and done.n_examples:
             metrics[words.LOSS] = done.loss
-        return RecordDict({words.ARRAYS: to_record(done.update), words.METRICS: metrics})
+        return RecordDict({words.ARRAYS: to_record(update), words.METRICS: metrics})
 
     return _answer(message, context, work)
 
@@ -145,6 +140,14 @@ def _int(config: ConfigRecord, key: str) -> int:
     value = config.get(key)
     if not isinstance(value, int):
         raise DisagreementError(f"the server's message does not say {key!r}")
+    return value
+
+
+def _clip(config: ConfigRecord) -> float | None:
+    """The norm that the update is clipped to before it leaves, where the server asks for it."""
+    value = config.get(words.CLIP)
+    if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+        raise DisagreementError(f"the server asks to clip to {value!r}; right is a number above 0")
     return value
 
 

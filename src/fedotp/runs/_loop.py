@@ -41,6 +41,9 @@ class Federation(Protocol):
     def images_per_round(self) -> int:
         """How many training images a round is expected to see."""
 
+    def may_go_on(self) -> bool:
+        """Whether another round may follow; where not, the run ends in order."""
+
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
         """One communication round."""
 
@@ -87,7 +90,7 @@ class Loop:
             if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
                 self._evaluate()
                 self._commit()
-            while self.federation.round < rounds and not self.progress.stopped:
+            while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
                 if interrupt.wanted:
                     self.observer.on_end(self.directory.path)
                     return
@@ -204,4 +207,5 @@ def round_record(report: RoundReport) -> dict[str, Any]:
         "images": report.n_images,
         "seconds": round(report.seconds, 3),
         **({"faults": dict(report.faults)} if report.faults else {}),
+        **({"shortened": dict(report.shortened)} if report.shortened else {}),
     }

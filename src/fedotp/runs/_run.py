@@ -127,6 +127,10 @@ class Simulated:
         n_images = self.simulator.data.train.sizes(self.simulator.members).sum()
         return int(rounds.participation * rounds.local_epochs * n_images)
 
+    def may_go_on(self) -> bool:
+        """Always: nothing runs out in a simulation."""
+        return True
+
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
         """One communication round."""
         return self.simulator.run_round(on_images)

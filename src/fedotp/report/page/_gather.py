@@ -65,12 +65,36 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
         "config": config.to_dict(),
         "manifest": manifest,
         "missing": missing,
+        "notices": _notices(summary),
     }
 
 
 def _backbone(name: str) -> str:
     """The name of a backbone; of a file, its own without folders."""
     return Path(name).name if Path(name).suffix else name
+
+
+def _notices(summary: dict[str, Any]) -> list[str]:
+    """What an administrator should know of the sites of a run: whose word did not count, or not in full."""
+    notices = [
+        f"Site {name} announced {n:,} training images and counts with {summary['weights'][name]:,}."
+        for name, n in summary.get("capped", {}).items()
+    ]
+    for what, said in (
+        ("refused", "was refused"),
+        ("shortened", "went much further than the others and was shortened"),
+    ):
+        for name, n in summary.get(what, {}).items():
+            said_of = said if n == 1 else said.replace("was ", "were ")
+            notices.append(f"{n} update{'s' * (n > 1)} of site {name} {said_of}.")
+    if (privacy := summary.get("privacy", {})).get("ended_the_run"):
+        notices.append(f"The privacy budget ended the run after round {summary['rounds']}.")
+    if "epsilon" in privacy:
+        notices.append(
+            f"Privacy spent: epsilon {privacy['epsilon']:.3f} at delta {privacy['delta']:g}, "
+            f"{privacy['releases']} releases; one site added or removed."
+        )
+    return notices
 
 
 def share(value: float | None) -> int | None:

@@ -47,6 +47,7 @@ function header() {
     el('p', { class: 'lead' }, ...(one ? storyOfOne(runs[0]) : storyOfMany())),
     ...runs.filter((run) => !isComplete(run)).map((run) => el('p', { class: 'notice', role: 'status' }, incomplete(run))),
     ...runs.flatMap((run) => run.missing).map((why) => el('p', { class: 'notice' }, `Left out: ${why}`)),
+    ...runs.flatMap((run) => run.notices.map((said) => el('p', { class: 'notice' }, one ? said : `${run.title}: ${said}`))),
   );
   if (one) top.append(tiles(runs[0]));
 }

@@ -1,0 +1,209 @@
+"""What one site can do to the average: as much as was agreed on, and not ten times more than the others."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Message
+from near_sites import NearGrid, make_deployable, named, parts
+
+from fedotp.cli.server import _given
+from fedotp.errors import FedotpError
+from fedotp.federation import load_server
+from fedotp.flower._limits import furthest, median, most_images
+from fedotp.flower._serve import resume_serving, serve
+from fedotp.flower._settings import ServerSettings
+from fedotp.report.page._gather import gather
+from fedotp.runs import RunDirectory
+
+IMAGES = {"site-0": 11, "site-1": 11, "site-2": 6}  # of the toy federation
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
+ENDLESS = 10**9
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    logger = logging.getLogger("fedotp")
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def claiming(n_images: int, train: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> Callable[..., Message]:
+    """A site that speaks of `n_images`, at hello and after."""
+
+    def meddle(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "query" and "train-images" in reply.content["config"]:
+            reply.content["config"]["train-images"] = n_images
+        if message.metadata.message_type == "train":
+            reply.content["metrics"]["num-examples"] = n_images
+            received = np.array(message.content.array_records["arrays"]["shared"].numpy())
+            update = np.array(reply.content.array_records["arrays"]["shared"].numpy())
+            reply.content["arrays"] = ArrayRecord({"shared": Array(received + train(update - received))})
+        return reply
+
+    return meddle
+
+
+def sent_in(grid: NearGrid, round_: int, what: list[Message]) -> list[np.ndarray]:
+    """The prompts of the messages to sites, or of their answers, in a round."""
+    return [
+        np.array(found.content.array_records["arrays"]["shared"].numpy(), np.float64)
+        for message, found in zip(grid.sent, what, strict=True)
+        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_)
+    ]
+
+
+def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
+    inputs: Path, tmp_path: Path, lines: Any
+) -> None:
+    grid = NearGrid(parts(tmp_path, 3), meddle={102: claiming(ENDLESS)})
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    expected = np.average(sent_in(grid, 1, grid.answered), axis=0, weights=[11, 11, 110])
+    torch.testing.assert_close(
+        load_server(run.checkpoint)["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
+    )
+    assert run.summary["weights"] == {"site-0": 11, "site-1": 11, "site-2": 110}
+    assert run.summary["capped"] == {"site-2": ENDLESS}
+    assert (
+        "site site-2 announces 1000000000 training images and counts with 110, "
+        "10 times the median of all sites (--max-images, --max-times)"
+    ) in lines.text
+    assert gather(run)["notices"] == ["Site site-2 announced 1,000,000,000 training images and counts with 110."]
+
+
+def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3), meddle={102: claiming(ENDLESS)})
+    options = ServerSettings(round_timeout=0.5, max_images=10)
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), options, tmp_path / "run", **named(grid))
+    assert run.summary["weights"] == dict.fromkeys(IMAGES, 10)
+    assert run.summary["capped"] == {"site-0": 11, "site-1": 11, "site-2": ENDLESS}
+
+
+def test_the_median_is_one_that_a_single_site_cannot_raise() -> None:
+    assert median([]) == 0
+    assert median([7]) == 7
+    assert median([3, ENDLESS]) == 3
+    assert median([3, 5, ENDLESS]) == 5
+    assert most_images([100, ENDLESS, 0], 10, 0) == 1000
+    assert most_images([12413, 3954, 3363, 2259, 819, 439], 10, 0) > 12413  # a real federation: Fed-ISIC2019
+    assert furthest([0.1, 0.2, 99], 1.5, 10) == 2
+    assert furthest([0.01, 0.02, 99], 1.5, 10) == 1.5
+    assert furthest([0.01, 0.02, 99], 0.2, 10) == 1  # as in max_update
+
+
+def cut_in(round_: int) -> Callable[[Message, Message], Message]:
+    def cut(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_):
+            raise KeyboardInterrupt
+        return reply
+
+    return cut
+
+
+def interrupted(inputs: Path, folder: Path) -> dict[int, dict[str, Any]]:
+    """A run of three sites, stopped in its second round."""
+    sites = parts(folder, 3)
+    grid = NearGrid(sites, meddle={100: cut_in(2)})
+    with pytest.raises(KeyboardInterrupt):
+        serve(grid, make_deployable(inputs), QUICK, folder / "run", **named(grid))
+    return sites
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed(
+    allowed: bool, inputs: Path, tmp_path: Path, lines: Any
+) -> None:
+    grid = NearGrid(interrupted(inputs, tmp_path), meddle={102: claiming(20)})
+    options = ServerSettings(round_timeout=0.5, allow_new_counts=allowed)
+    run = resume_serving(grid, tmp_path / "run", options, **named(grid))
+    weights = {**IMAGES, "site-2": 20 if allowed else 6}
+    expected = np.average(sent_in(grid, 2, grid.answered), axis=0, weights=list(weights.values()))
+    torch.testing.assert_close(
+        load_server(run.checkpoint)["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
+    )
+    assert run.summary["weights"] == weights
+    assert RunDirectory(run.path).manifest["deployment"]["train_images"] == weights
+    assert ("it goes on with the 6 that were agreed on" in lines.text) is not allowed
+
+
+def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+
+    def restart(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train":
+            grid.came[102] = "again"
+            grid.meddle[102] = claiming(ENDLESS)
+        return reply
+
+    grid.meddle[102] = restart
+    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert run.summary["weights"] == IMAGES
+    assert "site site-2 speaks of 1000000000 training images" in lines.text
+
+
+def test_a_site_may_be_restarted_with_other_images_before_the_first_round(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3), offline={101})
+
+    def again(message: Message, reply: Message) -> Message:
+        reply = claiming(9)(message, reply)
+        grid.offline.clear()
+        grid.came[102] = "with more images"
+        grid.meddle[102] = claiming(12)
+        return reply
+
+    grid.meddle[102] = again
+    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", classes=("blue", "green", "red"), **named(grid))
+    assert run.summary["weights"] == {**IMAGES, "site-2": 12}
+
+
+def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    far = claiming(IMAGES["site-2"], lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
+    grid = NearGrid(parts(tmp_path, 3), meddle={102: far})
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    (start, *_), answers = sent_in(grid, 1, grid.sent), sent_in(grid, 1, grid.answered)
+    moved = [answer - start for answer in answers]
+    moved[2] *= 50 / np.linalg.norm(moved[2])
+    most = max(1.0, np.linalg.norm(start), 10 * sorted(np.linalg.norm(m) for m in moved)[1])
+    moved[2] *= most / 50
+    expected = start + np.average(moved, axis=0, weights=list(IMAGES.values()))
+    torch.testing.assert_close(
+        load_server(run.checkpoint)["shared"], torch.from_numpy(expected).float(), atol=1e-5, rtol=0
+    )
+    (record,) = run.metrics("round")
+    assert list(record["shortened"]) == ["site-2"]
+    assert run.summary["shortened"] == {"site-2": 1}
+    assert "round 1, site site-2: its update moves the prompt by 50 and is shortened to" in lines.text
+    assert gather(run)["notices"] == ["1 update of site site-2 went much further than the others and was shortened."]
+
+
+def test_refused_and_shortened_updates_of_a_run_that_goes_on_are_not_forgotten(inputs: Path, tmp_path: Path) -> None:
+    sites = parts(tmp_path, 3)
+    far = claiming(6, lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
+    grid = NearGrid(sites, meddle={100: cut_in(2), 101: claiming(11, lambda moved: moved + 1e4), 102: far})
+    with pytest.raises(KeyboardInterrupt):
+        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    again = NearGrid(sites)
+    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
+    assert run.summary["refused"] == run.summary["faults"] == {"site-1": 1}
+    assert run.summary["shortened"] == {"site-2": 1}
+    assert "1 update of site site-1 was refused." in gather(run)["notices"]
+
+
+def test_the_limits_are_in_the_command_that_goes_on() -> None:
+    asked = ServerSettings.asked_for(
+        round_timeout=1.5, max_times=3.0, max_images=1_000_000, allow_new_counts=True, privacy="server", noise=2.0
+    )
+    assert _given(asked) == ["--round-timeout", "1.5", "--max-times", "3", "--max-images", "1000000"]
+
+
+@pytest.mark.parametrize("options", [{"max_times": 0.5}, {"max_images": -1}, {"max_update": float("nan")}])
+def test_limits_that_limit_nothing_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(FedotpError, match=next(iter(options)).replace("_", "-")):
+        ServerSettings(**options)  # type: ignore[arg-type]
