@@ -80,7 +80,7 @@ def epsilon(noise: float, n_releases: int, delta: float) -> float:
     try:
         from dp_accounting import GaussianDpEvent, NeighboringRelation, rdp
     except ImportError as error:
-        raise FedotpError("accounting for privacy needs dp-accounting: pip install 'flwr[dp]'") from error
+        raise FedotpError("accounting for privacy needs dp-accounting: pip install 'fedotp[privacy]'") from error
     if not n_releases:
         return 0.0
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
