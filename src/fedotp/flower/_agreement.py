@@ -11,11 +11,15 @@ from functools import cached_property
 
 from flwr.app import ConfigRecord
 
+from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 
 PROTOCOL = 1
 _KEY = "agreement"
+_LONGEST = 32 << 20  # characters of an agreement
+_MOST_CLASSES = 50_000  # twice ImageNet's
+_LONGEST_NAME, _LONGEST_TEMPLATE = 500, 1000  # the text tower reads some 70 tokens
 
 
 class DisagreementError(FedotpError):
@@ -71,31 +75,56 @@ class Agreement:
     def of(cls, record: ConfigRecord) -> "Agreement":
         """Read it from a message."""
         try:
-            values = json.loads(str(record[_KEY]))
+            text = str(record[_KEY])
+            if len(text) > _LONGEST:
+                raise DisagreementError(
+                    f"the server's agreement has {len(text)} characters; right is at most {_LONGEST}"
+                )
+            values = json.loads(text)
             protocol = values["protocol"]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise DisagreementError(
                 "the message says nothing of an agreement: it does not come from a fedotp server"
             ) from None
         if protocol != PROTOCOL:
             raise DisagreementError(
-                f"the server speaks protocol {protocol}, this site {PROTOCOL}: install the same version of fedotp"
+                f"the server speaks protocol {one_line(protocol, 60)}, this site {PROTOCOL}: "
+                "install the same version of fedotp"
             )
         try:
             agreement = cls(
                 run=str(values["run"]),
                 config=Config.from_dict(_without_none(values["config"]), "the server's configuration"),
-                classes=tuple(map(str, values["classes"])),
+                classes=_class_names(values["classes"]),
                 template=str(values["template"]),
                 backbone=str(values["backbone"]),
             )
         except FedotpError as error:
-            raise DisagreementError(str(error)) from error
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DisagreementError(f"the server's agreement cannot be read ({error!r})") from error
+            raise DisagreementError(one_line(error)) from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise DisagreementError(f"the server's agreement cannot be read ({one_line(repr(error))})") from error
+        if len(agreement.template) > _LONGEST_TEMPLATE:
+            raise DisagreementError(
+                f"the server's template has {len(agreement.template)} characters; right is at most {_LONGEST_TEMPLATE}"
+            )
         if not re.fullmatch("[0-9a-f]{32}", agreement.run):  # it becomes a folder at the site
             raise DisagreementError(f"the server calls the run {agreement.run[:60]!r}, which is not a run's name")
         return agreement
+
+
+def _class_names(names: object) -> tuple[str, ...]:
+    if not isinstance(names, list):
+        raise DisagreementError("the server's classes are not a list of names")
+    if len(names) > _MOST_CLASSES:
+        raise DisagreementError(f"the server names {len(names)} classes; right is at most {_MOST_CLASSES}")
+    classes = tuple(map(str, names))
+    longest = max(classes, key=len, default="")
+    if len(longest) > _LONGEST_NAME:
+        raise DisagreementError(
+            f"the server calls a class {one_line(longest, 60)}: {len(longest)} characters; "
+            f"right is at most {_LONGEST_NAME}"
+        )
+    return classes
 
 
 def _without_none(tables: dict[str, object]) -> dict[str, object]:

@@ -26,9 +26,10 @@ log = logging.getLogger("fedotp.site")
 
 def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None:
     """Connect to the server at HOST:PORT and do what it asks, until the process is told to stop."""
-    start_logging()
+    os.umask(0o077)  # whatever is written here is its owner's only
     quiet_flower(settings.state / "flower")
     stay_offline()
+    start_logging()
     from fedotp.flower.client_app import app  # Flower reads the environment when it is imported
 
     own = {item.name: _plain(getattr(settings, item.name)) for item in fields(settings)}
@@ -36,15 +37,17 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
 
     def answer(message: Message, context: Context) -> Message:
         context.node_config = own  # what the site decided, whatever came with the message
-        return app(message, context)
+        with node.working():
+            return app(message, context)
 
     node = SuperNode(server, keys, settings.state)
     executor = Executor(node.address, node.secret, answer)
     stopping = partial(log.info, "stopping when the message in progress is done; once more stops at once")
     with alone_in(settings.state), listen(stopping) as stop:
+        node.start()
         try:
             while not stop.wanted:
-                node.watch()
+                node.require_hope()
                 executor.step()
         finally:
             node.stop()

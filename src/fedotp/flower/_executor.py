@@ -7,13 +7,14 @@ with the run. This worker stays, and runs nothing but the installed fedotp.
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import httpx
 from flwr.app import Context, Error, Message
 from flwr.common.constant import ErrorCode, SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -62,7 +63,7 @@ class Executor:
 
     def _work(self, token: str) -> None:
         client = self._connect(RuntimeTokenHttpInterceptor(token))
-        heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+        heartbeat = HeartbeatSender(partial(_say_alive, client))
         heartbeat.start()
         try:
             message, context, _, _ = pull_task_input(client)
@@ -83,3 +84,17 @@ class Executor:
         return RuntimeHttpClient.from_server_address(
             self._address, True, None, [RuntimeVersionHttpInterceptor(component_name=_NAME), *interceptors]
         )
+
+
+def _say_alive(client: RuntimeHttpClient) -> bool:
+    """Tell the SuperNode that its message is worked on; False: try again soon.
+
+    One that was started anew does not know the message. Flower's own way would then end the site.
+    """
+    try:
+        client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+    except httpx.TransportError:
+        return False
+    except httpx.HTTPError as error:
+        log.debug("the SuperNode does not know the message that is worked on: %s", error)
+    return True

@@ -2,10 +2,15 @@
 
 import logging
 import math
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from flwr.supercore.logger import FLOWER_LOGGER, console_handler
+
+from fedotp._text import one_line, printable
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
 from fedotp.runs import Observer
@@ -13,16 +18,51 @@ from fedotp.runs import Observer
 _EVERY = 10.0  # seconds between two lines about encoding
 
 
+_LONGEST = 4000  # characters of a message
+_BYTES = re.compile(r"""\bb(['"]).*?(?<!\\)\1""", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN .*?(-----END [^-]*-----|\Z)", re.DOTALL)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{60,}=*")
+
+
+class _Harmless(logging.Formatter):
+    """One record, one line, whatever strangers' words are in it; a traceback's lines stand below it, indented."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = printable(record.message[:_LONGEST])
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"    {printable(line[:_LONGEST])}" for line in lines)
+
+
+class _WithoutKeys(_Harmless):
+    """Flower's records: they quote keys."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        for quoted in (_PEM, _BYTES, _BASE64):
+            record.message = quoted.sub("(a key)", record.message)
+        record.message = f"Flower: {one_line(record.message)}"
+        return super().formatMessage(record)
+
+
 def start_logging() -> None:
-    """Show the lines of fedotp's own loggers, once."""
+    """Show the lines of fedotp's own loggers, and Flower's errors in the same way, once."""
     logger = logging.getLogger("fedotp")
     if not logger.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(_Harmless())
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-    logging.getLogger("flwr").setLevel(logging.ERROR)  # it tells every request; what matters is told above
+    if FLOWER_LOGGER.handlers == [console_handler]:
+        handler = logging.StreamHandler()
+        handler.setFormatter(_WithoutKeys())
+        FLOWER_LOGGER.handlers = [handler]  # its own writes colours
+    FLOWER_LOGGER.setLevel(logging.ERROR)  # it tells every request; what matters is told above
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # connections of sites that are cut at the end
 
 

@@ -4,6 +4,9 @@ Two rounds are kept: the last one, and the one it began from, the last that the 
 not get a site's answer, or was killed before it wrote it down, the site must start again from where it stood before.
 """
 
+import logging
+import os
+import stat
 from pathlib import Path
 
 import safetensors
@@ -14,13 +17,25 @@ from fedotp._files import cannot_write, write_atomically
 from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 
+log = logging.getLogger("fedotp.site")
+
+_OWNERS = 0o700
 _FORMAT = "fedotp-private-1"
 
 
 def make_private(folder: Path) -> None:
-    """Make `folder`, for its owner only, if it is not there."""
+    """Make `folder`, for its owner only; one that is there and open to others is closed to them."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=_OWNERS, parents=True, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid != os.geteuid():
+            raise FedotpError(
+                f"{folder} belongs to another user (uid {status.st_uid}), who could read what this site keeps in it; "
+                "give a folder of your own"
+            )
+        if stat.S_IMODE(status.st_mode) & ~_OWNERS:
+            folder.chmod(_OWNERS)
+            log.warning("%s was open to other users of this machine; it is its owner's only from now on", folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
 

@@ -19,6 +19,7 @@ from fedotp.federation._clients import Clients
 from fedotp.federation._random import Ints
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._modest import require_memory, require_modest, require_room
 from fedotp.flower._private import PrivateFile, make_private
 from fedotp.flower._source import OwnImages, Part, Source, in_place
 from fedotp.methods import Method, Parameters, Task
@@ -30,7 +31,6 @@ Share = Literal["nothing", "loss", "scores", "predictions"]
 SHARES: tuple[Share, ...] = get_args(Share)
 
 _MOST_SITES = 100_000
-_MOST = 1000  # prompts, context vectors, views, epochs: what a server may ask a site for
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Site:
         settings = self.settings
         if not 0 <= number < _MOST_SITES:
             raise DisagreementError(f"site {settings.name} is number {number}; right is from 0 to {_MOST_SITES - 1}")
-        _require_modest(agreement.config, settings.name)
+        require_modest(agreement.config, settings.name)
         config = settings.local(agreement.config)
         clip = load_backbone(config.backbone.source, find_device(config.compute.device))
         if clip.digest != agreement.backbone:
@@ -208,8 +208,11 @@ class Site:
                 f"the federation {agreement.config.backbone.name} {agreement.backbone[:12]}: install the same file"
             )
         self._check_classes(agreement, config)
-        data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
         task = make_task(config, clip, agreement.classes, agreement.template)
+        n_train, n_test = settings.source.sizes(config)
+        require_memory(task, config, max(n_train, n_test), settings.name)
+        require_room(config, clip, n_train, n_test, settings.name)
+        data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
         clients = _OneClient(config.method, task, in_place(data, number), config.settings)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors")
         n_images = clients.data.train.sizes(np.array([number]))[0]
@@ -218,7 +221,8 @@ class Site:
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
         """A site may lack classes; what it has must be known, in whatever order."""
-        unknown = [name for name in self.settings.source.classes(config) if name not in agreement.classes]
+        known = set(agreement.classes)
+        unknown = [name for name in self.settings.source.classes(config) if name not in known]
         if unknown:
             raise DisagreementError(
                 f"site {self.settings.name} has the class {unknown[0]!r}, which the federation does not know; "
@@ -230,7 +234,7 @@ class _OneClient(Clients):
     """A site's only client; what it received is put here before it works."""
 
     def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
-        sent = method.send(method.shared(task, len(data)), None, 1)
+        sent = method.send(method.shared(task, 1), None, 1)  # of the same shape for any number of sites
         self.example = {name: value[0] for name, value in sent.items()}
         self.received = self.example
         super().__init__(method, task, data, settings)
@@ -273,16 +277,3 @@ class _Work:
         rows = self.clients.kept.read(only, self.clients.device)
         if rows:
             self.private.keep(round_, {name: value[0] for name, value in rows.items()}, accepted)
-
-
-def _require_modest(config: Config, name: str) -> None:
-    """Refuse what would take all of a site's memory, disk or time."""
-    asked = {
-        "prompt.n_ctx": config.prompt.n_ctx,
-        "data.views": config.data.views,
-        "federation.local_epochs": config.federation.local_epochs,
-        **{f"method.{key}": value for key, value in vars(config.method).items() if isinstance(value, int)},
-    }
-    for key, value in asked.items():
-        if value > _MOST:
-            raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {_MOST}")

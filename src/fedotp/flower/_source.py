@@ -23,6 +23,9 @@ class Source(Protocol):
     def classes(self, config: Config) -> tuple[str, ...]:
         """The class names the site knows, in order."""
 
+    def sizes(self, config: Config) -> tuple[int, int]:
+        """Images to train on and to test with, before any is encoded."""
+
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
     ) -> FederatedData:
@@ -39,6 +42,11 @@ class OwnImages:
     def classes(self, config: Config) -> tuple[str, ...]:
         """The classes of the data set."""
         return load_dataset(self.data).classes
+
+    def sizes(self, config: Config) -> tuple[int, int]:
+        """All images of the data set."""
+        dataset = load_dataset(self.data)
+        return len(dataset.train), len(dataset.test)
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
@@ -65,6 +73,11 @@ class Part:
     def classes(self, config: Config) -> tuple[str, ...]:
         """The classes of the data set."""
         return _prepared(config).dataset.classes
+
+    def sizes(self, config: Config) -> tuple[int, int]:
+        """All images of the data set that is divided."""
+        dataset = _prepared(config).dataset
+        return len(dataset.train), len(dataset.test)
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None

@@ -1,30 +1,36 @@
 """Flower's SuperNode beside the site's worker: started, watched, and started again."""
 
-import ctypes
 import logging
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedotp._files import cannot_write
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.flower._gate import UNREGISTERED
 from fedotp.flower._keys import SiteKeys
 from fedotp.flower._superlink import free_port
+from fedotp.flower._supernode_main import ACTIVATE, HEARTBEAT, PULL, TOO_MUCH
 
 log = logging.getLogger("fedotp.site")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
 _REMIND = 30.0
-_LAST_WORDS = 5.0  # seconds between SuperNode's last error and the end of its process
-_BROKEN = ("Traceback (most recent call last)", "Exit Code:")
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_LOOK = 0.2  # seconds between two looks at SuperNode
+_NAP = 5.0  # seconds between two looks beyond which this process was asleep, and could have heard nothing
+_SILENCE = 90.0  # seconds: three of Flower's heartbeats
+_BEGINNING = 10  # times that, where nobody has answered yet: it tries again by itself
+_HELD = 75.0  # seconds for which the server holds a connection that has died, and some
+_PROGRAM = ("-P", "-m", "fedotp.flower._supernode_main")
+_LAST_WORDS = 5.0  # seconds for what SuperNode has said to be read when it has ended
 
 REFUSED = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate was not made by the authority of these keys (ca.crt), "
@@ -33,8 +39,10 @@ REFUSED = {
 }
 """What SuperNode says where trying again would not help, and what it means."""
 
+_HOLDS = "code: 2004"
 RETRIED = {
-    "code: 2004": "the server still holds this site's last connection, for a minute at most",
+    _HOLDS: "the server holds a connection with this key: this site's last one, for a minute at most, or another "
+    "site's that has the same key",
     "ConnectError": "nobody answers there",
     "Connection refused": "nobody answers there",
     "does not recognize": "the server was restarted",
@@ -42,6 +50,8 @@ RETRIED = {
     "signature (is the clock right, here and there?)",
 }
 """What SuperNode says where it will work by and by."""
+
+TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site"
 
 
 def quiet_flower(home: Path) -> None:
@@ -53,55 +63,155 @@ def quiet_flower(home: Path) -> None:
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
-class SuperNode:
-    """Keeps a `flower-supernode` connected to `server`; without `keys` the connection is neither secret nor known."""
+class Silence:
+    """Seconds since the last answer, of those in which this process was awake and could have heard one."""
 
-    def __init__(self, server: str, keys: SiteKeys | None, state: Path) -> None:
-        """Nothing runs yet."""
+    def __init__(self) -> None:
+        """It begins when it is first looked at."""
+        self.seconds = 0.0
+        self._looked = 0.0
+        self._heard = True
+
+    def look(self, now: float) -> float:
+        """The seconds until `now`, on a clock that never goes back."""
+        self.seconds = 0.0 if self._heard else self.seconds + min(now - self._looked, _NAP)
+        self._looked, self._heard = now, False
+        return self.seconds
+
+    def end(self) -> None:
+        """Something was heard, says whatever thread."""
+        self._heard = True
+
+
+class SuperNode:
+    """Keeps a SuperNode connected to `server`; without `keys` the connection is neither secret nor known.
+
+    It is alive as long as the server answers it. Where nothing was answered for `silence` seconds it is started anew,
+    but not in the middle of a message: it alone can hand in what the worker answers.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        keys: SiteKeys | None,
+        state: Path,
+        *,
+        silence: float = _SILENCE,
+        program: Sequence[str] = _PROGRAM,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing runs yet. `program` are Python's options, before SuperNode's own."""
         self.address = f"127.0.0.1:{free_port()}"
         self.secret = secrets.token_bytes(32)
         self._server, self._keys = server, keys
         self._secret_file = state / "flower" / "secret"
+        self._silence, self._program, self._clock = silence, program, clock
         self._process: subprocess.Popen[str] | None = None
+        self._listeners: list[threading.Thread] = []
         self._said: deque[str] = deque(maxlen=60)
         self._pause = _FIRST_PAUSE
         self._next = 0.0
-        self._broken = 0.0
         self._connected = False
+        self._working = False
+        self._lost = False
+        self._link, self._ears = Silence(), Silence()  # any answer; an answer to "is there anything to do?"
         self._reminded = 0.0
+        self._told = ("", 0.0)
+        self._held_since: float | None = None
+        self._stopping = threading.Event()
+        self._failure: Exception | None = None
+        self._watcher = threading.Thread(target=self._keep_watching, daemon=True)
 
-    def watch(self) -> None:
-        """Start SuperNode if it does not run. Raises where it was refused for good."""
-        if self._process is not None and self._process.poll() is None:
-            if self._broken and time.monotonic() - self._broken > _LAST_WORDS:
-                self._process.kill()  # its work has ended with an error, but a thread of it stays
-                self._process.wait()
-            else:
-                self._remind()
-                return
-        if self._process is not None:
-            self._process = None
-            self._complain()
-            self._next = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        if time.monotonic() >= self._next:
-            self._start()
+    def start(self) -> None:
+        """Start SuperNode, and watch it from now on, whatever else this process does."""
+        self._watcher.start()
 
-    def _remind(self) -> None:
-        """Say that nobody answers, now and then."""
-        if not self._connected and time.monotonic() - self._reminded > _REMIND:
-            self._reminded = time.monotonic()
-            log.warning("nobody answers at %s yet; trying on", self._server)
+    def require_hope(self) -> None:
+        """Raise where SuperNode was refused for good."""
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Stop SuperNode."""
+        self._stopping.set()
+        self._watcher.join()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While a message is worked on."""
+        self._working = True
+        try:
+            yield
+        finally:
+            self._ears.end()  # the answer has all the time to be handed in
+            self._working = False
+
+    def _keep_watching(self) -> None:
+        try:
+            while not self._stopping.wait(_LOOK):
+                self.watch()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        """End SuperNode while the thread that started it lives: at its end the system would end it, too early."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
                 self._process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+                self._process.wait()
         self._secret_file.unlink(missing_ok=True)
+
+    def watch(self) -> None:
+        """Start SuperNode if it does not run, or hears nothing. Raises where it was refused for good."""
+        now = self._clock()
+        self._link.look(now)
+        self._ears.look(now)
+        if self._process is None:
+            if now >= self._next:
+                self._start()
+        elif self._process.poll() is not None:
+            self._end(self._process)
+            self._complain()
+        elif self._is_deaf():
+            self._process.kill()
+            self._end(self._process)
+        elif not self._connected and now - self._reminded > _REMIND:
+            self._reminded = now
+            log.warning("nobody answers at %s yet; trying on", self._server)
+
+    def _is_deaf(self) -> bool:
+        """Whether nothing was heard for too long; said once."""
+        if self._working:
+            self._ears.end()  # it asks for nothing more before this is answered
+            if self._link.seconds > self._silence and not self._lost:
+                self._lost = True
+                log.warning(
+                    "no answer from %s for %.0f s; going on with what is in progress", self._server, self._silence
+                )
+            return False
+        limit = self._silence if self._connected else _BEGINNING * self._silence
+        if self._ears.seconds <= limit:
+            return False
+        log.warning("no answer from %s for %.0f s; connecting anew", self._server, limit)
+        return True
+
+    def _end(self, process: "subprocess.Popen[str]") -> None:
+        """SuperNode has ended: read what it said last, and let some time pass before the next one."""
+        process.wait()
+        for listener in self._listeners:
+            listener.join(_LAST_WORDS)
+        self._process = None
+        self._wait()
+
+    def _wait(self) -> None:
+        """Start nothing for a while, longer each time."""
+        self._next = self._clock() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _start(self) -> None:
         try:
@@ -111,7 +221,7 @@ class SuperNode:
         except OSError as error:
             raise cannot_write(self._secret_file, error) from error
         host, _, port = self.address.rpartition(":")
-        command = [str(Path(sys.executable).with_name("flower-supernode")), "--superlink", self._server]
+        command = [sys.executable, *self._program, str(os.getpid()), "--superlink", self._server]
         command += ["--isolation", "process", "--host", host, "--port", port]
         command += ["--superexec-auth-secret-file", str(self._secret_file)]
         if self._keys is None:
@@ -120,27 +230,57 @@ class SuperNode:
             command += ["--root-certificates", str(self._keys.ca)]
             command += ["--auth-supernode-private-key", str(self._keys.key)]
         self._said.clear()
-        self._broken, self._connected, self._reminded = 0.0, False, time.monotonic()
-        self._process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=_die_with_parent,
-            start_new_session=True,  # Ctrl-C is for the site, which finishes its message first
-        )
-        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+        self._connected, self._lost, self._reminded = False, False, self._clock()
+        self._link.end()
+        self._ears.end()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C is for the site, which finishes its message first
+            )
+        except OSError as error:  # no memory, no descriptors left: for now
+            log.warning("SuperNode cannot be started: %s; trying again", error.strerror)
+            self._wait()
+            return
+        self._listeners = [
+            threading.Thread(target=listen, args=(self._process,), daemon=True)
+            for listen in (self._hear_answers, self._hear_words)
+        ]
+        for listener in self._listeners:
+            listener.start()
 
-    def _listen(self, process: "subprocess.Popen[str]") -> None:
+    def _hear_answers(self, process: "subprocess.Popen[str]") -> None:
+        """What the server has answered, as the names of the calls."""
         assert process.stdout is not None
-        for line in process.stdout:
-            self._said.append(line.rstrip())
-            log.debug("SuperNode: %s", line.rstrip())
-            if any(sign in line for sign in _BROKEN):
-                self._broken = self._broken or time.monotonic()
-            if "SuperNode ID" in line:
-                self._pause, self._connected = _FIRST_PAUSE, True
-                log.info("connected to %s", self._server)
+        with process.stdout as answers:
+            for line in answers:
+                self._link.end()
+                if self._lost:
+                    self._lost = False
+                    log.info("%s answers again", self._server)
+                call = line.strip()
+                if call == ACTIVATE:
+                    self._connected, self._held_since = True, None
+                    log.info("connected to %s", self._server)
+                elif call == PULL:
+                    self._pause = _FIRST_PAUSE
+                if call != HEARTBEAT:
+                    self._ears.end()
+
+    def _hear_words(self, process: "subprocess.Popen[str]") -> None:
+        """What SuperNode says."""
+        assert process.stderr is not None
+        with process.stderr as words:
+            for line in words:
+                self._said.append(one_line(line))
+                log.debug("SuperNode: %s", one_line(line))
+                if TOO_MUCH in line:
+                    log.error("%s: %s; it is not taken", self._server, TOO_MUCH)
 
     def _complain(self) -> None:
         """Say why SuperNode has ended; raise if it was refused."""
@@ -149,10 +289,11 @@ class SuperNode:
             if sign in said:
                 raise FedotpError(f"{self._server}: {meaning}")
         why = next((meaning for sign, meaning in RETRIED.items() if sign in said), "the connection was lost")
-        log.warning("%s: %s; trying again", self._server, why)
-
-
-def _die_with_parent() -> None:
-    """A site that is killed must not leave its SuperNode behind, connected and deaf."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+        now = self._clock()
+        if _HOLDS in said:
+            self._held_since = now if self._held_since is None else self._held_since
+            why = TAKEN if now - self._held_since > _HELD else why
+        last, when = self._told
+        if why != last or now - when > _REMIND:
+            self._told = why, now
+            log.warning("%s: %s; trying again", self._server, why)

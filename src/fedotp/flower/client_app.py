@@ -10,6 +10,7 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedotp._text import one_line
 from fedotp.classifier import Classifier
 from fedotp.data import default_store
 from fedotp.errors import FedotpError
@@ -35,8 +36,8 @@ def _answer(message: Message, context: Context, work: Callable[[Site, ConfigReco
     try:
         content = work(site_of(context), _config(message))
     except FedotpError as error:
-        log.error("refused: %s", error)
-        why = str(error) if isinstance(error, DisagreementError) else _NOT_TOLD
+        log.error("refused: %s", one_line(error))
+        why = one_line(error) if isinstance(error, DisagreementError) else _NOT_TOLD
         content = RecordDict({words.CONFIG: ConfigRecord({words.REFUSED: why})})
     return Message(content, reply_to=message)
 

@@ -1,0 +1,83 @@
+"""What a site does not do because a server asks for it: limits on memory, disk and time."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fedotp.clip import CLIP
+from fedotp.config import Config
+from fedotp.federation._groups import client_bytes
+from fedotp.flower._agreement import DisagreementError
+from fedotp.methods import Task
+
+_MOST = 1000  # prompts, context vectors, views, epochs
+_MOST_AT_ONCE = 1_000_000  # images in a batch; a site that has fewer takes them all
+_NEEDED = 0.5  # of what `client_bytes` estimates, which is on the high side
+_COPIES = 6  # of the prompts: received, private, trained, gradient, momentum, written down
+_GIB = 1 << 30
+
+
+def require_modest(config: Config, name: str) -> None:
+    """Refuse numbers of which no site needs as many."""
+    ints = {key: value for key, value in vars(config.method).items() if isinstance(value, int)}
+    asked = {
+        "prompt.n_ctx": (config.prompt.n_ctx, _MOST),
+        "data.views": (config.data.views, _MOST),
+        "federation.local_epochs": (config.federation.local_epochs, _MOST),
+        "federation.join_epochs": (config.federation.join_epochs, _MOST),
+        "federation.batch_size": (config.federation.batch_size, _MOST_AT_ONCE),
+        "evaluation.batch_size": (config.evaluation.batch_size, _MOST_AT_ONCE),
+        **{f"method.{key}": (value, _MOST) for key, value in ints.items()},
+    }
+    for key, (value, most) in asked.items():
+        if value > most:
+            raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {most}")
+
+
+def require_memory(task: Task, config: Config, n_images: int, name: str) -> None:
+    """Refuse classes and prompts that training could not hold in memory; the site has `n_images` images."""
+    rounds, tests = config.federation, config.evaluation
+    settings = replace(
+        config.settings,
+        federation=replace(rounds, batch_size=min(rounds.batch_size, max(n_images, 1))),
+        evaluation=replace(tests, batch_size=min(tests.batch_size, max(n_images, 1))),
+    )
+    n_prompts = max(2, sum(value for value in vars(config.method).values() if isinstance(value, int)))
+    n_contexts = len(task.classes) if config.prompt.per_class else 1
+    weight = task.clip.text_projection
+    prompts = n_prompts * n_contexts * config.prompt.n_ctx * task.clip.config.text.width * weight.element_size()
+    needed = _NEEDED * client_bytes(task, settings, n_prompts) + _COPIES * prompts
+    memory = _memory(weight.device)
+    if needed > memory:
+        raise DisagreementError(
+            f"{len(task.classes)} classes and {n_prompts} prompts take about {needed / _GIB:.0f} GiB of memory, and "
+            f"site {name} has {memory / _GIB:.0f} GiB; right are fewer classes or prompts"
+        )
+
+
+def require_room(config: Config, clip: CLIP, n_train: int, n_test: int, name: str) -> None:
+    """Refuse more views of the site's images than its disk has room for."""
+    folder = config.data.store_folder
+    if folder is None:
+        return
+    vectors = (n_train * max(config.data.views, 1) + n_test) * (clip.config.n_patches + 1)
+    needed = vectors * clip.config.embed_dim * (1 if config.data.storage == "int8" else 2)
+    room = shutil.disk_usage(_nearest(folder)).free + sum(path.stat().st_size for path in folder.rglob("*.*"))
+    if needed > room:
+        raise DisagreementError(
+            f"data.views = {config.data.views} takes about {needed / _GIB:.0f} GiB on the disk of site {name}, "
+            f"which has room for {room / _GIB:.0f} GiB; right are fewer views"
+        )
+
+
+def _nearest(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,136 @@
+"""Flower's SuperNode as a site runs it: `python -m fedotp.flower._supernode_main PARENT OPTIONS...`.
+
+It tells on standard output what the server has answered, bears a link that is dead for a while, takes no more from a
+server than fits, and ends when its work ends. Everything that leans on SuperNode's insides is here.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from flwr.supercore.protobuf.client import ProtobufRequestContext
+from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
+from flwr.supernode import fleet_http_connection
+from flwr.supernode.cli.flower_supernode import flower_supernode
+from flwr.supernode.fleet_http_client import FleetHttpClient
+
+ACTIVATE, HEARTBEAT, PULL = "ActivateNode", "SendNodeHeartbeat", "PullMessages"
+TOO_MUCH = "the server's message is too large"
+MOST_BYTES = 256 << 20
+"""What a message may take; prompts take some kilobytes."""
+
+_ADDRESS_SPACE = 8 << 30  # whatever else a server may send: it ends this process, not the machine
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class TooMuchError(RuntimeError):
+    """An answer or a message that no server needs to send. Nothing tries again to get it."""
+
+
+class FleetClient(FleetHttpClient):
+    """SuperNode's connection to the server: every answer is told, and bounded."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """As Flower's, but it follows nobody elsewhere and unpacks nothing."""
+        super().__init__(*arguments, **options)
+        self._client.follow_redirects = False
+        self._client.headers["accept-encoding"] = "identity"
+        self._client.event_hooks = {"response": [self._bound]}
+        self._taken = 0
+        self._taking = threading.Lock()
+
+    def _send(self, context: ProtobufRequestContext, *, stream: bool = False) -> httpx.Response:
+        call = context.rpc_method.rpartition("/")[2]
+        if call == PULL:
+            self._taken = 0
+        response = super()._send(context, stream=stream)
+        if response.is_success:
+            os.write(sys.stdout.fileno(), f"{call}\n".encode())
+        return response
+
+    def _bound(self, response: httpx.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise TooMuchError("the server sends a packed answer, which nobody asked for")
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = _Bounded(response.stream, self._take)
+
+    def _take(self, n_bytes: int) -> None:
+        """Count what came since the last message was asked for, by whatever thread."""
+        with self._taking:
+            self._taken += n_bytes
+        if self._taken > MOST_BYTES:
+            raise TooMuchError(f"{TOO_MUCH}: right is at most {MOST_BYTES >> 20} MiB")
+
+
+class _Bounded(httpx.SyncByteStream):
+    """A body that is counted as it comes in."""
+
+    def __init__(self, stream: httpx.SyncByteStream, take: Any) -> None:
+        self._stream, self._take = stream, take
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._stream:
+            self._take(len(part))
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def patient_invoker() -> RetryInvoker:
+    """Flower's way to try again, also after a TLS handshake that got no answer.
+
+    Flower takes every failure of a handshake for a refusal, and gives up for good.
+    """
+    invoker = make_simple_http_retry_invoker()
+    gives_up = invoker.should_giveup
+    assert gives_up is not None
+
+    def is_final(error: Exception) -> bool:
+        if isinstance(error, httpx.TransportError) and _UNTRUSTED not in str(error):
+            return False
+        return gives_up(error)
+
+    invoker.should_giveup = is_final
+    return invoker
+
+
+def main() -> None:
+    """Run SuperNode for the site whose process is PARENT."""
+    _die_with(int(sys.argv.pop(1)))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (min(_ADDRESS_SPACE, most) if most > 0 else _ADDRESS_SPACE, most))
+    threading.excepthook = _end_with_thread
+    vars(fleet_http_connection).update(FleetHttpClient=FleetClient, make_simple_http_retry_invoker=patient_invoker)
+    try:
+        flower_supernode()
+    except Exception:
+        traceback.print_exc()
+    finally:  # its Runtime API would go on in another thread, and the site would be deaf
+        os._exit(1)
+
+
+def _die_with(parent: int) -> None:
+    """A site that is killed must not leave its SuperNode behind, connected and deaf."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def _end_with_thread(what: threading.ExceptHookArgs) -> None:
+    """A thread of SuperNode that breaks (it is the heartbeat's) is not started again by anyone."""
+    threading.__excepthook__(what)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
