@@ -1,0 +1,272 @@
+"""A site's link to its server: it bears silence, is never deaf, and takes no more than fits."""
+
+import gzip
+import http.server
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from flwr.proto.fleet_pb2 import PullMessagesRequest
+from flwr.proto.message_pb2 import PullObjectRequest
+from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supernode import fleet_http_connection
+from near_sites import make_deployable
+from real_processes import processes
+from stalling_proxy import stalling_proxy
+
+from fedotp.flower import _supernode_main as main
+from fedotp.flower._keys import make_keys
+from fedotp.flower._superlink import free_port
+from fedotp.flower._supernode import Silence, SuperNode
+
+SERVER = "fed.example.org:8000"
+CONNECTED = "print('ActivateNode', flush=True); import time; time.sleep(1000)"
+BEATS = """
+import time
+print('ActivateNode', flush=True)
+while True:
+    print('SendNodeHeartbeat', flush=True)
+    time.sleep(0.01)
+"""
+HELD = "import sys; sys.stderr.write('[code: 2004] no'); sys.exit(1)"
+
+
+class Watched:
+    """A SuperNode that is played by a few lines of Python, and watched by a clock that the test moves."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.now = 0.0
+        self.node = SuperNode(SERVER, None, folder, silence=90, program=["-c", code], clock=lambda: self.now)
+        self.pass_seconds(2)
+
+    @property
+    def process(self) -> "subprocess.Popen[str]":
+        assert self.node._process is not None
+        return self.node._process
+
+    def pass_seconds(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now += 1
+            self.node.watch()
+
+    def ended(self) -> None:
+        """Wait until the process has ended by itself."""
+        self.process.wait(60)
+
+
+def soon(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
+    """How often words were logged."""
+    monkeypatch.setattr(logging.getLogger("fedotp"), "propagate", True)
+    with caplog.at_level(logging.INFO, "fedotp"):
+        yield lambda words: sum(words in record.getMessage() for record in caplog.records)
+
+
+@contextmanager
+def watched(folder: Path, code: str) -> Iterator[Watched]:
+    player = Watched(folder, code)
+    try:
+        yield player
+    finally:
+        player.node._shut()
+
+
+def test_a_site_that_is_answered_nothing_connects_anew_and_says_so(tmp_path: Path, said: Callable[[str], int]) -> None:
+    with watched(tmp_path, CONNECTED) as site:
+        soon(lambda: said(f"connected to {SERVER}") == 1)
+        first = site.process
+        site.pass_seconds(85)
+        assert first.poll() is None
+        site.pass_seconds(10)
+        assert first.poll() is not None
+        assert said(f"no answer from {SERVER} for 90 s; connecting anew") == 1
+        soon(lambda: said(f"connected to {SERVER}") == 2)
+        assert site.process is not first
+
+
+def test_a_link_that_beats_but_asks_for_nothing_is_deaf_too(tmp_path: Path, said: Callable[[str], int]) -> None:
+    with watched(tmp_path, BEATS) as site:
+        soon(lambda: said(f"connected to {SERVER}") == 1)
+        first = site.process
+        site.pass_seconds(100)
+        assert first.poll() is not None
+
+
+def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Path, said: Callable[[str], int]) -> None:
+    with watched(tmp_path, CONNECTED) as site:
+        soon(lambda: said(f"connected to {SERVER}") == 1)
+        first = site.process
+        with site.node.working():
+            site.pass_seconds(1000)
+            assert said("going on with what is in progress") == 1
+        site.pass_seconds(85)
+        assert first.poll() is None, "what was answered has time to be handed in"
+        site.pass_seconds(10)
+        assert first.poll() is not None
+
+
+def test_the_time_a_machine_slept_is_no_silence() -> None:
+    silence = Silence()
+    assert [silence.look(now) for now in (0, 1, 2, 10_000, 10_001)] == [0, 1, 2, 7, 8]
+    silence.end()
+    assert silence.look(10_002) == 0
+
+
+def test_two_sites_with_one_key_are_told_so(tmp_path: Path, said: Callable[[str], int]) -> None:
+    with watched(tmp_path, HELD) as site:
+        for _ in range(20):
+            site.ended()
+            site.pass_seconds(17)  # it has ended; the longest pause; the next
+        assert said("this site's last one, for a minute at most, or another site's that has the same key") >= 1
+        assert said("another site is connected with this key: stop it, or have keys of its own made") >= 1
+        assert "same key" not in site.node._told[0], "by now it is certain"
+
+
+def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
+    code = (
+        "import os, sys, threading, time\n"
+        "from fedotp.flower import _supernode_main as main\n"
+        "main.flower_supernode = lambda: threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "sys.argv = ['', str(os.getppid())]\n"
+        "main.main()"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 1
+
+
+def test_a_handshake_that_nobody_answers_is_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts, and says nothing
+        url = f"https://127.0.0.1:{deaf.getsockname()[1]}"
+        client = main.FleetClient(url, verify=False, timeout=0.2)
+        tries = []
+
+        def call() -> None:
+            tries.append(1)
+            client.PullMessages(PullMessagesRequest())
+
+        for invoker in (make_simple_http_retry_invoker(), main.patient_invoker()):
+            invoker.max_tries, invoker.wait_function = 3, lambda seconds: None
+            with pytest.raises(httpx.ConnectTimeout):
+                invoker.invoke(call)
+        client.close()
+    assert len(tries) == 1 + 3, "Flower gives up at once"
+
+
+def test_a_certificate_that_is_not_trusted_is_not_tried_again() -> None:
+    invoker = main.patient_invoker()
+    assert invoker.should_giveup is not None
+    assert invoker.should_giveup(httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert not invoker.should_giveup(httpx.ConnectError("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred"))
+
+
+def test_what_stands_in_for_flowers_parts_is_what_flower_uses() -> None:
+    uses = fleet_http_connection.http_request_response.__wrapped__.__code__.co_names  # type: ignore[attr-defined]
+    assert {"FleetHttpClient", "make_simple_http_retry_invoker"} <= set(uses)
+    for call in (main.ACTIVATE, main.HEARTBEAT, main.PULL):
+        assert hasattr(main.FleetClient, call)
+
+
+@contextmanager
+def serving(status: int, body: bytes, **headers: str) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_message_that_is_too_large_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "MOST_BYTES", 5000)
+    with serving(200, b"\x0a\x00" * 1000) as url, main.FleetClient(url) as client:
+        client._taken = 2000  # its other parts
+        client.PullObject(PullObjectRequest())
+        with pytest.raises(main.TooMuchError, match="too large"):
+            client.PullObject(PullObjectRequest())
+
+
+def test_a_packed_answer_is_not_unpacked_and_nobody_is_followed_elsewhere() -> None:
+    bomb = gzip.compress(bytes(10_000_000))
+    with (
+        serving(200, bomb, content_encoding="gzip") as url,
+        main.FleetClient(url) as client,
+        pytest.raises(main.TooMuchError, match="packed"),
+    ):
+        client.PullObject(PullObjectRequest())
+    with (
+        serving(200, b"") as inner,
+        serving(307, b"", location=inner) as url,
+        main.FleetClient(url) as client,
+        pytest.raises(httpx.HTTPStatusError, match="307"),
+    ):
+        client.PullObject(PullObjectRequest())
+
+
+IMPATIENT = """
+import sys
+from functools import partial
+import fedotp.flower._client as client
+program = ["-P", "-c", '''
+import flwr.common.constant
+flwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10  # the server forgets a dead connection after twice that
+from fedotp.flower._supernode_main import main
+main()
+''']
+client.SuperNode = partial(client.SuperNode, silence=6, program=program)
+from fedotp.cli import main
+main()
+"""
+
+
+def test_a_site_is_back_after_its_link_was_dead_without_being_cut(inputs: Path, tmp_path: Path) -> None:
+    """And what it keeps in a folder that was open to everybody is its own."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o755)
+    (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
+    make_keys(tmp_path / "keys", ["localhost"], ["north", "never"])
+    port = free_port()
+    with stalling_proxy(port) as link, processes(tmp_path) as started:
+        listen = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port]
+        started.start("server", "server", "study.toml", "--out", "run", *listen)
+        started.until(lambda: "listening" in started.log("server"))
+        where = ["--server", f"localhost:{link.port}", "--keys", "keys/sites/north", "--state", "state"]
+        started.start("north", "client", "--part", 0, *where, code=IMPATIENT)
+        started.until(lambda: "connected to" in started.log("north"))
+        link.flows.clear()
+        started.until(lambda: "for 6 s; connecting anew" in started.log("north"))
+        before = started.log("north").count("connected to")
+        link.flows.set()
+        started.until(lambda: started.log("north").count("connected to") > before)
+        kept = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
+        assert {path.name for path in kept} >= {"state", "flower", "lock"}
+        assert not [path for path in kept if path.stat().st_mode & 0o077]
+        assert "state was open to other users of this machine" in started.log("north")

@@ -1,0 +1,175 @@
+"""What a site does not let a server, or another user of its machine, do to it."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import ConfigRecord
+from flwr.supercore.logger import FLOWER_LOGGER, console_handler
+from near_sites import make_deployable
+
+from fedotp.clip import CLIP, TINY
+from fedotp.errors import FedotpError
+from fedotp.flower import _modest, _private
+from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._client import alone_in
+from fedotp.flower._log import start_logging
+from fedotp.flower._modest import require_memory, require_modest, require_room
+from fedotp.methods import Task
+
+PEM = b"-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE\n-----END PUBLIC KEY-----\n"
+
+
+# What it keeps -------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_folder_that_is_open_to_others_is_closed_and_that_is_said(tmp_path: Path, log_lines: "Lines") -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o755)
+    with alone_in(state):
+        assert state.stat().st_mode & 0o777 == 0o700
+    assert "state was open to other users of this machine" in log_lines()
+
+
+def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = tmp_path.stat().st_uid
+    monkeypatch.setattr(_private.os, "geteuid", lambda: uid + 1)
+    with pytest.raises(FedotpError, match=r"belongs to another user \(uid \d+\)"), alone_in(tmp_path):
+        pass
+
+
+# What it logs --------------------------------------------------------------------------------------------------------
+
+Lines = Any
+
+
+@pytest.fixture
+def log_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
+    """What fedotp's and Flower's loggers have written, as a terminal or a file would get it."""
+    stream = io.StringIO()
+    logger = logging.getLogger("fedotp")
+    before = logger.handlers, FLOWER_LOGGER.handlers
+    logger.handlers, FLOWER_LOGGER.handlers = [], [console_handler]
+    monkeypatch.setattr("sys.stderr", stream)
+    start_logging()
+    yield stream.getvalue
+    logger.handlers, FLOWER_LOGGER.handlers = before
+
+
+def test_a_strangers_words_cannot_colour_or_forge_a_line_of_the_log(log_lines: Lines) -> None:
+    evil = "cat\x1b[2J\n12:00:00 INFO    all is well\r\u202e"
+    log = logging.getLogger("fedotp.site")
+    log.error("refused: %s", evil)
+    try:
+        raise ValueError(evil)
+    except ValueError:
+        log.exception("the message could not be worked on")
+    lines = log_lines().splitlines()
+    assert not any(c in log_lines() for c in "\x1b\r\u202e")
+    assert [line for line in lines if "all is well" in line and line[0].isdigit()] == [lines[0]]
+    assert "refused: cat\\x1b[2J\\n12:00:00" in lines[0]
+
+
+def test_flowers_errors_are_told_without_colours_and_keys(log_lines: Lines) -> None:
+    FLOWER_LOGGER.error("[2004] register SuperNode with public key: %r, exception: no", PEM)
+    FLOWER_LOGGER.error("the key %s", PEM.decode())
+    FLOWER_LOGGER.error("the token %s", "a1B2" * 30)
+    first, second, third = log_lines().splitlines()
+    assert first.endswith("ERROR   Flower: [2004] register SuperNode with public key: (a key), exception: no")
+    assert second.endswith("Flower: the key (a key)")
+    assert third.endswith("Flower: the token (a key)")
+
+
+# What it does --------------------------------------------------------------------------------------------------------
+
+
+def agreement_of(inputs: Path, **changes: Any) -> Agreement:
+    values: dict[str, Any] = {
+        "protocol": 1,
+        "run": "0" * 32,
+        "config": make_deployable(inputs).to_dict(),
+        "classes": ["cat", "dog"],
+        "template": "a photo of a {}.",
+        "backbone": "0",
+    }
+    return Agreement.of(ConfigRecord({"agreement": json.dumps(values | changes)}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"classes": [str(i) for i in range(300_000)]}, "names 300000 classes; right is at most 50000"),
+        ({"classes": ["x" * 600]}, "600 characters; right is at most 500"),
+        ({"classes": "cat"}, "not a list"),
+        ({"template": "{}" + "x" * 2000}, "template has 2002 characters"),
+        ({"protocol": "\x1b[2J\n2"}, r"protocol \[2J 2, this site"),
+        ({"config": {"\x1b[2J": 1}}, r"the server's configuration: .*\[2J"),
+    ],
+)
+def test_an_agreement_that_costs_too_much_or_says_too_much_is_refused_in_one_line(
+    inputs: Path, changes: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(DisagreementError, match=why) as refusal:
+        agreement_of(inputs, **changes)
+    assert str(refusal.value).isprintable()
+
+
+def test_an_agreement_nested_without_end_is_refused() -> None:
+    with pytest.raises(DisagreementError, match="nothing of an agreement"):
+        Agreement.of(ConfigRecord({"agreement": "[" * 200_000}))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "prompt.n_ctx=1001",
+        "data.views=1001",
+        "federation.local_epochs=1001",
+        "federation.batch_size=1000001",
+        "evaluation.batch_size=1000001",
+        "method.n_shared=1001",
+        "method.n_private=1001",
+    ],
+)
+def test_more_than_any_site_needs_is_refused(inputs: Path, asked: str) -> None:
+    config = make_deployable(inputs)
+    require_modest(config, "north")
+    with pytest.raises(DisagreementError, match=f"{asked.replace('=', ' = ')} is more than site north does"):
+        require_modest(config.override([asked]), "north")
+
+
+def test_classes_and_prompts_that_do_not_fit_into_memory_are_refused(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, clip = make_deployable(inputs), CLIP.random(TINY)
+    monkeypatch.setattr(_modest, "_memory", lambda device: 1 << 30)
+
+    def require(n_classes: int, *settings: str) -> None:
+        asked = config.override(settings)
+        task = Task(clip, tuple(map(str, range(n_classes))), asked.prompt)
+        require_memory(task, asked, 100, "north")
+
+    require(100, "federation.batch_size=100000")  # no more than its images
+    with pytest.raises(DisagreementError, match=r"20000 classes and 2 prompts take about \d+ GiB of memory"):
+        require(20_000)
+    with pytest.raises(DisagreementError, match="2000 prompts"):
+        require(100, "method.n_shared=1000", "method.n_private=1000")
+    with pytest.raises(DisagreementError, match="GiB of memory"):
+        require(1000, "method.n_shared=100", "prompt.per_class=true")
+
+
+def test_views_that_do_not_fit_on_the_disk_are_refused(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, clip = make_deployable(inputs), CLIP.random(TINY)
+    config = replace(config, data=replace(config.data, store=str(tmp_path / "tokens")))
+    monkeypatch.setattr(_modest.shutil, "disk_usage", lambda folder: type("Disk", (), {"free": 10 << 20}))
+    require_room(config, clip, 100, 100, "north")
+    with pytest.raises(DisagreementError, match=r"data.views = 1000 takes about \d+ GiB on the disk of site north"):
+        require_room(config.override(["data.views=1000"]), clip, 100, 100, "north")
