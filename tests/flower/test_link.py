@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -23,19 +24,13 @@ from real_processes import processes
 from stalling_proxy import stalling_proxy
 
 from fedotp.flower import _supernode_main as main
+from fedotp.flower._executor import _say_alive
 from fedotp.flower._keys import make_keys
 from fedotp.flower._superlink import free_port
 from fedotp.flower._supernode import Silence, SuperNode
 
 SERVER = "fed.example.org:8000"
 CONNECTED = "print('ActivateNode', flush=True); import time; time.sleep(1000)"
-BEATS = """
-import time
-print('ActivateNode', flush=True)
-while True:
-    print('SendNodeHeartbeat', flush=True)
-    time.sleep(0.01)
-"""
 HELD = "import sys; sys.stderr.write('[code: 2004] no'); sys.exit(1)"
 
 
@@ -99,12 +94,21 @@ def test_a_site_that_is_answered_nothing_connects_anew_and_says_so(tmp_path: Pat
         assert site.process is not first
 
 
-def test_a_link_that_beats_but_asks_for_nothing_is_deaf_too(tmp_path: Path, said: Callable[[str], int]) -> None:
-    with watched(tmp_path, BEATS) as site:
+def test_a_link_that_beats_but_asks_for_nothing_is_slow_at_first_and_then_deaf(
+    tmp_path: Path, said: Callable[[str], int]
+) -> None:
+    with watched(tmp_path, CONNECTED) as site:
         soon(lambda: said(f"connected to {SERVER}") == 1)
         first = site.process
-        site.pass_seconds(100)
+        for _ in range(890):
+            site.node._hear(main.HEARTBEAT)
+            site.pass_seconds(1)
+        assert first.poll() is None
+        for _ in range(20):
+            site.node._hear(main.HEARTBEAT)
+            site.pass_seconds(1)
         assert first.poll() is not None
+        assert said(f"nothing was asked of {SERVER}") == 1
 
 
 def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Path, said: Callable[[str], int]) -> None:
@@ -114,6 +118,9 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
         with site.node.working():
             site.pass_seconds(1000)
             assert said("going on with what is in progress") == 1
+            site.node._hear(main.HEARTBEAT)
+            assert said(f"{SERVER} answers again") == 1
+            site.pass_seconds(1000)
         site.pass_seconds(85)
         assert first.poll() is None, "what was answered has time to be handed in"
         site.pass_seconds(10)
@@ -146,6 +153,20 @@ def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
         "main.main()"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 1
+
+
+def test_a_worker_outlives_a_supernode_that_forgot_its_message() -> None:
+    def answering(answer: Callable[[], object]) -> bool:
+        return _say_alive(SimpleNamespace(SendTaskHeartbeat=lambda _: answer()))  # type: ignore[arg-type]
+
+    def fails(error: Exception) -> object:
+        raise error
+
+    request = httpx.Request("POST", "http://127.0.0.1")
+    unknown = httpx.HTTPStatusError("401", request=request, response=httpx.Response(401))
+    assert answering(lambda: SimpleNamespace(success=False)), "Flower would send this process a SIGINT"
+    assert answering(lambda: fails(unknown))
+    assert not answering(lambda: fails(httpx.ConnectError("nobody there")))
 
 
 def test_a_handshake_that_nobody_answers_is_tried_again() -> None:

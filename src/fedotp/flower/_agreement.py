@@ -114,7 +114,7 @@ class Agreement:
 
 def _class_names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list):
-        raise DisagreementError("the server's classes are not a list of names")
+        raise DisagreementError("the server's agreement cannot be read: its classes are not a list of names")
     if len(names) > _MOST_CLASSES:
         raise DisagreementError(f"the server names {len(names)} classes; right is at most {_MOST_CLASSES}")
     classes = tuple(map(str, names))

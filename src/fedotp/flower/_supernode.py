@@ -27,7 +27,7 @@ _REMIND = 30.0
 _LOOK = 0.2  # seconds between two looks at SuperNode
 _NAP = 5.0  # seconds between two looks beyond which this process was asleep, and could have heard nothing
 _SILENCE = 90.0  # seconds: three of Flower's heartbeats
-_BEGINNING = 10  # times that, where nobody has answered yet: it tries again by itself
+_PATIENT = 10  # times that, where silence need not mean that anything is wrong
 _HELD = 75.0  # seconds for which the server holds a connection that has died, and some
 _PROGRAM = ("-P", "-m", "fedotp.flower._supernode_main")
 _LAST_WORDS = 5.0  # seconds for what SuperNode has said to be read when it has ended
@@ -143,7 +143,8 @@ class SuperNode:
         try:
             yield
         finally:
-            self._ears.end()  # the answer has all the time to be handed in
+            self._link.end()  # the answer has all the time to be handed in
+            self._ears.end()
             self._working = False
 
     def _keep_watching(self) -> None:
@@ -194,11 +195,14 @@ class SuperNode:
                     "no answer from %s for %.0f s; going on with what is in progress", self._server, self._silence
                 )
             return False
-        limit = self._silence if self._connected else _BEGINNING * self._silence
-        if self._ears.seconds <= limit:
-            return False
-        log.warning("no answer from %s for %.0f s; connecting anew", self._server, limit)
-        return True
+        patience = self._silence if self._connected else _PATIENT * self._silence  # it tries again by itself
+        if self._link.seconds > patience:
+            log.warning("no answer from %s for %.0f s; connecting anew", self._server, patience)
+            return True
+        if self._ears.seconds > _PATIENT * self._silence:  # a large message on a slow link takes its time
+            log.warning("nothing was asked of %s for %.0f s; connecting anew", self._server, self._ears.seconds)
+            return True
+        return False
 
     def _end(self, process: "subprocess.Popen[str]") -> None:
         """SuperNode has ended: read what it said last, and let some time pass before the next one."""
@@ -259,18 +263,20 @@ class SuperNode:
         assert process.stdout is not None
         with process.stdout as answers:
             for line in answers:
-                self._link.end()
-                if self._lost:
-                    self._lost = False
-                    log.info("%s answers again", self._server)
-                call = line.strip()
-                if call == ACTIVATE:
-                    self._connected, self._held_since = True, None
-                    log.info("connected to %s", self._server)
-                elif call == PULL:
-                    self._pause = _FIRST_PAUSE
-                if call != HEARTBEAT:
-                    self._ears.end()
+                self._hear(line.strip())
+
+    def _hear(self, call: str) -> None:
+        self._link.end()
+        if call != HEARTBEAT:
+            self._ears.end()
+        if self._lost:
+            self._lost = False
+            log.info("%s answers again", self._server)
+        if call == ACTIVATE:
+            self._connected, self._held_since = True, None
+            log.info("connected to %s", self._server)
+        elif call == PULL:
+            self._pause = _FIRST_PAUSE
 
     def _hear_words(self, process: "subprocess.Popen[str]") -> None:
         """What SuperNode says."""
