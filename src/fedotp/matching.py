@@ -10,10 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp import ot
+from fedotp._ranges import MOST, require_from
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 
 Rule = Literal["pooled", "average", "classical", "unbalanced"]
+
+LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
 
 
 def pooled_score(pooled: Tensor, classes: Tensor) -> Tensor:
@@ -81,10 +84,8 @@ class Matching:
         """Refuse values that no data could make right."""
         if self.rule not in ("pooled", "average", "classical", "unbalanced"):
             raise FedotpError(f"rule = {self.rule!r}: must be pooled, average, classical or unbalanced")
-        if not self.reg > 0:
-            raise FedotpError(f"reg = {self.reg}: must be positive (the paper uses 0.1)")
-        if not 0 < self.mass <= 1:
-            raise FedotpError(f"mass = {self.mass}: must be in (0, 1] (the paper uses 0.8)")
+        require_from(LEAST, MOST, "reg", self.reg, " (the paper uses 0.1)")
+        require_from(LEAST, 1, "mass", self.mass, " (the paper uses 0.8)")
 
     def __call__(self, image: ImageFeatures, classes: Tensor) -> Tensor:
         """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e), for classes (C, N, K, e).

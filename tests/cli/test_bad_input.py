@@ -46,9 +46,21 @@ CASES = {
         "broken.toml: not valid TOML: Expected '=' after a key in a key/value pair (at line 1, column 5)"
     ),
     "run tiny.toml --set method.mas=0.5": "--set: unknown key method.mas; did you mean method.mass?",
-    "run tiny.toml --set method.mass=1.5": "--set: method.mass = 1.5: must be in (0, 1] (the paper uses 0.8)",
+    "run tiny.toml --set method.mass=1.5": "--set: method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)",
     "run tiny.toml --set federation.batch_size=0": (
-        "--set: federation.batch_size = 0: must be at least 1, for example 32"
+        "--set: federation.batch_size = 0: must be from 1 to 1000000, for example 32"
+    ),
+    "run tiny.toml --set method.n_shared=9223372036854775807": (
+        "--set: method.n_shared = 9223372036854775807 and method.n_private = 1: neither may be negative, and together "
+        "there must be from 1 to 256 prompts"
+    ),
+    "run tiny.toml --set prompt.n_ctx=1000": (
+        "class name '[bold]green' is too long: 4 tokens and 1000 context vectors need 1007 positions and the text "
+        "tower has 77; shorten the name or lower n_ctx"
+    ),
+    "run tiny.toml --set partition.n_clients=1000000": (
+        "domain-dirichlet: domain day can seat 5 clients, not 500000; each needs 1 training and 1 test images of one "
+        "class; use n_clients <= 10"
     ),
     "run tiny.toml --set rounds": '--set: "rounds": must be key=value, for example method.mass=0.5',
     "run tiny.toml --set data.dataset=nowhere": NO_DATA,
@@ -109,7 +121,7 @@ CASES = {
         "--grid seed=0,1: seeds are not an axis of the table; give them as --seeds 0,1"
     ),
     "sweep tiny.toml --grid method.mass=0.5,7": (
-        "--grid method.mass=7: method.mass = 7.0: must be in (0, 1] (the paper uses 0.8)"
+        "--grid method.mass=7: method.mass = 7.0: must be from 1e-06 to 1 (the paper uses 0.8)"
     ),
     "sweep tiny.toml --grid method.mass=0.5,0.50": ("method.mass=0.5,seed=0 is asked for twice; leave one of them out"),
     "sweep tiny.toml --grid method.mass=0.5 --grid method.mass=0.6": (

@@ -16,16 +16,21 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "data.dataset": st.text(min_size=1),
     "data.template": st.sampled_from(["", 'a "photo" of\n{}.', "\\ {}"]),
     "backbone.name": st.text(min_size=1),
-    "method.mass": st.floats(0, 1, exclude_min=True),
+    "data.views": st.integers(0, 10_000),
+    "prompt.n_ctx": st.integers(1, 1000),
+    "method.n_shared": st.integers(0, 100),
+    "method.n_private": st.integers(1, 100),
+    "method.mass": st.floats(1e-6, 1),
     "method.strength": st.floats(0, 1),
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
+    "evaluation.min_delta": st.floats(0, 1),
     "optimizer.momentum": st.floats(0, 1, exclude_max=True),
 }
 _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
-    int: st.integers(1, 2**63 - 1),
-    float: st.floats(0, exclude_min=True, allow_infinity=False) | st.integers(1, 1000),
+    int: st.integers(1, 10**6),
+    float: st.floats(1e-6, 1e6) | st.integers(1, 1000),
     str: st.text(),
 }
 

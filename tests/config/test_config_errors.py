@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedotp.config import Config, load_config
+from fedotp.config import Config, DataSettings, load_config
+from fedotp.config._reading import bare_kind
+from fedotp.config._schema import all_kinds
 from fedotp.errors import FedotpError
+from fedotp.methods import METHODS, FedOTP
 
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -84,13 +87,13 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "promptfl-fedper, promptfl-fedamp or pfedprompt; did you mean fedotp?",
         ),
         # ranges
-        ("method.mass = 1.5", "method.mass = 1.5: must be in (0, 1] (the paper uses 0.8)"),
-        ("federation.batch_size = 0", "federation.batch_size = 0: must be at least 1, for example 32"),
-        ("prompt.n_ctx = 0", "prompt.n_ctx = 0: must be at least 1 (the paper uses 16)"),
+        ("method.mass = 1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),
+        ("federation.batch_size = 0", "federation.batch_size = 0: must be from 1 to 1000000, for example 32"),
+        ("prompt.n_ctx = 0", "prompt.n_ctx = 0: must be from 1 to 1000 (the paper uses 16)"),
         ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
         (
             "data.views = -1",
-            "data.views = -1: must be at least 0 (0: the central crop; the paper: rounds x local_epochs)",
+            "data.views = -1: must be from 0 to 10000 (0: the central crop; the paper: rounds x local_epochs)",
         ),
         (
             'data.template = "a photo"',
@@ -104,7 +107,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
             'data.template = "{} {x}"',
             'data.template = "{} {x}": must have {} once, where the class name goes, for example "a photo of a {}."',
         ),
-        ("partition.n_clients = 0", "partition.n_clients is 0; it must be at least 1"),
+        ("partition.n_clients = 0", "partition.n_clients is 0; it must be from 1 to 1000000"),
         (
             'partition = {scheme = "dirichlet", shots = 2}',
             "partition.shots is for the scheme pathological, not dirichlet",
@@ -125,6 +128,37 @@ def test_one_line(text: str, line: str, tmp_path: Path) -> None:
     else:
         text = f'data.dataset = "x"\n{text}'
     assert _refusal(text, tmp_path) == f"runs.toml: {line}"
+
+
+_HUGE = {int: 2**63 - 1, float: 1e300}
+_NUMBERS = [
+    (method, key, _HUGE[bare])
+    for method, cls in METHODS.items()
+    for key, kind in all_kinds(cls).items()
+    if (bare := bare_kind(kind)[0]) in _HUGE and not key.endswith("seed")
+    if method == FedOTP.name or key.startswith("method.")
+]
+
+
+@pytest.mark.parametrize(("method", "key", "value"), _NUMBERS)
+def test_every_number_has_a_largest_value_that_makes_sense(method: str, key: str, value: float) -> None:
+    """What is huge would allocate, overflow or never end: it is refused with the configuration."""
+    section, name = key.split(".")
+    tables: dict[str, dict[str, object]] = {"data": {"dataset": "x"}, "method": {"name": method}}
+    tables.setdefault(section, {})[name] = value
+    if name == "alpha" and section == "partition":
+        tables[section]["scheme"] = "dirichlet"
+    with pytest.raises(FedotpError, match=rf"{key}( =| is|:).*(must be|must not be|must have)") as caught:
+        Config.from_dict(tables)
+    assert str(value) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["optimizer.lr", "method.reg", "method.mass"])
+def test_a_divisor_too_small_for_floats_is_refused(key: str) -> None:
+    for value in (5e-324, 1e-300, 0.0):
+        with pytest.raises(FedotpError, match=rf"{key} = .*must be from 1e-"):
+            Config(DataSettings("x")).override([f"{key}={value}"])
 
 
 @pytest.mark.parametrize("text", ["", "[data]\nviews = 1", "seed = 3"])

@@ -242,8 +242,8 @@ def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes, complai
         (b'{"image": "x"}', "a question has"),
         (b'{"image": 1, "client": "a", "label": null, "mass": null}', "image = '1' is not what it should be"),
         (b'{"image": "x", "client": "a", "label": null, "mass": true}', "mass = 'True' is not"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": NaN}', "mass = nan: must be in (0, 1]"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 400), "must be in (0, 1]"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": NaN}', "mass = nan: must be from 1e-06 to 1"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 400), "must be from 1e-06 to 1"),
         (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 5000), "not JSON"),
         (b'{"image": "x", "client": "a", "label": null, "mass": null}', "no longer kept"),
     ],
@@ -259,8 +259,9 @@ def test_unknown_clients_classes_and_masses(page: Served, image: Path) -> None:
     for words, complaint in (
         (("nobody", None, None), "has no client 'nobody'"),
         (("client-0", "mauve", None), "no class is called 'mauve'"),
-        (("client-0", None, 1.5), "mass = 1.5: must be in (0, 1]"),
-        (("client-0", None, 0), "mass = 0: must be in (0, 1]"),
+        (("client-0", None, 1.5), "mass = 1.5: must be from 1e-06 to 1"),
+        (("client-0", None, 0), "mass = 0: must be from 1e-06 to 1"),
+        (("client-0", None, 1e-300), "mass = 1e-300: must be from 1e-06 to 1"),
     ):
         answer = page.look(kept, *words)
         assert answer.status == 422

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from fedotp._ranges import require
 from fedotp.config._override import apply
 from fedotp.config._presets import preset_text, preset_texts
 from fedotp.config._reading import located
@@ -55,8 +56,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse a seed that no generator takes."""
-        if not 0 <= self.seed <= _MOST:
-            raise FedotpError(f"seed = {self.seed}: must be from 0 to 2^63 - 1")
+        require(0 <= self.seed <= _MOST, "seed", self.seed, "from 0 to 2^63 - 1")
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":

@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from fedotp._ranges import require_from
 from fedotp.config._toml import show
 from fedotp.errors import FedotpError
+
+_MOST_VIEWS = 10_000  # every one of every image is encoded and stored
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,8 @@ class DataSettings:
         """Refuse values that no data could make right."""
         if not self.dataset:
             raise FedotpError('data.dataset = "": must be the name of a data set (see fedotp data list) or a folder')
-        if self.views < 0:
-            raise FedotpError(
-                f"data.views = {self.views}: must be at least 0 (0: the central crop; the paper: rounds x local_epochs)"
-            )
+        hint = " (0: the central crop; the paper: rounds x local_epochs)"
+        require_from(0, _MOST_VIEWS, "data.views", self.views, hint)
         if self.storage not in ("float16", "int8"):
             raise FedotpError(f"data.storage = {show(self.storage)}: must be float16 or int8")
         if self.template and not _is_caption(self.template):

@@ -32,10 +32,11 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Clients that divide the images `train` (n,) and `test` (m,), positions in the data set's splits."""
+    """`n` clients named after `stem` that divide the images `train` and `test`, positions in the data set's splits."""
 
     title: str
-    names: list[str]
+    stem: str
+    n: int
     domain: str | None
     train: Ints
     test: Ints
@@ -50,8 +51,9 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     rng = generator(settings.seed)
     clients = []
     for group in form_groups(dataset, n_clients, rng):
-        shares = draw_shares(alpha or 0.0, len(dataset.classes), len(group.names), rng)
-        clients += _deal(dataset, group, shares, settings, n_groups, rng)
+        room = _require_room(dataset, group, settings, n_groups)
+        shares = draw_shares(alpha or 0.0, len(dataset.classes), group.n, rng)
+        clients += _deal(dataset, group, shares, room, settings, rng)
     return Partition(dataset.name, dataset.digest, settings, tuple(clients))
 
 
@@ -60,20 +62,19 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
 
 def _one_group(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
     everything = np.ones(len(dataset.classes), bool)
-    yield _class_group(dataset, dataset.name, _numbered("client", n_clients), everything)
+    yield _class_group(dataset, dataset.name, "client", n_clients, everything)
 
 
 def _domain_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
     for d, domain in enumerate(dataset.domains):
-        names = _numbered(domain, n_clients // len(dataset.domains))
         pools = (np.flatnonzero(split.domains == d) for split in (dataset.train, dataset.test))
-        yield _Group(f"domain {domain}", names, domain, *pools)
+        yield _Group(f"domain {domain}", domain, n_clients // len(dataset.domains), domain, *pools)
 
 
 def _coarse_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
     for c, coarse in enumerate(dataset.coarse_classes):
-        names = _numbered(coarse, n_clients // len(dataset.coarse_classes))
-        yield _class_group(dataset, f"coarse label {coarse}", names, np.array(dataset.coarse_of) == c)
+        n = n_clients // len(dataset.coarse_classes)
+        yield _class_group(dataset, f"coarse label {coarse}", coarse, n, np.array(dataset.coarse_of) == c)
 
 
 def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
@@ -85,14 +86,14 @@ def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator
         )
     order = shuffled(rng, np.arange(n_classes))
     for name, classes in zip(_numbered("client", n_clients), np.array_split(order, n_clients), strict=True):
-        yield _class_group(dataset, name, [name], np.isin(np.arange(n_classes), classes))
+        yield _class_group(dataset, name, name, 1, np.isin(np.arange(n_classes), classes))
 
 
-def _class_group(dataset: Dataset, title: str, names: list[str], wanted: NDArray[np.bool_]) -> _Group:
+def _class_group(dataset: Dataset, title: str, stem: str, n: int, wanted: NDArray[np.bool_]) -> _Group:
     """Pool all images of the classes marked in `wanted` (K,)."""
     domain = dataset.domains[0] if len(dataset.domains) == 1 else None
     pools = (np.flatnonzero(wanted[split.labels]) for split in (dataset.train, dataset.test))
-    return _Group(title, names, domain, *pools)
+    return _Group(title, stem, n, domain, *pools)
 
 
 def _numbered(stem: str, n: int) -> list[str]:
@@ -146,15 +147,13 @@ def _scheme(dataset: Dataset, name: str) -> tuple[_FormGroups, _DrawShares, int,
 
 
 def _deal(
-    dataset: Dataset, group: _Group, shares: Floats, settings: PartitionSettings, n_groups: int, rng: Rng
+    dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng
 ) -> list[Client]:
-    """Divide the group's images by `shares` (K, n)."""
+    """Divide the group's images by `shares` (K, n), with `room` (K,) for seats."""
     n_classes, n = shares.shape
     train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
     n_train = np.bincount(train_labels, minlength=n_classes)
     n_test = np.bincount(test_labels, minlength=n_classes)
-    room = np.minimum(n_train // settings.min_size, n_test)  # (K,) seats each class can offer
-    _require_room(group, int(room.sum()), settings, n_groups)
     seats = _take_seats(shares * n_train[:, None], room)  # (K, n)
 
     held: list[tuple[list[Ints], list[Ints]]] = [([], []) for _ in range(n)]
@@ -170,7 +169,7 @@ def _deal(
             held[c][1].append(test[c])
     return [
         Client(name, group.domain, np.sort(np.concatenate(train_rows)), np.sort(np.concatenate(test_rows)))
-        for name, (train_rows, test_rows) in zip(group.names, held, strict=True)
+        for name, (train_rows, test_rows) in zip(_numbered(group.stem, n), held, strict=True)
     ]
 
 
@@ -184,11 +183,15 @@ def _take_seats(expected: Floats, room: Ints) -> Ints:
     return seats
 
 
-def _require_room(group: _Group, room: int, settings: PartitionSettings, n_groups: int) -> None:
-    """Refuse a group with fewer seats than clients, saying what would work."""
-    n = len(group.names)
+def _require_room(dataset: Dataset, group: _Group, settings: PartitionSettings, n_groups: int) -> Ints:
+    """The seats each class can offer (K,); a group with fewer than clients is refused, saying what would work."""
+    n_classes, n = len(dataset.classes), group.n
+    n_train = np.bincount(dataset.train.labels[group.train], minlength=n_classes)
+    n_test = np.bincount(dataset.test.labels[group.test], minlength=n_classes)
+    seats = np.minimum(n_train // settings.min_size, n_test)
+    room = int(seats.sum())
     if room >= n:
-        return
+        return seats
     if room:
         problem, works = f"can seat {room} clients, not {n}", f"n_clients <= {n_groups * room}"
     elif settings.min_size > 1:

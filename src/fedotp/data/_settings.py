@@ -3,6 +3,7 @@
 import difflib
 from dataclasses import dataclass
 
+from fedotp._ranges import MOST
 from fedotp.errors import FedotpError
 
 SCHEMES = {
@@ -39,14 +40,12 @@ class PartitionSettings:
         if self.scheme not in SCHEMES:
             near = difflib.get_close_matches(self.scheme, SCHEMES, n=1, cutoff=0.0)[0]
             raise FedotpError(f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(SCHEMES)})")
-        if self.n_clients is not None and self.n_clients < 1:
-            raise FedotpError(f"n_clients is {self.n_clients}; it must be at least 1")
+        for key in ("n_clients", "shots", "min_size"):
+            value = getattr(self, key)
+            if value is not None and not 1 <= value <= MOST:
+                raise FedotpError(f"{key} is {value}; it must be from 1 to {MOST}")
         if self.alpha is not None and not _ALPHA_RANGE[0] <= self.alpha <= _ALPHA_RANGE[1]:
             raise FedotpError(f"alpha is {self.alpha}; it must be from 1e-6 to 1e6, for example 0.3")
-        if self.shots is not None and self.shots < 1:
-            raise FedotpError(f"shots is {self.shots}; it must be at least 1")
-        if self.min_size < 1:
-            raise FedotpError(f"min_size is {self.min_size}; it must be at least 1")
         if self.seed < 0:
             raise FedotpError(f"seed is {self.seed}; it must not be negative")
         if self.shots is not None and self.scheme != "pathological":

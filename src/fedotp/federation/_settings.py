@@ -3,13 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from fedotp.errors import FedotpError
+from fedotp._ranges import MOST, require, require_from
 
-
-def require(condition: bool, key: str, value: object, right: str) -> None:
-    """Refuse `value`, saying what would be right."""
-    if not condition:
-        raise FedotpError(f"{key} = {value!r}: must be {right}")
+_SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 
 
 @dataclass(frozen=True)
@@ -44,15 +40,15 @@ class RoundSettings:
 
     def __post_init__(self) -> None:
         """Refuse values that no data could make right."""
-        require(self.rounds >= 0, "federation.rounds", self.rounds, "at least 0")
-        require(self.local_epochs >= 1, "federation.local_epochs", self.local_epochs, "at least 1")
-        require(self.batch_size >= 1, "federation.batch_size", self.batch_size, "at least 1, for example 32")
+        require_from(0, MOST, "federation.rounds", self.rounds)
+        require_from(1, MOST, "federation.local_epochs", self.local_epochs)
+        require_from(1, MOST, "federation.batch_size", self.batch_size, ", for example 32")
         require(0 < self.participation <= 1, "federation.participation", self.participation, "in (0, 1]")
         require(self.first_round in ("sampled", "all"), "federation.first_round", self.first_round, "sampled or all")
         require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")
-        require(self.min_clients >= 1, "federation.min_clients", self.min_clients, "at least 1")
-        require(self.holdout_clients >= 0, "federation.holdout_clients", self.holdout_clients, "at least 0")
-        require(self.join_epochs >= 0, "federation.join_epochs", self.join_epochs, "at least 0")
+        require_from(1, MOST, "federation.min_clients", self.min_clients)
+        require_from(0, MOST, "federation.holdout_clients", self.holdout_clients)
+        require_from(0, MOST, "federation.join_epochs", self.join_epochs)
 
 
 @dataclass(frozen=True)
@@ -75,12 +71,12 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         """Refuse values that no data could make right."""
         require(self.name in ("sgd", "adamw"), "optimizer.name", self.name, "sgd or adamw")
-        require(self.lr > 0, "optimizer.lr", self.lr, "positive (the paper uses 0.001)")
+        require_from(_SMALLEST_LR, MOST, "optimizer.lr", self.lr, " (the paper uses 0.001)")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "in [0, 1)")
-        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "at least 0")
+        require_from(0, MOST, "optimizer.weight_decay", self.weight_decay)
         known = ("constant", "cosine", "linear")
         require(self.schedule in known, "optimizer.schedule", self.schedule, "constant, cosine or linear")
-        require(self.warmup_rounds >= 0, "optimizer.warmup_rounds", self.warmup_rounds, "at least 0")
+        require_from(0, MOST, "optimizer.warmup_rounds", self.warmup_rounds)
 
 
 @dataclass(frozen=True)
@@ -106,9 +102,9 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         """Refuse values that no data could make right."""
         for key in ("every", "clients", "patience"):
-            require(getattr(self, key) >= 0, f"evaluation.{key}", getattr(self, key), "at least 0")
-        require(self.batch_size >= 1, "evaluation.batch_size", self.batch_size, "at least 1, for example 100")
-        require(self.min_delta >= 0, "evaluation.min_delta", self.min_delta, "at least 0")
+            require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
+        require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
+        require_from(0, 1, "evaluation.min_delta", self.min_delta)
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ class ComputeSettings:
         """Refuse values that no machine could make right."""
         known = ("float32", "bfloat16", "float64")
         require(self.precision in known, "compute.precision", self.precision, "float32, bfloat16 or float64")
-        require(self.group_size >= 0, "compute.group_size", self.group_size, "at least 0 (0: what fits)")
+        require_from(0, MOST, "compute.group_size", self.group_size, " (0: what fits)")
 
 
 @dataclass(frozen=True)

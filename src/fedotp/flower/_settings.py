@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
 
+from fedotp._ranges import require
 from fedotp.errors import FedotpError
-from fedotp.federation._settings import require
 
 Privacy = Literal["none", "server", "client", "adaptive"]
 

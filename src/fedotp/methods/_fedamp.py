@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedotp.errors import FedotpError
+from fedotp._ranges import MOST, require_from
 from fedotp.methods._method import Method, Parameters
 from fedotp.methods._task import Task
 
@@ -39,10 +39,9 @@ class PromptFLAmp(Method):
 
     def __post_init__(self) -> None:
         """Refuse weights out of range."""
-        if not 0 <= self.strength <= 1:
-            raise FedotpError(f"method.strength = {self.strength}: must be from 0 to 1")
-        if not self.sigma >= 0 or not self.mu >= 0:
-            raise FedotpError(f"method.sigma = {self.sigma}, method.mu = {self.mu}: must not be negative")
+        require_from(0, 1, "method.strength", self.strength)
+        require_from(0, MOST, "method.sigma", self.sigma, " (0: the mean squared distance between prompts)")
+        require_from(0, MOST, "method.mu", self.mu)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """The last prompt of every client (n, 1, s, d), and who has sent one (n,)."""

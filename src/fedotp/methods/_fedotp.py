@@ -11,6 +11,8 @@ from fedotp.matching import Matching
 from fedotp.methods._method import Batch, Method, Parameters
 from fedotp.methods._task import Task
 
+_MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
+
 
 @dataclass(frozen=True)
 class FedOTP(Method):
@@ -33,10 +35,10 @@ class FedOTP(Method):
 
     def __post_init__(self) -> None:
         """Refuse what no federation could train."""
-        if self.n_shared < 0 or self.n_private < 0 or self.n_shared + self.n_private == 0:
+        if min(self.n_shared, self.n_private) < 0 or not 1 <= self.n_shared + self.n_private <= _MOST_PROMPTS:
             raise FedotpError(
                 f"method.n_shared = {self.n_shared} and method.n_private = {self.n_private}: "
-                "neither may be negative, and there must be at least one prompt"
+                f"neither may be negative, and together there must be from 1 to {_MOST_PROMPTS} prompts"
             )
         if self.rule not in ("unbalanced", "classical", "average"):
             raise FedotpError(f"method.rule = {self.rule!r}: must be unbalanced, classical or average")

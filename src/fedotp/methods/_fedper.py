@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedotp._ranges import MOST, require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._method import Method, Parameters
 from fedotp.methods._task import Task
@@ -26,9 +27,8 @@ class PromptFLPer(Method):
     reference: ClassVar[str] = "Arivazhagan et al., 2019 (arXiv 1912.00818)"
 
     def __post_init__(self) -> None:
-        """Refuse a negative number."""
-        if self.n_base < 0:
-            raise FedotpError(f"method.n_base = {self.n_base}: must not be negative (0: half of the vectors)")
+        """Refuse a number that no prompt has."""
+        require_from(0, MOST, "method.n_base", self.n_base, " (0: half of the vectors)")
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """The base vectors (1, s_b, d)."""

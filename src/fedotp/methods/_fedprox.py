@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedotp.errors import FedotpError
+from fedotp._ranges import MOST, require_from
 from fedotp.methods._method import Parameters
 from fedotp.methods._promptfl import PromptFL
 
@@ -21,9 +21,8 @@ class PromptFLProx(PromptFL):
     reference: ClassVar[str] = "Li et al., MLSys 2020"
 
     def __post_init__(self) -> None:
-        """Refuse a weight that pushes clients away."""
-        if not self.mu >= 0:
-            raise FedotpError(f"method.mu = {self.mu}: must not be negative (the authors use 0.5)")
+        """Refuse a weight out of range."""
+        require_from(0, MOST, "method.mu", self.mu, " (the authors use 0.5)")
 
     def penalty(self, params: Parameters, received: Parameters) -> Tensor | None:
         """mu / 2 times the squared distance from what the server sent, (C,)."""

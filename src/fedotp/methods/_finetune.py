@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedotp.errors import FedotpError
+from fedotp._ranges import MOST, require_from
 from fedotp.methods._promptfl import PromptFL
 
 
@@ -21,9 +21,8 @@ class PromptFLFineTuned(PromptFL):
     reference: ClassVar[str] = "Cheng et al., 2021 (arXiv 2108.07313)"
 
     def __post_init__(self) -> None:
-        """Refuse a negative number."""
-        if self.epochs < 0:
-            raise FedotpError(f"method.epochs = {self.epochs}: must not be negative (0: as many as in a round)")
+        """Refuse a number that nobody waits for."""
+        require_from(0, MOST, "method.epochs", self.epochs, " (0: as many as in a round)")
 
     @property
     def finetune_epochs(self) -> int | None:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp.errors import FedotpError
+from fedotp._ranges import MOST, require, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._method import Batch
 from fedotp.methods._promptfl import PromptFL
@@ -40,10 +40,9 @@ class PFedPrompt(PromptFL):
 
     def __post_init__(self) -> None:
         """Refuse weights out of range."""
-        if not self.alpha >= 0 or not self.beta >= 0:
-            raise FedotpError(f"method.alpha = {self.alpha}, method.beta = {self.beta}: must not be negative")
-        if self.values not in ("features", "labels"):
-            raise FedotpError(f"method.values = {self.values!r}: must be features or labels")
+        require_from(0, MOST, "method.alpha", self.alpha)
+        require_from(0, MOST, "method.beta", self.beta)
+        require(self.values in ("features", "labels"), "method.values", self.values, "features or labels")
 
     def score(self, batch: Batch, classes: Tensor) -> Tensor:
         """The global score and alpha times the personal one, (C, B, K)."""

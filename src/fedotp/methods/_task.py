@@ -6,9 +6,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from fedotp._ranges import MOST, require_from
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 from fedotp.prompts import Position, PromptEncoder, random_context, word_context
+
+_MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,10 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         """Refuse shapes that no prompt has."""
-        if self.n_ctx < 1:
-            raise FedotpError(f"prompt.n_ctx = {self.n_ctx}: must be at least 1 (the paper uses 16)")
+        require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, " (the paper uses 16)")
         if self.position not in ("end", "middle", "front"):
             raise FedotpError(f"prompt.position = {self.position!r}: must be end, middle or front")
-        if not self.std >= 0:
-            raise FedotpError(f"prompt.std = {self.std}: must not be negative (the paper uses 0.02)")
+        require_from(0, MOST, "prompt.std", self.std, " (the paper uses 0.02)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,7 @@ class Task:
 
         They are float64 for a tower in float64, float32 otherwise.
         """
+        self.encoder  # noqa: B018  (refuses more vectors than the text tower has positions before they are drawn)
         settings = self.prompt
         n_classes = len(self.classes) if settings.per_class else None
         if settings.words:

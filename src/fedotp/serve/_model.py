@@ -85,6 +85,8 @@ class Model:
             prediction = classifier.predict(features)
             maps = classifier.explain(features, label)
         probabilities = prediction.probabilities[0]
+        if not np.isfinite(probabilities).all():
+            raise FedotpError(f"the prompts of {client} give no numbers: its training went wrong")
         best = prediction.top(_BEST)[0]
         if maps.label not in dict(best):
             best.append((maps.label, float(probabilities[classifier.classes.index(maps.label)])))

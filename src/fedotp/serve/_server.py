@@ -17,6 +17,7 @@ from typing import Any
 import fedotp
 from fedotp.classifier import Classifiers
 from fedotp.errors import FedotpError
+from fedotp.matching import LEAST
 from fedotp.serve._model import MAX_BYTES, Model
 from fedotp.serve._samples import Samples
 
@@ -216,8 +217,8 @@ def _question(body: bytes) -> dict[str, Any]:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise FedotpError(f"{name} = {str(value)[:40]!r} is not what it should be")
     mass = asked["mass"]
-    if mass is not None and not 0 < mass <= 1:
-        raise FedotpError(f"mass = {str(mass)[:40]}: must be in (0, 1]")
+    if mass is not None and not LEAST <= mass <= 1:
+        raise FedotpError(f"mass = {str(mass)[:40]}: must be from {LEAST} to 1")
     return asked
 
 

@@ -1,0 +1,20 @@
+"""What a setting may be: everything beyond is refused in one line, before anything is allocated or computed."""
+
+from fedotp.errors import FedotpError
+
+MOST = 10**6
+"""More rounds, clients or images in a batch than a federation has, and a rate or weight that is a slip.
+
+Products of such numbers still fit 64 bits and the floats that prompts are made of.
+"""
+
+
+def require(condition: bool, key: str, value: object, right: str) -> None:
+    """Refuse `value`, saying what would be right."""
+    if not condition:
+        raise FedotpError(f"{key} = {value!r}: must be {right}")
+
+
+def require_from(least: float, most: float, key: str, value: float, hint: str = "") -> None:
+    """Refuse a number that is not from `least` to `most`; `hint` ends the message."""
+    require(least <= value <= most, key, value, f"from {least} to {most}{hint}")
