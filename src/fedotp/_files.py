@@ -3,11 +3,13 @@
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from fedotp.errors import FedotpError, TransientError
 
@@ -72,6 +74,14 @@ def _require_plain(status: os.stat_result, path: str | Path, most_bytes: int) ->
     if status.st_size > most_bytes:
         reason = f"it has {status.st_size:,} bytes; at most {most_bytes:,} are read"
         raise OSError(errno.EFBIG, reason, str(path))
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON from a file that anybody may have written; whatever is wrong with it is a `ValueError`."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 @contextlib.contextmanager

@@ -90,6 +90,27 @@ def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker ends when it next tells how far it is")
+def test_a_comparison_that_is_killed_takes_its_processes_with_it(place: Path, fedotp: Fedotp) -> None:
+    words = ["compare", "tiny.toml", "--methods", "fedotp,promptfl", "--seeds", "0", "--out", "here"]
+    words += ["--set", "federation.local_epochs=5000", "--set", "federation.rounds=1"]  # they do not end by themselves
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from fedotp.cli import main; main()", *words, "--jobs", "2"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    first = RunDirectory("here/fedotp,seed=0")
+    while process.poll() is None and not first.is_running:
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while first.is_running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not first.is_running
+    assert not first.is_complete
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_ends_the_rounds_and_the_same_command_goes_on(place: Path, fedotp: Fedotp, jobs: int) -> None:
     """A real process, a real signal to all of its group, as a terminal sends it."""

@@ -17,6 +17,7 @@ from fedotp import RunDirectory, load_config, run
 from fedotp.cli import progress
 from fedotp.cli.show import print_numbers, printable
 from fedotp.config import presets
+from invented_run import invent_run
 
 OUT = "runs/images-fedotp-domain-dirichlet-seed0"
 
@@ -230,7 +231,8 @@ def test_runs_list_show_and_diff(place: Path, fedotp: Fedotp) -> None:
         Path("runs/damaged", name).write_text("{")
     (place / "not-a-run").mkdir()
     (place / "not-a-run" / "config.toml").write_text("")
-    listed = fedotp("runs", "list").out.splitlines()
+    *listed, why = fedotp("runs", "list").out.splitlines()
+    assert why.startswith("unreadable: runs/damaged/config.toml: not valid TOML: ")
     assert [line.split()[-1] for line in listed] == ["run", "runs/damaged", OUT, OUT.replace("seed0", "seed1")]
     assert listed[1].split()[1] == "unreadable"
     assert listed[2].split()[1:3] == ["complete", "2/2"]
@@ -246,12 +248,31 @@ def test_runs_list_show_and_diff(place: Path, fedotp: Fedotp) -> None:
     assert "the same" in fedotp("runs", "diff", OUT, OUT).out
 
 
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "metrics.jsonl", "config.toml"])
+@pytest.mark.parametrize("content", ["[" * 100_000 + "\n", "a = " + "[" * 100_000, '{"a": []}\n'])
+def test_one_run_that_cannot_be_read_does_not_hide_the_others(
+    name: str, content: str, tmp_path: Path, fedotp: Fedotp
+) -> None:
+    for each in ("bad", "good"):
+        invent_run(tmp_path / each)
+    (tmp_path / "bad" / name).write_text(content)
+    done = fedotp("runs", "list", tmp_path)
+    assert done.status == 0, done.err
+    _, bad, good, why = done.out.splitlines()
+    assert bad.split()[1] == "unreadable"
+    assert good.split()[1] == "complete"
+    assert why.startswith("unreadable: ")
+    assert str(tmp_path / "bad") in why
+    shown = fedotp("runs", "show", tmp_path / "bad")
+    assert shown.status == 2, shown.err
+    assert shown.err.count("\n") == 1
+
+
 def test_runs_show_leaves_out_most_of_many_clients(place: Path, fedotp: Fedotp) -> None:
     fedotp("run", "tiny.toml", "--out", "here", "--quiet")
-    path = Path("here/summary.json")
-    summary = json.loads(path.read_text())
-    summary["clients"] = [{**summary["clients"][0], "name": f"site [red]{i}"} for i in range(30)]
-    path.write_text(json.dumps(summary))
+    run = RunDirectory.open("here")
+    first = run.summary["clients"][0]
+    run.save_summary({**run.summary, "clients": [{**first, "name": f"site [red]{i}"} for i in range(30)]})
     assert "site [red]19" in fedotp("runs", "show", "here").out
     assert "and 10 more: --all shows them" in fedotp("runs", "show", "here").out
     assert "site [red]29" in fedotp("runs", "show", "here", "--all").out

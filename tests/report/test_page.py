@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert shown["seconds"] == {"train": 4.0, "evaluate": 2.5}
     assert shown["state"] == "complete"
     assert shown["config"] == made.config.to_dict()
-    assert shown["manifest"] == made.manifest
+    assert {**shown["manifest"], "config": shown["config"]} == made.manifest
 
 
 def test_confusions_are_counted_for_each_client(tmp_path: Path) -> None:
@@ -138,6 +138,7 @@ def test_a_simulation_and_real_sites_are_not_seeds_of_one_another(tmp_path: Path
 def test_an_early_stop_evaluates_its_last_round_twice(tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run")
     made.append_metrics({**list(made.metrics("evaluation"))[-1], "accuracy": 0.125})
+    made.save_summary(made.summary)
     curve = only(make_page([made]))["curve"]
     assert curve["round"] == [0, 1, 2, 3, 4]
     assert curve["mean"][-1] == 125_000
@@ -156,6 +157,7 @@ def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run")
     path = made.path / "metrics.jsonl"
     path.write_text(re.sub(r'"loss":[\d.]+', '"loss":NaN', path.read_text()))
+    RunDirectory(made.path).save_summary(made.summary)
     shown = only(make_page([made], [{"maps": [], "bound": {"value": float("inf")}}]))
     assert set(shown["training"]["loss"]) == {None}
     assert shown["analysis"]["bound"]["value"] is None

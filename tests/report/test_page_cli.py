@@ -83,7 +83,7 @@ def test_bad_input_is_one_line(report: Report, tmp_path: Path) -> None:
         ("a", "--out", "empty"): "empty exists and is not a report; choose another --out",
         ("damaged", "--no-analysis"): (
             "damaged/metrics.jsonl, line 1 is damaged: "
-            "Expecting property name enclosed in double quotes: line 2 column 1 (char 2)"
+            "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
         ),
     }
     for words, line in cases.items():

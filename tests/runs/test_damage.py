@@ -1,5 +1,7 @@
 """Damaged, foreign or busy run directories: one line that says what and where, and nothing overwritten."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 from PIL import Image
 from toy_run import assert_same_outcome, make_config, make_inputs, outcome
 
@@ -14,8 +17,11 @@ import fedotp
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
+from fedotp.federation._checkpoint import _checksum
 from fedotp.runs import Observer, RunDirectory
 from fedotp.runs._prepare import load_backbone
+
+SEALS = ("config", "sealed", "sha256")
 
 
 class StopAfter(Observer):
@@ -81,7 +87,7 @@ def test_a_flipped_bit_in_the_checkpoint_is_refused(stopped: RunDirectory) -> No
 
 def test_a_shortened_record_of_metrics_is_refused(stopped: RunDirectory) -> None:
     os.truncate(stopped.path / "metrics.jsonl", 100)
-    refused(stopped, r"metrics.jsonl has 100 bytes where the checkpoint knows of \d+")
+    refused(stopped, r"metrics.jsonl has 100 bytes where \d+ were written")
 
 
 def test_a_damaged_line_of_metrics_is_named(stopped: RunDirectory) -> None:
@@ -99,6 +105,101 @@ def test_a_damaged_partition_or_manifest_is_refused(stopped: RunDirectory) -> No
         path.write_bytes(whole[: len(whole) // 2])
         refused(stopped, name)
         path.write_bytes(whole)
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert text.count(before) == 1, text
+    path.write_text(text.replace(before, after))
+
+
+def test_an_edited_configuration_is_refused_by_the_key_that_changed(stopped: RunDirectory) -> None:
+    path = stopped.path / "config.toml"
+    edit(path, "rounds = 3\n", "rounds = 4\n")
+    refused(stopped, r"config.toml was edited: federation.rounds is 4 now, and the run began with 3; put it back")
+    with pytest.raises(FedotpError, match=r"was edited: federation.rounds is 4"):
+        fedotp.evaluate_run(stopped.path)
+    edit(path, "rounds = 4\n", "rounds = 3\n")
+    assert fedotp.resume(stopped.path).is_complete
+
+
+def test_where_things_are_may_be_edited(stopped: RunDirectory, tmp_path: Path) -> None:
+    """Another machine has them elsewhere; their digests tell that they are the same."""
+    (tmp_path / "elsewhere").mkdir()
+    edit(stopped.path / "config.toml", f'store = "{stopped.config.data.store}"', f'store = "{tmp_path}/elsewhere"')
+    assert fedotp.resume(stopped.path).is_complete
+
+
+def test_a_changed_number_in_the_metrics_is_refused(stopped: RunDirectory) -> None:
+    path = stopped.path / "metrics.jsonl"
+    edit(path, '"kind":"round","round":2', '"kind":"round","round":3')
+    refused(stopped, r"metrics.jsonl is damaged or was edited: its digest does not match")
+    with pytest.raises(FedotpError, match=r"metrics.jsonl is damaged or was edited"):
+        list(stopped.metrics())
+    edit(path, '"kind":"round","round":3', '"kind":"round","round":2')
+    done = fedotp.resume(stopped.path)
+    assert [record["round"] for record in done.metrics("round")] == [1, 2, 3]
+    for damaged in (path.read_text().replace('"round":1,', '"round":0,', 1), path.read_text() + '{"kind":"x"}\n'):
+        whole = path.read_text()
+        path.write_text(damaged)
+        with pytest.raises(FedotpError, match=r"metrics.jsonl is damaged or was edited"):
+            list(done.metrics())
+        path.write_text(whole)
+
+
+def test_no_flipped_bit_in_manifest_or_summary_goes_unnoticed(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs), tmp_path / "run")
+    for name in ("manifest", "summary"):
+        path = done.path / f"{name}.json"
+        content, expected = path.read_bytes(), getattr(RunDirectory(done.path), name)
+        for at in range(len(content)):
+            flip(path, at)
+            with contextlib.suppress(FedotpError):
+                assert getattr(RunDirectory(done.path), name) == expected, content[at - 9 : at + 9]  # white space
+            path.write_bytes(content)
+
+
+def without_seals(run: RunDirectory) -> None:
+    """Make `run` one that a version without seals has left."""
+    path = run.path / "manifest.json"
+    manifest = {key: value for key, value in json.loads(path.read_text()).items() if key not in SEALS}
+    path.write_text(json.dumps(manifest))
+    with safetensors.safe_open(run.checkpoint, "pt") as file:
+        facts = file.metadata()
+    tensors = safetensors.torch.load_file(run.checkpoint)
+    progress = {key: value for key, value in json.loads(facts["progress"]).items() if key != "metrics_digest"}
+    facts |= {"progress": json.dumps(progress)}
+    facts |= {"checksum": str(_checksum(tensors, facts))}
+    safetensors.torch.save_file(tensors, run.checkpoint, facts)
+
+
+def test_a_run_without_seals_goes_on(inputs: Path, tmp_path: Path, stopped: RunDirectory) -> None:
+    expected = outcome(fedotp.run(make_config(inputs), tmp_path / "whole"))
+    without_seals(stopped)
+    assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)
+
+
+DEEP = b"[" * 100_000
+FOREIGN = (DEEP + b"\n", b"a = " + DEEP, b'{"kind": "\xff"}\n', b"[]\n", b"1\n", b'"x"\n', b"null\n")
+
+
+def test_json_nested_without_end_and_text_that_is_none_are_one_line(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs), tmp_path / "run")
+    read = {
+        "manifest.json": lambda run: run.manifest,
+        "summary.json": lambda run: run.summary,
+        "partition.json": lambda run: run.partition,
+        "metrics.jsonl": lambda run: list(run.metrics()),
+        "config.toml": lambda run: run.config,
+    }
+    for name, ask in read.items():
+        whole = (done.path / name).read_bytes()
+        for content in FOREIGN:
+            (done.path / name).write_bytes(content)
+            with pytest.raises(FedotpError, match=name) as caught:
+                ask(RunDirectory(done.path))
+            assert "\n" not in str(caught.value)
+        (done.path / name).write_bytes(whole)
 
 
 @pytest.mark.parametrize("keep", [0, 10, 300])

@@ -6,6 +6,7 @@ import warnings
 import typer
 
 from fedotp import __version__
+from fedotp._memory import shortage
 from fedotp._text import printable
 from fedotp.cli import (
     client,
@@ -73,7 +74,12 @@ def main() -> None:
     """Run the command line; bad input becomes one line on stderr and exit status 2, what may pass by itself 75."""
     warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm, the limits are our own
     try:
-        app()
+        try:
+            app()
+        except Exception as error:
+            if (line := shortage(error)) is None:
+                raise
+            raise TransientError(line) from None
     except FedotpError as error:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
         sys.exit(_TRY_AGAIN if isinstance(error, TransientError) else 2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -28,22 +28,27 @@ def list_runs(
 
     Example: fedotp runs list runs/compare-demo
     """
-    from fedotp.runs import find_runs
+    from fedotp.runs import find_runs, reading
 
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise")
     table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
     found = find_runs(folder)
+    unreadable = []
     for run in found:
         try:
-            cells = _line(run)
-        except (FedotpError, LookupError, TypeError, ValueError):
-            cells = ("?", "unreadable", "-", "-", "?", "?")
-        table.add_row(*map(cell, cells), cell(run.path))
+            with reading(run):
+                row = [cell(text) for text in _line(run)]
+        except FedotpError as error:
+            row = [cell(text) for text in ("?", "unreadable", "-", "-", "?", "?")]
+            unreadable.append(printable(error))
+        table.add_row(*row, cell(run.path))
     if found:
         print_wide(table)
     else:
         print(f"no runs in {printable(folder)}; `fedotp run` makes one")
+    for why in unreadable:
+        print(f"unreadable: {why}")
 
 
 @app.command()
@@ -55,20 +60,21 @@ def show(
 
     Example: fedotp runs show runs/office --all
     """
-    from fedotp.runs import RunDirectory
+    from fedotp.runs import RunDirectory, reading
 
     directory = RunDirectory.open(run)
-    facts(list(_essentials(directory)))
-    print()
-    if not directory.is_complete:
-        rounds, state, accuracy = _progress(directory)
-        facts([("state", state), ("rounds", rounds), ("accuracy %", accuracy, "at the last evaluation")])
-        if state != "running":
-            print_paths([("go on", directory.resume_command)])
-        return
-    print_run(directory)
-    print()
-    _print_clients(directory, everyone)
+    with reading(directory):
+        rounds, state, accuracy = _progress(directory)  # what cannot be read is refused before anything is printed
+        facts(list(_essentials(directory)))
+        print()
+        if not directory.is_complete:
+            facts([("state", state), ("rounds", rounds), ("accuracy %", accuracy, "at the last evaluation")])
+            if state != "running":
+                print_paths([("go on", directory.resume_command)])
+            return
+        print_run(directory)
+        print()
+        _print_clients(directory, everyone)
 
 
 @app.command()
@@ -88,7 +94,7 @@ def diff(
     settings = difference(left.config, right.config)
     for key, (one, other) in settings.items():
         table.add_row(cell(key), *(cell("-" if value is None else value) for value in (one, other)))
-    facts_ = _manifest_facts(left.manifest), _manifest_facts(right.manifest)
+    facts_ = _manifest_facts(left), _manifest_facts(right)
     made = [(key, one, facts_[1].get(key)) for key, one in facts_[0].items() if one != facts_[1].get(key)]
     if left.is_deployed != right.is_deployed:
         table.add_row(
@@ -195,24 +201,32 @@ def _print_clients(run: "RunDirectory", everyone: bool) -> None:
         print(f"and {len(rows) - len(shown)} more: --all shows them")
 
 
-def _manifest_facts(manifest: dict[str, Any]) -> dict[str, str]:
+def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
     """What may explain that two runs of the same settings differ."""
+    from fedotp.runs import reading
+
     keys = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device")
-    return {
-        **{key: str(manifest[key]) for key in keys},
-        "backbone digest": manifest["backbone"]["digest"][:12],
-        "data digest": manifest["data"]["digest"][:12],
-        "partition digest": manifest["partition"][:12],
-    }
+    with reading(run):
+        return {
+            **{key: str(run.manifest[key]) for key in keys},
+            "backbone digest": run.manifest["backbone"]["digest"][:12],
+            "data digest": run.manifest["data"]["digest"][:12],
+            "partition digest": run.manifest["partition"][:12],
+        }
 
 
 def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
+    from fedotp.runs import reading
     from fedotp.runs._table import METRICS, numbers_of
+
+    def numbers(run: "RunDirectory") -> dict[str, float]:
+        with reading(run):
+            return numbers_of(run.summary)
 
     if not (left.is_complete and right.is_complete):
         yield "state", *(_progress(run)[1] for run in (left, right))
         return
-    one, other = numbers_of(left.summary), numbers_of(right.summary)
+    one, other = numbers(left), numbers(right)
     for metric in METRICS:
         yield metric.title, *(metric.write(run[metric.key]) if metric.key in run else "-" for run in (one, other))
 

@@ -1,6 +1,5 @@
 """What the readers of files share: listing images, reading lists, making the data set of both."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -8,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import read_regular
+from fedotp._files import parse_json, read_regular
 from fedotp.data._dataset import Dataset, ImageFiles, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
@@ -73,8 +72,8 @@ def read_lines(path: Path) -> list[str]:
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:  # brackets within brackets without end
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise FedotpError(f"{path} is not JSON: {error}") from error
 
 

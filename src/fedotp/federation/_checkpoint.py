@@ -6,14 +6,14 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import safetensors
 import safetensors.torch
 import torch
 
-from fedotp._files import write_atomically
+from fedotp._files import parse_json, write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._random import Ints
@@ -27,12 +27,13 @@ _FORMAT = "fedotp-checkpoint-1"
 class Progress:
     """How far a run has come; together with the prompts all there is to know to go on.
 
-    `metrics_bytes` is the length of the metrics file up to here. Bytes and seconds are sums over the rounds;
-    `since_best` counts evaluations since the best one.
+    `metrics_bytes` is the length of the metrics file up to here, `metrics_digest` its SHA-256. Bytes and seconds are
+    sums over the rounds; `since_best` counts evaluations since the best one.
     """
 
     round: int = 0
     metrics_bytes: int = 0
+    metrics_digest: str = ""
     group_size: int = 0
     best_accuracy: float = -1.0
     best_round: int = 0
@@ -72,7 +73,7 @@ def save_checkpoint(path: Path, simulator: Saved, progress: Progress) -> None:
 
 def load_progress(path: Path) -> Progress:
     """How far the run had come when the checkpoint `path` was written."""
-    return Progress(**_read(path)[1])
+    return _read(path)[1]
 
 
 def load_server(path: Path) -> Parameters:
@@ -101,7 +102,7 @@ def load_checkpoint(path: Path, simulator: Saved) -> Progress:
     """Put `simulator` where it was when `path` was written."""
     if not simulator.kept.is_durable:
         raise ValueError("this simulator's clients keep their own in memory, not in the file a checkpoint speaks of")
-    tensors, facts, layout = _read(path)
+    tensors, progress, layout = _read(path)
     server = _server(tensors)
     shapes = {name: tuple(value.shape) for name, value in server.items()}
     expected = {name: tuple(value.shape) for name, value in simulator.server.items()}
@@ -114,7 +115,6 @@ def load_checkpoint(path: Path, simulator: Saved) -> Progress:
         raise FedotpError(
             f"{path} belongs to another federation: its clients keep {layout}, here they keep {simulator.kept.layout}"
         )
-    progress = Progress(**facts)
     simulator.server = {
         name: value.to(simulator.device, simulator.server[name].dtype) for name, value in server.items()
     }
@@ -139,7 +139,7 @@ def _server(tensors: Parameters) -> Parameters:
     return {name.removeprefix(_SERVER): value for name, value in tensors.items() if name.startswith(_SERVER)}
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str, str]]:
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]]:
     """Tensors, progress and the layout of the clients' rows."""
     try:
         with safetensors.safe_open(path, "pt") as file:
@@ -152,8 +152,8 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str
                 f"the checkpoint {path} is damaged (its checksum does not match); "
                 "restore it from a copy, or run again from the start"
             )
-        return tensors, json.loads(facts["progress"]), json.loads(facts["kept"])
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+        return tensors, Progress(**parse_json(facts["progress"])), parse_json(facts["kept"])
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
 
 

@@ -120,7 +120,7 @@ def resume_serving(
         )
         if directory.checkpoint.is_file():
             load_checkpoint(directory.checkpoint, federation)
-        directory.cut_metrics(progress.metrics_bytes)
+        directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
         log.info("going on after round %d", federation.round)
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
         Loop(config, directory, federation, progress, observers).go()
@@ -176,7 +176,7 @@ def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettin
 def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:
     """How far the run has come, and how many averages it made; sites get back what was accepted of them."""
     progress = load_progress(directory.checkpoint)
-    directory.cut_metrics(progress.metrics_bytes)
+    directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     averages = 0
     for record in directory.metrics("round"):
         averages += len(record["answered"]) >= directory.config.federation.min_clients

@@ -4,10 +4,8 @@ It tells on standard output what the server has answered, bears a link that is d
 server than fits, and ends when its work ends. Everything that leans on SuperNode's insides is here.
 """
 
-import ctypes
 import os
 import resource
-import signal
 import sys
 import threading
 import traceback
@@ -21,6 +19,8 @@ from flwr.supernode import fleet_http_connection
 from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
+from fedotp._processes import die_with_parent
+
 ACTIVATE, HEARTBEAT, PULL = "ActivateNode", "SendNodeHeartbeat", "PullMessages"
 TOO_MUCH = "the server's message is too large"
 MOST_BYTES = 256 << 20
@@ -28,7 +28,6 @@ MOST_BYTES = 256 << 20
 
 _ADDRESS_SPACE = 8 << 30  # whatever else a server may send: it ends this process, not the machine
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class TooMuchError(RuntimeError):
@@ -120,8 +119,7 @@ def main() -> None:
 
 def _die_with(parent: int) -> None:
     """A site that is killed must not leave its SuperNode behind, connected and deaf."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+    die_with_parent()
     if os.getppid() != parent:
         sys.exit(1)
 

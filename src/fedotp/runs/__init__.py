@@ -1,6 +1,6 @@
 """Runs: from a configuration to a directory with prompts and numbers, and back."""
 
-from fedotp.runs._directory import RunDirectory, find_runs, free_name
+from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
 from fedotp.runs._join import join
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
@@ -32,6 +32,7 @@ __all__ = [
     "join",
     "make_simulator",
     "prepare",
+    "reading",
     "restore",
     "resume",
     "run",

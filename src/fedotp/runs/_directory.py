@@ -24,11 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import cannot_write, held, write_atomically
-from fedotp.config import Config
+from fedotp._files import cannot_write, held, parse_json, write_atomically
+from fedotp._text import one_line
+from fedotp.config import Config, difference
 from fedotp.data import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictions
+from fedotp.federation._checkpoint import load_progress
+from fedotp.runs._seal import Growing, changed, read_sealed, sealed
+
+_METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
+_PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
+"""Settings that say where things are; that they are the same things is checked by their digests."""
 
 
 class RunDirectory:
@@ -37,6 +44,7 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         """Nothing is read yet."""
         self.path = Path(path)
+        self._written: Growing | None = None  # metrics.jsonl as this process knows it
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
@@ -52,7 +60,7 @@ class RunDirectory:
         Of a federation of real sites nobody knows who has which images: it has no partition.
         """
         self.require_new()
-        self.save_manifest(manifest)
+        self.save_manifest({**manifest, "config": config.to_dict()})
         if partition is not None:
             partition.save(self._file("partition.json"))
         write_atomically(self._file("config.toml"), config.to_toml())  # last: with it, the directory is a run
@@ -72,17 +80,27 @@ class RunDirectory:
 
     def save_manifest(self, manifest: dict[str, Any]) -> None:
         """Write what the run was made with."""
-        write_atomically(self._file("manifest.json"), json.dumps(manifest, indent=2) + "\n")
+        write_atomically(self._file("manifest.json"), sealed(manifest))
 
     @cached_property
     def config(self) -> Config:
-        """The resolved configuration."""
-        return Config.read(self._file("config.toml"))
+        """The resolved configuration, the one the run began with; only where things are may have been edited."""
+        path = self._file("config.toml")
+        config = Config.read(path)
+        if "config" in self.manifest:  # not in those of older versions
+            began = Config.from_dict(self.manifest["config"], str(self._file("manifest.json")))
+            edited = {key: values for key, values in difference(began, config).items() if key not in _PLACES}
+            for key, (before, now) in edited.items():
+                raise FedotpError(
+                    f"{path} was edited: {key} is {now} now, and the run began with {before}; "
+                    "put it back, or begin a new run"
+                )
+        return config
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What the run was made with."""
-        return dict(self._json("manifest.json"))
+        return read_sealed(self._file("manifest.json"))
 
     @cached_property
     def partition(self) -> Partition:
@@ -122,7 +140,7 @@ class RunDirectory:
         """The final numbers."""
         if not self.is_complete:
             raise FedotpError(f"{self.path} is not complete; go on with `{self.resume_command}`")
-        return dict(self._json("summary.json"))
+        return {key: value for key, value in self._summary.items() if key != _METRICS}
 
     @property
     def checkpoint(self) -> Path:
@@ -139,43 +157,34 @@ class RunDirectory:
 
         A last line cut short by a kill is left out.
         """
-        path = self._file("metrics.jsonl")
-        if not path.is_file():
-            return
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith("\n"):
-                    return
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise FedotpError(f"{path}, line {number} is damaged: {error}") from error
-                if kind is None or record["kind"] == kind:
-                    yield record
+        n_bytes, digest = self._metrics_seal()  # before the lines: those that come meanwhile are behind it
+        content = self._metrics_bytes()
+        lines = content.split(b"\n")[:-1]
+        records = [_record(line, self._metrics_file, number) for number, line in enumerate(lines, 1)]
+        self._require_sealed(content, n_bytes, digest)
+        yield from (record for record in records if kind is None or record["kind"] == kind)
 
-    def append_metrics(self, record: dict[str, Any]) -> int:
-        """Add a line, forced to disk; return the length of the file."""
-        path = self._file("metrics.jsonl")
+    def append_metrics(self, record: dict[str, Any]) -> tuple[int, str]:
+        """Add a line, forced to disk; return the length of the file and its digest."""
+        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        written = self._growing()
         try:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record, separators=(",", ":")) + "\n")
+            with open(self._metrics_file, "ab") as file:
+                file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
-                return file.tell()
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise cannot_write(self._metrics_file, error) from error
+        written.add(line)
+        return written.n_bytes, written.digest
 
-    def cut_metrics(self, n_bytes: int) -> None:
-        """Forget lines written after the last checkpoint."""
-        path = self._file("metrics.jsonl")
-        n_there = path.stat().st_size if path.is_file() else 0
-        if n_there < n_bytes:
-            raise FedotpError(
-                f"{path} has {n_there} bytes where the checkpoint knows of {n_bytes}: lines are missing; "
-                "restore it from a copy, or run again from the start"
-            )
-        if path.is_file():
-            os.truncate(path, n_bytes)
+    def cut_metrics(self, n_bytes: int, digest: str = "") -> None:
+        """Forget lines written after the last checkpoint, which knows of `n_bytes` and their `digest`."""
+        content = self._metrics_bytes()
+        self._require_sealed(content, n_bytes, digest)
+        if len(content) > n_bytes:
+            os.truncate(self._metrics_file, n_bytes)
+        self._written = Growing(content[:n_bytes])
 
     def save_predictions(self, predictions: Predictions) -> None:
         """Write the last evaluation, image by image."""
@@ -209,7 +218,9 @@ class RunDirectory:
 
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the final numbers: the run is complete."""
-        write_atomically(self._file("summary.json"), json.dumps(summary, indent=2) + "\n")
+        written = self._growing()
+        metrics = {"bytes": written.n_bytes, "sha256": written.digest}
+        write_atomically(self._file("summary.json"), sealed({**summary, _METRICS: metrics}))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -221,12 +232,68 @@ class RunDirectory:
     def _file(self, name: str) -> Path:
         return self.path / name
 
-    def _json(self, name: str) -> Any:
-        path = self._file(name)
+    @property
+    def _metrics_file(self) -> Path:
+        return self._file("metrics.jsonl")
+
+    def _metrics_bytes(self) -> bytes:
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FedotpError(f"cannot read {path}: {error}") from error
+            return self._metrics_file.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise FedotpError(f"cannot read {self._metrics_file}: {error.strerror or error}") from error
+
+    def _growing(self) -> Growing:
+        if self._written is None:
+            self._written = Growing(self._metrics_bytes())
+        return self._written
+
+    @property
+    def _summary(self) -> dict[str, Any]:
+        """The summary with what it knows of metrics.jsonl."""
+        return read_sealed(self._file("summary.json"))
+
+    def _metrics_seal(self) -> tuple[int, str]:
+        """How long metrics.jsonl was, and its digest, when last it was sealed; no digest where it never was."""
+        if self.is_complete:
+            seal = self._summary.get(_METRICS, {"bytes": 0, "sha256": ""})
+            return seal["bytes"], seal["sha256"]
+        if self.checkpoint.is_file():
+            progress = load_progress(self.checkpoint)
+            return progress.metrics_bytes, progress.metrics_digest
+        return 0, ""
+
+    def _require_sealed(self, content: bytes, n_bytes: int, digest: str) -> None:
+        """Refuse metrics that do not begin with the `n_bytes` that were sealed; of a complete run, that go on."""
+        if len(content) < n_bytes:
+            raise FedotpError(
+                f"{self._metrics_file} has {len(content)} bytes where {n_bytes} were written: lines are missing; "
+                "restore it from a copy, or run again from the start"
+            )
+        if self.is_complete and digest:
+            n_bytes = len(content)
+        if digest and Growing(content[:n_bytes]).digest != digest:
+            raise changed(self._metrics_file)
+
+
+def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        record = parse_json(line.decode())
+        if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+            raise ValueError("it should be a JSON object with a kind")
+    except ValueError as error:
+        raise FedotpError(f"{path}, line {number} is damaged: {error}") from error
+    return record
+
+
+@contextmanager
+def reading(run: RunDirectory) -> Iterator[None]:
+    """What the files of a run lack, or hold in other shapes than fedotp writes, is damage and not a bug."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise FedotpError(f"{run.path} is damaged: {type(error).__name__} {one_line(error)}") from error
 
 
 def free_name(config: Config, parent: Path) -> Path:

@@ -136,7 +136,7 @@ class Loop:
         return evaluation, predictions
 
     def _append(self, record: dict[str, Any]) -> None:
-        self.progress.metrics_bytes = self.directory.append_metrics(record)
+        self.progress.metrics_bytes, self.progress.metrics_digest = self.directory.append_metrics(record)
 
     def _commit(self) -> None:
         self.progress.round = self.federation.round
@@ -144,7 +144,7 @@ class Loop:
 
     def _finish(self) -> None:
         """Evaluate everyone, let the held-out clients join, and write the summary."""
-        before = self.progress.metrics_bytes
+        before = self.progress.metrics_bytes, self.progress.metrics_digest
         evaluation, predictions = self._evaluation(everyone=True)
         progress = self.progress
         if evaluation is not None and evaluation.mean > progress.best_accuracy:
@@ -171,7 +171,8 @@ class Loop:
         summary["seconds"] = {"train": progress.train_seconds, "evaluate": progress.evaluate_seconds}
         if predictions is not None:
             self.directory.save_predictions(predictions)
-        progress.metrics_bytes = before  # a kill before the summary is there has the last evaluation made again
+        # A kill before the summary is there has the last evaluation made again.
+        progress.metrics_bytes, progress.metrics_digest = before
         self._commit()
         self.directory.save_summary(summary)
 

@@ -67,7 +67,7 @@ def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirector
         progress = Progress(group_size=simulator.group_size)
         if directory.checkpoint.is_file():
             progress = load_checkpoint(directory.checkpoint, simulator)
-        directory.cut_metrics(progress.metrics_bytes)
+        directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
         Loop(directory.config, directory, Simulated(prepared, simulator), progress, observer).go()
     return directory
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedotp._memory import shortage
+from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport
@@ -62,7 +64,7 @@ def run_one(trial: Trial, path: Path, tell: Callable[[Update], object], on_inter
     except FedotpError as error:
         return str(error)
     except Exception as error:  # a bug, or a library's limit: the other runs must go on
-        return " ".join(f"{type(error).__name__}: {error}".split())
+        return shortage(error) or one_line(f"{type(error).__name__}: {error}")
     return ""
 
 

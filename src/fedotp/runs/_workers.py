@@ -1,7 +1,7 @@
 """Several runs at a time, each in a process of its own.
 
 Processes are spawned, and each takes one run after the other. One that dies takes only its run with it. Ctrl-C reaches
-this process alone, which passes it on: every run ends its round.
+this process alone, which passes it on: every run ends its round. If this process is killed, so are they.
 """
 
 import os
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from fedotp._processes import die_with_parent
 from fedotp.runs._interrupt import listen
 from fedotp.runs._trial_run import ManyObserver, Update, run_one
 from fedotp.runs._trials import Trial
@@ -103,7 +104,7 @@ def run_in_processes(work: list[Work], jobs: int, observer: ManyObserver) -> Gen
 
 def _start(work: Work, threads: int) -> _Worker:
     ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_serve, args=(theirs, threads), daemon=True)
+    process = get_context("spawn").Process(target=_serve, args=(theirs, threads, os.getpid()), daemon=True)
     process.start()
     theirs.close()
     worker = _Worker(process, ours, work[0])
@@ -124,9 +125,12 @@ def _ctrl_c_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(connection: Connection, threads: int) -> None:
-    """In the process: run what comes through the pipe until it is closed."""
+def _serve(connection: Connection, threads: int, parent: int) -> None:
+    """In the process: run what comes through the pipe until it is closed, or the parent is gone."""
     os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
+    die_with_parent(signal.SIGKILL)  # the round is lost, as the parent's own would be
+    if os.getppid() != parent:  # it died before the kernel was told
+        return
     torch.set_num_threads(threads)
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once
         while True:

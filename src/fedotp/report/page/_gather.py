@@ -4,15 +4,15 @@ Shares are whole numbers of millionths, None where nothing is known: curves of m
 """
 
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedotp._files import parse_json
 from fedotp.errors import FedotpError
-from fedotp.runs import RunDirectory
+from fedotp.runs import RunDirectory, reading
 
 _MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them are left out
 _FINAL = ("accuracy", "macro_f1", "loss")
@@ -20,12 +20,8 @@ _FINAL = ("accuracy", "macro_f1", "loss")
 
 def gather(run: RunDirectory) -> dict[str, Any]:
     """All about one run; what an incomplete one does not have yet is None or empty, and `missing` says so."""
-    try:
+    with reading(run):
         return _gather(run)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise FedotpError(
-            f"{run.path} is damaged: {type(error).__name__} {error}; `fedotp runs show` may tell"
-        ) from error
 
 
 def _gather(run: RunDirectory) -> dict[str, Any]:
@@ -63,7 +59,7 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
         "confusion": _confusion(run, len(manifest["clients"]), len(manifest["data"]["classes"]), missing),
         "joined_later": _joined_later(run),
         "config": config.to_dict(),
-        "manifest": manifest,
+        "manifest": {key: value for key, value in manifest.items() if key != "config"},  # it is shown already
         "missing": missing,
         "notices": _notices(summary),
     }
@@ -211,7 +207,7 @@ def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[
 
 def _joined_later(run: RunDirectory) -> list[dict[str, Any]]:
     """Clients that came after the run with `fedotp join`."""
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(run.path.glob("joined/*/result.json"))]
+    results = [parse_json(path.read_text(encoding="utf-8")) for path in sorted(run.path.glob("joined/*/result.json"))]
     return [
         {
             "name": result["client"],

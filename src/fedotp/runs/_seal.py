@@ -1,0 +1,64 @@
+"""Files of a run that tell whether they are still what was written.
+
+A sealed JSON file says that it is, and ends with the SHA-256 of the rest of it. `metrics.jsonl`, which grows, is sealed
+from outside: the checkpoint, and at the end the summary, say how long it was and what its digest was.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedotp._files import parse_json
+from fedotp.errors import FedotpError
+
+_SEALED, _SHA256 = "sealed", "sha256"  # two keys: damage to the name of one does not make it a file without a seal
+
+
+def sealed(content: Mapping[str, Any]) -> str:
+    """`content` as the text of a file, with its seal."""
+    return json.dumps({**content, _SEALED: True, _SHA256: _digest(content)}, indent=2) + "\n"
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """The content of a file whose seal holds, or that has none, as older versions wrote it."""
+    try:
+        content = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FedotpError(f"cannot read {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise FedotpError(f"cannot read {path}: it should hold one JSON object")
+    seal = content.pop(_SEALED, None), content.pop(_SHA256, None)
+    if seal not in ((None, None), (True, _digest(content))):
+        raise changed(path)
+    return content
+
+
+def changed(path: Path) -> FedotpError:
+    """The one line for a file that is not what was written."""
+    return FedotpError(f"{path} is damaged or was edited: its digest does not match; restore it from a copy")
+
+
+class Growing:
+    """Length and digest of a file that grows, of what was written rather than of what is there."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        """A file that holds `content`."""
+        self._sha = hashlib.sha256(content)
+        self.n_bytes = len(content)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 so far."""
+        return self._sha.hexdigest()
+
+    def add(self, content: bytes) -> None:
+        """`content` was written behind the rest."""
+        self._sha.update(content)
+        self.n_bytes += len(content)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Of the values, however they are laid out in the file."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
