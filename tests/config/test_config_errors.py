@@ -104,6 +104,11 @@ def _refusal(text: str, tmp_path: Path) -> str:
             'data.template = "{} {}": must have {} once, where the class name goes, for example "a photo of a {}."',
         ),
         (
+            'data.template = "{:>99999999999} {}"',  # formatting would fill the memory
+            'data.template = "{:>99999999999} {}": must have {} once, where the class name goes, for example '
+            '"a photo of a {}."',
+        ),
+        (
             'data.template = "{} {x}"',
             'data.template = "{} {x}": must have {} once, where the class name goes, for example "a photo of a {}."',
         ),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from data_made import assert_sound, make_dataset, uniform_dataset
 
-from fedotp.data import Dataset, Partition, PartitionSettings, make_partition
+from fedotp.data import Dataset, Partition, PartitionSettings, _schemes, make_partition
 from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.errors import FedotpError
 
@@ -228,6 +228,17 @@ def test_impossible_settings_say_what_would_work(settings: PartitionSettings, me
     dataset = make_dataset(np.full(shape, 15), np.full(shape, 3))
     with pytest.raises(FedotpError, match=message):
         make_partition(dataset, settings)
+
+
+@pytest.mark.parametrize("scheme", ["iid", "dirichlet", "domain-dirichlet", "quantity"])
+def test_more_clients_than_images_are_refused_before_anything_is_made_for_each(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = uniform_dataset(3, 6, 4, n_domains=2)
+    for name in ("_numbered", "_even_shares", "_shares_by_class", "_shares_by_size"):
+        monkeypatch.setattr(_schemes, name, lambda *_: pytest.fail("something was made for every client"))
+    with pytest.raises(FedotpError, match=r"can seat \d+ clients, not \d+; .*use n_clients <= \d+"):
+        make_partition(dataset, PartitionSettings(scheme, n_clients=10**6))
 
 
 def test_one_domain_cannot_be_divided_by_domain() -> None:

@@ -87,8 +87,6 @@ def _folder(text: str) -> Path | None:
 
 
 def _is_caption(template: str) -> bool:
-    """Whether `template` has a place for the name and no other braces that formatting would stumble over."""
-    try:
-        return "{}" in template and bool(template.format("name"))
-    except (ValueError, LookupError, AttributeError):
-        return False
+    """Whether `template` has one place for the name and no other braces."""
+    before, place, after = template.partition("{}")
+    return bool(place) and not set("{}") & set(before + after)
