@@ -1,4 +1,5 @@
 # make test   lint, types and tests in a fresh environment
+# make campaign   half an hour of kills, stalls, sleeps, wrong clocks and garbage against real processes
 # make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages
 # make constraints                    pins what pyproject.toml asks for and constraints.txt does not have yet
 # make constraints UPGRADE=--upgrade  moves every pin to the newest version
@@ -11,7 +12,7 @@ UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test demo bench format clean
+.PHONY: install constraints lint types unit test campaign demo bench format clean
 
 install: $(STAMP)
 
@@ -49,6 +50,9 @@ test: lint types unit
 
 demo: $(DEMO)
 	$(BIN)/fedotp demo
+
+campaign: install
+	PYTHONPATH=.:tests:tests/flower $(BIN)/python -m campaign --save docs/trust/campaign.json
 
 bench: install
 	$(BIN)/python -m bench

@@ -46,7 +46,7 @@ def save(name: str, figures: dict[str, float]) -> Path:
     path = RESULTS / f"{name}-{'gpu' if torch.cuda.is_available() else 'cpu'}.json"
     record = {
         "command": " ".join(["python -m bench", *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "machine": machine(),
         "figures": figures,
     }
@@ -64,7 +64,7 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit measured, with "+changes" if the tree differs from it."""
     root = Path(__file__).parent
     try:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,11 @@ class Processes:
     folder: Path
     running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
-    def start(self, name: str, *arguments: object, code: str = _FEDOTP) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "FEDOTP_CACHE": str(self.folder / "cache")}
+    def start(
+        self, name: str, *arguments: object, code: str = _FEDOTP, environment: Mapping[str, str] | None = None
+    ) -> None:
+        own = {"OMP_NUM_THREADS": "1", "FEDOTP_CACHE": str(self.folder / "cache")}
+        environment = {**os.environ, **own, **(environment or {})}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         with open(self.log_path(name), "ab") as log:
             self.running[name] = subprocess.Popen(

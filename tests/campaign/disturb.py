@@ -1,0 +1,201 @@
+"""What can happen to a federation, one thing at a time."""
+
+import os
+import random
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from real_processes import Processes
+from stalling_proxy import StallingProxy
+
+_LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+FAKETIME = _LIBRARIES[0] if _LIBRARIES else None
+
+
+@dataclass
+class Federation:
+    """The processes of a federation: how each is started, the links between them, and their clocks."""
+
+    processes: Processes
+    port: int
+    start: dict[str, Callable[[], None]]
+    links: dict[str, StallingProxy]
+    rng: random.Random
+    longest: float
+    over: Callable[[], bool]
+    sites: tuple[str, ...] = ()
+    done: list[tuple[str, float]] = field(default_factory=list)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, unless the run is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.over():
+            time.sleep(0.2)
+
+    def length(self) -> float:
+        """Seconds for which something is stalled or asleep: short ones are as frequent as long ones."""
+        return float(5 * (self.longest / 5) ** self.rng.random()) if self.longest > 5 else self.longest
+
+    def pids(self, name: str) -> list[int]:
+        """A process and what it started."""
+        pid = self.processes.running[name].pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        threads = Path(f"/proc/{pid}/task").glob("*/children") if children.parent.is_dir() else []
+        found = [int(child) for path in threads for child in path.read_text().split()]
+        return [pid, *found]
+
+    def set_clock(self, name: str, seconds: float) -> None:
+        """Set a process's clock so far ahead of the machine's."""
+        (self.processes.folder / f"{name}.clock").write_text(f"{seconds:+.0f}")
+
+
+def clocked(folder: Path, name: str) -> dict[str, str]:
+    """The environment of a process whose clock can be set; nothing where that is not possible."""
+    if FAKETIME is None:
+        return {}
+    (folder / f"{name}.clock").write_text("+0")
+    return {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(folder / f"{name}.clock"),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def kill_server(these: Federation) -> float:
+    _kill(these, "server")
+    return 0.0
+
+
+def kill_site(these: Federation) -> float:
+    _kill(these, these.rng.choice(these.sites))
+    return 0.0
+
+
+def _kill(these: Federation, name: str) -> None:
+    these.processes.kill(name)
+    these.pause(these.rng.choice((0, 1, 10)))
+    these.start[name]()
+
+
+def server_sleeps(these: Federation) -> float:
+    return _sleep(these, ["server"])
+
+
+def site_sleeps(these: Federation) -> float:
+    return _sleep(these, [these.rng.choice(these.sites)])
+
+
+def everybody_sleeps(these: Federation) -> float:
+    return _sleep(these, ["server", *these.sites])
+
+
+def _sleep(these: Federation, names: list[str]) -> float:
+    seconds = these.length()
+    pids = [pid for name in names for pid in these.pids(name)]
+    _signal(pids, signal.SIGSTOP)
+    try:
+        these.pause(seconds)
+    finally:
+        _signal(pids, signal.SIGCONT)
+    return seconds
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def one_link_stalls(these: Federation) -> float:
+    return _stall(these, [these.rng.choice(these.sites)])
+
+
+def all_links_stall(these: Federation) -> float:
+    return _stall(these, list(these.sites))
+
+
+def _stall(these: Federation, names: list[str]) -> float:
+    seconds = these.length()
+    for name in names:
+        these.links[name].flows.clear()
+    try:
+        these.pause(seconds)
+    finally:
+        for name in names:
+            these.links[name].flows.set()
+    return seconds
+
+
+def server_clock_is_set(these: Federation) -> float:
+    return _set_clock(these, "server")
+
+
+def site_clock_is_set(these: Federation) -> float:
+    return _set_clock(these, these.rng.choice(these.sites))
+
+
+def _set_clock(these: Federation, name: str) -> float:
+    seconds = these.length()
+    these.set_clock(name, these.rng.choice((-1, 1)) * seconds)
+    try:
+        these.pause(these.rng.choice((5, 30, 90)))
+    finally:
+        these.set_clock(name, 0)
+    return seconds
+
+
+def strangers_stay(these: Federation) -> float:
+    """More idle connections than there are places."""
+    with ExitStack() as stack:
+        for _ in range(700):
+            with suppress(OSError):
+                stack.enter_context(socket.create_connection(("127.0.0.1", these.port), timeout=5))
+        these.pause(15)
+    return 0.0
+
+
+def strangers_babble(these: Federation) -> float:
+    """Bytes that mean nothing, before and after a handshake, and requests of all kinds."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    requests = [
+        these.rng.randbytes(2000),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: 1500000000\r\n\r\n" + bytes(100_000),
+        b"POST /v1/fleet/activate-node HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"ffff\r\n" * 999,
+        b"POST /v1/control/stop-run HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\x08\x01",
+        b"A" * 100_000,
+        b"POST /v1/fleet/pull-messages HTTP/1.1\r\n" + b"x: y\r\n" * 20_000,
+    ]
+    for _ in range(60):
+        with suppress(OSError, ssl.SSLError), socket.create_connection(("127.0.0.1", these.port), timeout=5) as plain:
+            request = these.rng.choice(requests)
+            if these.rng.random() < 0.3:
+                plain.sendall(request)
+            else:
+                with context.wrap_socket(plain) as talk:
+                    talk.sendall(request)
+                    talk.recv(100)
+    return 0.0
+
+
+ALL: tuple[Callable[[Federation], float], ...] = (
+    kill_server,
+    kill_site,
+    server_sleeps,
+    site_sleeps,
+    everybody_sleeps,
+    one_link_stalls,
+    all_links_stall,
+    *((server_clock_is_set, site_clock_is_set) if FAKETIME else ()),
+    strangers_stay,
+    strangers_babble,
+)

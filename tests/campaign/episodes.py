@@ -1,0 +1,216 @@
+"""One run each, disturbed: what it must end with, and what is wrong if it does not."""
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from near_sites import make_deployable
+from real_processes import Processes, processes
+from runs.toy_run import make_config, outcome
+from stalling_proxy import stalling_proxy
+
+import fedotp
+from campaign.disturb import ALL, Federation, clocked
+from fedotp.federation import load_server
+from fedotp.flower._keys import make_keys
+from fedotp.flower._private import PrivateFile
+from fedotp.flower._superlink import free_port
+from fedotp.runs import RunDirectory
+
+SITES = ("north", "east", "west")
+ROUNDS = 12
+_LONGEST_RUN = 2400.0  # seconds after which a run counts as hanging
+_PATIENCE = ["--patience", 900, "--round-timeout", 1800]
+_CALM = (0.0, 1.0, 5.0, 15.0)  # seconds between two disturbances
+
+# A fourth site that is registered and answers with anything but what it should.
+LIAR = """
+import itertools, math, torch
+from fedotp.flower._site import Site
+train, number = Site.train, itertools.count()
+def poison(done):
+    n = next(number)
+    for name, value in list(done.update.items()):
+        lie = n % 8
+        if lie == 0: value.fill_(math.nan)
+        elif lie == 1: value.fill_(math.inf)
+        elif lie == 2: value.add_(1e6)
+        elif lie == 3: done.update[name] = value[..., :1].clone()
+        elif lie == 4: done.update[name] = value.double()
+        elif lie == 5: done.update["\\x1b[2J" + name] = done.update.pop(name)
+        elif lie == 6: done.update["more"] = torch.zeros(50_000_000 // 4)
+        elif lie == 7: object.__setattr__(done, "n_examples", 10**9)
+    return done
+Site.train = lambda self, *order: poison(train(self, *order))
+from fedotp.cli import main
+main()
+"""
+
+
+@dataclass
+class Episode:
+    """One run: what was done to it, and what was found."""
+
+    kind: str
+    name: str
+    seconds: float = 0.0
+    disturbances: list[tuple[str, float]] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        done = ", ".join(name if not length else f"{name} {length:.0f} s" for name, length in self.disturbances)
+        found = "bit-equal" if not self.findings else "FOUND " + "; ".join(self.findings)
+        return f"{self.kind}, {self.seconds:.0f} s: {found} after {done or 'nothing'}"
+
+
+def reference(inputs: Path, folder: Path) -> dict[str, Any]:
+    """How undisturbed runs end: a simulated one, a federation of three sites, and one with a liar among them."""
+    folder.mkdir()
+    expected: dict[str, Any] = {"simulated": outcome(fedotp.run(_simulated_config(inputs), folder / "simulated"))}
+    for liar in (False, True):
+        with _started(inputs, folder / f"liar-{liar}", random.Random(0), 0.0, liar) as these:
+            assert these.processes.wait("server", 600) == 0, these.processes.all_logs()
+        expected[f"liar-{liar}"] = _ending(folder / f"liar-{liar}")
+    return expected
+
+
+def federation(inputs: Path, folder: Path, expected: dict[str, Any], rng: random.Random, longest: float) -> Episode:
+    """A federation of real processes, disturbed until its run is over."""
+    liar = rng.random() < 0.4
+    episode = Episode("federation with a liar" if liar else "federation", folder.name)
+    start = time.monotonic()
+    with _started(inputs, folder, rng, longest, liar) as these:
+        _disturb(these)
+        left = max(60.0, _LONGEST_RUN - (time.monotonic() - start))
+        try:
+            status = these.processes.wait("server", left)
+        except AssertionError:
+            status = None
+        these.pause(0)
+        episode.findings += _judge(these, status, expected[f"liar-{liar}"])
+    episode.disturbances, episode.seconds = these.done, time.monotonic() - start
+    return episode
+
+
+def _disturb(these: Federation) -> None:
+    while not these.over():
+        these.pause(these.rng.choice(_CALM))
+        if these.over():
+            return
+        what = these.rng.choice(ALL)
+        these.done.append((what.__name__.replace("_", " "), 0.0))
+        length = what(these)
+        these.done[-1] = (these.done[-1][0], length)
+
+
+def _judge(these: Federation, status: int | None, expected: dict[str, Any]) -> list[str]:
+    """What is wrong with how a federation ended."""
+    if status != 0:
+        return [f"the server ended with {status}" if status is not None else "the run did not end"]
+    found = _ending(these.processes.folder)
+    wrong = [f"{what} differs" for what in expected if found.get(what) != expected[what]]
+    for name in these.sites:
+        if these.processes.running[name].poll() is not None:
+            wrong.append(f"site {name} has ended by itself")
+        if not (these.processes.folder / "state" / name / "classifier").is_dir():
+            wrong.append(f"site {name} is deaf: it has not heard that the run is over")
+    for name in ("server", *these.sites):
+        if "Traceback" in these.processes.log(name):
+            wrong.append(f"a traceback of {name}")
+    return wrong
+
+
+def _ending(folder: Path) -> dict[str, Any]:
+    """What a federation has learned and written down, without times."""
+    run = RunDirectory.open(folder / "run")
+    prompts = {name: value.numpy().tobytes() for name, value in load_server(run.checkpoint).items()}
+    private = {}
+    for site in SITES:
+        (path,) = (folder / "state" / site).glob("*/private.safetensors")
+        kept = PrivateFile(path)
+        last = kept.after(kept.rounds[-1]) or {}
+        private[site] = (kept.rounds[-1], {name: value.numpy().tobytes() for name, value in last.items()})
+    answered = [(record["round"], record["answered"]) for record in run.metrics("round")]
+    return {"the prompts": prompts, "what sites keep": private, "who answered": answered, "final": run.summary["final"]}
+
+
+@contextmanager
+def _started(
+    inputs: Path, folder: Path, rng: random.Random, longest: float, liar: bool
+) -> Iterator[Federation]:
+    """A server and its sites, each behind a link of its own."""
+    folder.mkdir()
+    names = (*SITES, *(("liar",) if liar else ()))
+    config = make_deployable(inputs, federation={"rounds": ROUNDS}).override([f"partition.n_clients={len(names)}"])
+    (folder / "study.toml").write_text(config.to_toml())
+    make_keys(folder / "keys", ["localhost"], names)
+    port = free_port()
+    with ExitStack() as stack:
+        started = stack.enter_context(processes(folder))
+        links = {name: stack.enter_context(stalling_proxy(port)) for name in names}
+        clocks = {name: clocked(folder, name) for name in ("server", *names)}
+        listen = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port, *_PATIENCE]
+
+        def start_server() -> None:
+            begun = (folder / "run/config.toml").is_file()
+            how = ["--resume", "run"] if begun else ["study.toml", "--out", "run"]
+            started.start("server", "server", *how, *listen, environment=clocks["server"])
+
+        def start_site(part: int, name: str) -> None:
+            where = ["--server", f"localhost:{links[name].port}", "--state", f"state/{name}"]
+            code = {"code": LIAR} if name == "liar" else {}
+            arguments = ["client", "--part", part, "--keys", f"keys/sites/{name}", *where]
+            started.start(name, *arguments, environment=clocks[name], **code)  # type: ignore[arg-type]
+
+        starts = {"server": start_server}
+        for part, name in enumerate(names):
+            starts[name] = lambda part=part, name=name: start_site(part, name)  # type: ignore[misc]
+        for begin in starts.values():
+            begin()
+
+        def over() -> bool:
+            return (folder / "run/summary.json").is_file() or started.running["server"].poll() is not None
+
+        yield Federation(started, port, starts, links, rng, longest, over, SITES)
+
+
+def _simulated_config(inputs: Path) -> fedotp.Config:
+    return make_config(inputs, federation={"rounds": 8})
+
+
+def simulated(inputs: Path, folder: Path, expected: dict[str, Any], rng: random.Random, _longest: float) -> Episode:
+    """A run of the simulator that is killed at random moments and resumed until it is complete."""
+    episode = Episode("simulated", folder.name)
+    start = time.monotonic()
+    folder.mkdir()
+    (folder / "toy.toml").write_text(_simulated_config(inputs).to_toml())
+    with processes(folder) as started:
+        while not (folder / "run/summary.json").is_file():
+            begun = (folder / "run/config.toml").is_file()
+            started.start("run", "run", *(["--resume", "run"] if begun else ["toy.toml", "--out", "run"]))
+            if len(episode.disturbances) < 12 and not _ends_within(started, rng.uniform(1, 12)):
+                started.kill("run")
+                episode.disturbances.append(("kill run", 0.0))
+            elif (status := started.wait("run", 600)) != 0:
+                episode.findings.append(f"the run ended with {status}")
+                break
+    if not episode.findings and outcome(RunDirectory(folder / "run")) != expected["simulated"]:
+        episode.findings.append("it differs from the undisturbed run")
+    episode.seconds = time.monotonic() - start
+    return episode
+
+
+def _ends_within(started: Processes, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if started.running["run"].poll() is not None:
+            return started.running["run"].returncode != -signal.SIGKILL
+        time.sleep(0.05)
+    return False
