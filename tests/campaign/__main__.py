@@ -15,11 +15,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from runs.toy_run import make_inputs
-
 from bench._record import commit, machine
-from campaign.disturb import FAKETIME
+
 from campaign.episodes import Episode, federation, reference, simulated
+from runs.toy_run import make_inputs
 
 
 def main() -> None:
@@ -36,8 +35,6 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "inputs").mkdir()
     inputs = make_inputs(folder / "inputs")
-    if FAKETIME is None:
-        print("no libfaketime on this machine: clocks are not set", flush=True)
     start = time.monotonic()
     end = start + 60 * given.minutes
     expected = reference(inputs, folder / "reference")

@@ -11,7 +11,6 @@ from typing import Any
 
 from near_sites import make_deployable
 from real_processes import Processes, processes
-from runs.toy_run import make_config, outcome
 from stalling_proxy import stalling_proxy
 
 import fedotp
@@ -21,6 +20,7 @@ from fedotp.flower._keys import make_keys
 from fedotp.flower._private import PrivateFile
 from fedotp.flower._superlink import free_port
 from fedotp.runs import RunDirectory
+from runs.toy_run import make_config, outcome
 
 SITES = ("north", "east", "west")
 ROUNDS = 12
@@ -121,10 +121,8 @@ def _judge(these: Federation, status: int | None, expected: dict[str, Any]) -> l
             wrong.append(f"site {name} has ended by itself")
         if not (these.processes.folder / "state" / name / "classifier").is_dir():
             wrong.append(f"site {name} is deaf: it has not heard that the run is over")
-    for name in ("server", *these.sites):
-        if "Traceback" in these.processes.log(name):
-            wrong.append(f"a traceback of {name}")
-    return wrong
+    told = [name for name in ("server", *these.sites) if "Traceback" in these.processes.log(name)]
+    return [*wrong, *(f"a traceback of {name}" for name in told)]
 
 
 def _ending(folder: Path) -> dict[str, Any]:
@@ -142,9 +140,7 @@ def _ending(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _started(
-    inputs: Path, folder: Path, rng: random.Random, longest: float, liar: bool
-) -> Iterator[Federation]:
+def _started(inputs: Path, folder: Path, rng: random.Random, longest: float, liar: bool) -> Iterator[Federation]:
     """A server and its sites, each behind a link of its own."""
     folder.mkdir()
     names = (*SITES, *(("liar",) if liar else ()))

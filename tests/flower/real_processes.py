@@ -27,15 +27,14 @@ class Processes:
         self, name: str, *arguments: object, code: str = _FEDOTP, environment: Mapping[str, str] | None = None
     ) -> None:
         own = {"OMP_NUM_THREADS": "1", "FEDOTP_CACHE": str(self.folder / "cache")}
-        environment = {**os.environ, **own, **(environment or {})}
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        own["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         with open(self.log_path(name), "ab") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, "-c", code, *map(str, arguments)],
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env={**os.environ, **own, **(environment or {})},
             )
 
     def kill(self, name: str) -> None:
