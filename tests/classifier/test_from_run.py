@@ -1,6 +1,5 @@
 """A classifier from a run predicts what the run predicted, without its data."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from fedotp.classifier import Classifier, open_classifiers
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder
-from fedotp.runs import join
+from fedotp.runs import RunDirectory, join
 
 NEEDS_DATA = ("promptfl-ft", "pfedprompt", "pfedprompt, labels")
 
@@ -86,8 +85,8 @@ def test_a_server_of_real_sites_has_no_private_prompts(made: Made, tmp_path: Pat
     """What a site keeps must not be replaced by an untrained prompt."""
     for kind in ("fedotp", "promptfl"):
         shutil.copytree(made.run(kind).path, tmp_path / kind)
-        manifest = tmp_path / kind / "manifest.json"
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"deployment": {}}))
+        run = RunDirectory(tmp_path / kind)
+        run.save_manifest(run.manifest | {"deployment": {}})
     with pytest.raises(FedotpError, match="what client-1 keeps of FedOTP is at that site alone, as a bundle"):
         fedotp.load(tmp_path / "fedotp", "client-1")
     here, there = (fedotp.load(path, "client-1") for path in (made.run("promptfl").path, tmp_path / "promptfl"))
@@ -162,7 +161,7 @@ def test_maps_are_similarities_and_the_plan(made: Made) -> None:
     assert classifier.explain(picture).label == classifier.predict(picture).labels[0]
     with pytest.raises(FedotpError, match="no class is called 'mauve'; the classes are"):
         classifier.explain(picture, "mauve")
-    with pytest.raises(FedotpError, match=r"mass = 1\.5: must be in"):
+    with pytest.raises(FedotpError, match=r"mass = 1\.5: must be from"):
         classifier.explain(picture, mass=1.5)
 
 
