@@ -1,12 +1,14 @@
 """Files of others: read where they are plain files of a decent size, refused unread where they are anything else."""
 
+import errno
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from fedotp._files import read_regular
+from fedotp._files import read_regular, write_atomically
+from fedotp.errors import FedotpError, TransientError
 
 
 def test_a_plain_file_is_read_whole(tmp_path: Path) -> None:
@@ -50,3 +52,19 @@ def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
         read_regular(tmp_path / "missing", 5)
     with pytest.raises(IsADirectoryError):
         read_regular(tmp_path, 5)
+
+
+def test_a_full_disk_may_pass_and_a_wrong_place_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(number: int) -> None:
+        def fsync(_file: int) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr("fedotp._files.os.fsync", fsync)
+        write_atomically(tmp_path / "file", b"content")
+
+    for number in (errno.ENOSPC, errno.EMFILE, errno.EIO):
+        with pytest.raises(TransientError, match="cannot write"):
+            fail(number)
+    with pytest.raises(FedotpError, match="cannot write") as refused:
+        fail(errno.EROFS)
+    assert not isinstance(refused.value, TransientError)

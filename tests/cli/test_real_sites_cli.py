@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cli_made import Fedotp
 
+from fedotp.errors import FedotpError
 from fedotp.runs import RunDirectory
 
 
@@ -61,3 +62,26 @@ def test_a_server_goes_on_with_its_own_command(deployed: RunDirectory, fedotp: F
     assert refused.status == 2
     assert refused.err == f"error: there is a run of real sites; go on with `{right}`\n"
     assert f"resume it with `{right}`" in fedotp("run", "tiny.toml", "--out", "there").err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--insecure"], "127.0.0.1"),
+        (["--insecure", "--host", "0.0.0.0"], "0.0.0.0"),
+        (["--keys", "keys"], "0.0.0.0"),
+    ],
+)
+def test_a_server_without_keys_listens_on_this_machine_only(
+    options: list[str], expected: str, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("flwr")
+    asked: list[object] = []
+
+    def listen(_settings: object, host: str, *_values: object, **_options: object) -> None:
+        asked.append(host)
+        raise FedotpError("not today")
+
+    monkeypatch.setattr("fedotp.flower._run_server.run_server", listen)
+    assert fedotp("server", "tiny.toml", *options).status == 2
+    assert asked == [expected]
