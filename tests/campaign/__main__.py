@@ -36,8 +36,8 @@ def main() -> None:
     (folder / "inputs").mkdir()
     inputs = make_inputs(folder / "inputs")
     start = time.monotonic()
-    end = start + 60 * given.minutes
     expected = reference(inputs, folder / "reference")
+    end = time.monotonic() + 60 * given.minutes
     print(f"{time.monotonic() - start:6.0f} s  undisturbed runs are there; logs in {folder}", flush=True)
     episodes: list[Episode] = []
 
