@@ -1,7 +1,6 @@
 """What one site can do to the average: as much as was agreed on, and not ten times more than the others."""
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,6 @@ from fedotp.runs import RunDirectory
 IMAGES = {"site-0": 11, "site-1": 11, "site-2": 6}  # of the toy federation
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 ENDLESS = 10**9
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    logger = logging.getLogger("fedotp")
-    logger.addHandler(caplog.handler)
-    logger.setLevel(logging.INFO)
-    yield caplog
-    logger.removeHandler(caplog.handler)
 
 
 def claiming(n_images: int, train: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> Callable[..., Message]:

@@ -1,14 +1,13 @@
 """Peers that lie, and what must not happen because of them; stopping and going on where it is not easy."""
 
 import json
-import logging
 import math
 import os
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,15 +37,6 @@ from fedotp.flower._welcome import Welcome
 from fedotp.runs import Observer, RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    logger = logging.getLogger("fedotp")
-    logger.addHandler(caplog.handler)
-    logger.setLevel(logging.INFO)
-    yield caplog
-    logger.removeHandler(caplog.handler)
 
 
 def answering(kind: str, change: Callable[[RecordDict], Any]) -> Callable[[Message, Message], Message]:
