@@ -67,9 +67,11 @@ def _fedbn_pickle(path: Path, domain: int, label_of: dict[str, int]) -> Iterator
     """Read (paths, class names); the paths end in `<domain>/<class>/<file>`."""
     content = read_pickle(path)
     try:
-        paths, names = ([str(value) for value in column] for column in content)
-    except (TypeError, ValueError, RecursionError) as error:
+        paths, names = map(list, content)
+    except (TypeError, ValueError) as error:
         raise FedotpError(f"{path} should hold two columns: paths and class names") from error
+    if not all(isinstance(value, str) for value in (*paths, *names)):
+        raise FedotpError(f"{path} should hold two columns of text: paths and class names")
     if len(paths) != len(names):
         raise FedotpError(f"{path} has {len(paths)} paths but {len(names)} class names")
     for image, name in zip(paths, names, strict=True):
