@@ -163,7 +163,9 @@ def test_new_files_are_not_trusted_to_stay(tmp_path: Path) -> None:
     assert len(np.load(memo)) == 0
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x93NUMPY\x01\x00 rubbish", b"PK\x03\x04"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"\x93NUMPY\x01\x00 rubbish", b"\x93NUMPY\x01\x00\x10\x00{'descr': ((((\n ", b"PK\x03\x04"]
+)
 def test_damaged_memory_of_hashes_is_ignored(damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_UNSETTLED_NS", -1)
     dataset, clip, store = file_dataset(tmp_path / "here"), tiny_clip(), tmp_path / "store"

@@ -17,6 +17,7 @@ from fedotp.data._settings import PartitionSettings
 from fedotp.errors import FedotpError
 
 _FORMAT = "fedotp-partition-1"
+_SPLITS: tuple[SplitName, SplitName] = ("train", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,14 @@ class Partition:
                 f"the partition divides {self.dataset} {self.data_digest[:12]}, but the data read are "
                 f"{dataset.name} {dataset.digest[:12]}; make the partition again"
             )
+        for client in self.clients:
+            for name in _SPLITS:
+                rows, n = client.rows(name), len(dataset.split(name))
+                if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+                    raise FedotpError(
+                        f"the partition gives {client.name} {name} images from {rows.min()} to {rows.max()} of {n}; "
+                        "make the partition again"
+                    )
 
     @cached_property
     def digest(self) -> str:
@@ -93,12 +102,10 @@ class Partition:
             raise FedotpError(f"{path} is not a partition: it should say format {_FORMAT!r}")
         try:
             partition = cls(
-                dataset=content["dataset"],
-                data_digest=content["data_digest"],
+                dataset=_text(content["dataset"]),
+                data_digest=_text(content["data_digest"]),
                 settings=_settings(content["settings"]),
-                clients=tuple(
-                    Client(c["name"], c["domain"], _rows(c["train"]), _rows(c["test"])) for c in content["clients"]
-                ),
+                clients=tuple(_client(values) for values in content["clients"]),
             )
             stored = content["digest"]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -116,4 +123,17 @@ def _settings(values: dict[str, Any]) -> PartitionSettings:
 
 
 def _rows(values: Sequence[int]) -> Ints:
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise ValueError("images should be whole numbers")
     return np.array(values, dtype=np.int64)
+
+
+def _client(values: dict[str, Any]) -> Client:
+    domain = None if values["domain"] is None else _text(values["domain"])
+    return Client(_text(values["name"]), domain, _rows(values["train"]), _rows(values["test"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:40]} should be text")
+    return value

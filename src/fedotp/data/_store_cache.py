@@ -42,9 +42,12 @@ class StoreInfo:
     @property
     def tower(self) -> str:
         """The image tower in a few words, for example `ViT 224 px, 196 patches`."""
-        vision = json.loads(self.encoding.tower)["vision"]
-        kind = "ViT" if "patch_size" in vision else "ResNet"
-        return f"{kind} {vision['image_size']} px, {self.encoding.n_patches} patches"
+        try:
+            vision = json.loads(self.encoding.tower)["vision"]
+            kind = f"{'ViT' if 'patch_size' in vision else 'ResNet'} {vision['image_size']} px"
+        except (ValueError, LookupError, TypeError, RecursionError):  # somebody else wrote the description
+            kind = "unknown"
+        return f"{kind}, {self.encoding.n_patches} patches"
 
 
 def list_stores(root: Path) -> list[StoreInfo]:

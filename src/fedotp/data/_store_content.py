@@ -104,7 +104,7 @@ def _load(file: Path) -> NDArray[np.void]:
     try:
         with file.open("rb") as stored:
             earlier: NDArray[np.void] = np.lib.format.read_array(stored, allow_pickle=False)
-    except (OSError, ValueError):
+    except Exception:  # whatever NumPy makes of damage: the images are hashed again
         return np.zeros(0, _MEMO)
     return earlier if earlier.dtype == _MEMO and earlier.ndim == 1 else np.zeros(0, _MEMO)
 

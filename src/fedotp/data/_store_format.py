@@ -32,6 +32,7 @@ DIGEST = np.dtype("S32")
 KEY = np.dtype("S48")
 ENTRY = np.dtype([("key", KEY), ("record_crc", "<u4"), ("entry_crc", "<u4")])
 HEADER_SIZE = 64
+_MOST_VALUES = 1 << 28  # in a record
 RECORDS_MAGIC = b"fedotp token records 1\n".ljust(32)
 INDEX_MAGIC = b"fedotp token index 1\n".ljust(32)
 
@@ -88,9 +89,16 @@ class Encoding:
             fields: dict[str, Any] = json.loads(text)
             if fields.pop("format") != 1:
                 raise ValueError("written by another version of fedotp")
-            return cls(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            encoding = cls(**fields)
+            texts = (encoding.backbone, encoding.tower, encoding.transform, encoding.precision)
+            sizes = (encoding.n_patches, encoding.width)
+            if not all(isinstance(value, str) for value in texts) or not all(type(size) is int for size in sizes):
+                raise ValueError("a value is of the wrong type")
+            if min(sizes) < 1 or encoding.n_patches * encoding.width > _MOST_VALUES:
+                raise ValueError(f"{encoding.n_patches} patches of width {encoding.width}")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FedotpError(f"not the description of a token store: {error}") from error
+        return encoding
 
     def pack(self, fields: Mapping[str, NDArray[Any]]) -> Records:
         """Make records (n,) of their fields, each (n, *shape of the field)."""

@@ -55,6 +55,7 @@ def prepare(config: Config, observer: Observer | None = None, like: RunDirectory
     if like is not None:
         require_same(like, "data", dataset.name, dataset.digest)
     partition = make_partition(dataset, config.partition) if like is None else like.partition
+    partition.require(dataset)
     used, clients = _used(dataset, partition)
     encoded = encode_for(config, used, clip, observer.on_encoding)
     if like is not None:
