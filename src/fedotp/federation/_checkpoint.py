@@ -1,10 +1,11 @@
 """The state of a federation on disk: one file that is replaced atomically, beside the rows clients keep."""
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from fedotp.methods import Parameters
 
 _SERVER = "server."
 _FORMAT = "fedotp-checkpoint-1"
+_LARGEST = 2**63 - 1
 
 
 @dataclass
@@ -87,13 +89,15 @@ def load_rows(path: Path, kept: Path) -> tuple[Ints, Parameters]:
     Clients that have trained nothing yet are left out: what they start from is in no file.
     """
     tensors, _, layout = _read(path)
-    empty = {name: _zeros(text, path) for name, text in layout.items()}
-    rows = KeptRows(empty, len(tensors["kept.slot"]), kept)
-    rows.slot[:] = tensors["kept.slot"].numpy()
+    slot = tensors["kept.slot"].numpy()
+    clients = np.flatnonzero(slot >= 0) if layout else np.empty(0, np.int64)
+    if not len(clients):
+        return clients, {}
+    rows = KeptRows(_empty_row(layout, path, kept), len(slot), kept)
+    rows.slot[:] = slot
     rows.checksum[:] = tensors["kept.checksum"].numpy().astype(np.uint32)
-    clients = np.flatnonzero(rows.slot >= 0) if layout else np.empty(0, np.int64)
     try:
-        return clients, rows.read(clients, torch.device("cpu")) if len(clients) else {}
+        return clients, rows.read(clients, torch.device("cpu"))
     finally:
         rows.close()
 
@@ -126,13 +130,25 @@ def load_checkpoint(path: Path, simulator: Saved) -> Progress:
     return progress
 
 
-def _zeros(layout: str, path: Path) -> torch.Tensor:
-    """Zeros in the shape and type of what `KeptRows.layout` describes, as in "torch.float32 (1, 16, 512)"."""
-    found = re.fullmatch(r"torch\.(float16|bfloat16|float32|float64) \(([\d, ]*)\)", layout)
+def _empty_row(layout: Mapping[str, str], path: Path, kept: Path) -> Parameters:
+    """Zeros in the shapes and types that `KeptRows.layout` describes, no larger than the file of the rows."""
+    kinds = {name: _kind(text, path) for name, text in layout.items()}
+    n_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in kinds.values())
+    try:
+        n_there = kept.stat().st_size
+    except OSError as error:
+        raise FedotpError(f"cannot read {kept}: {error.strerror or error}") from error
+    if n_bytes > n_there:
+        raise FedotpError(f"{kept} has {n_there} bytes, and a client alone keeps {n_bytes} by {path}: one is damaged")
+    return {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in kinds.items()}
+
+
+def _kind(layout: str, path: Path) -> tuple[list[int], torch.dtype]:
+    """Shape and type of a text as in "torch.float32 (1, 16, 512)"."""
+    found = re.fullmatch(r"torch\.(float16|bfloat16|float32|float64) \(([\d, ]{0,200})\)", layout, re.ASCII)
     if not found:
-        raise FedotpError(f"{path}: its clients keep {layout!r}, which this version does not know")
-    shape = [int(size) for size in found[2].replace(",", " ").split()]
-    return torch.zeros(shape, dtype=getattr(torch, found[1]))
+        raise FedotpError(f"{path}: its clients keep {layout[:100]!r}, which this version does not know")
+    return [int(size) for size in found[2].replace(",", " ").split()], getattr(torch, found[1])
 
 
 def _server(tensors: Parameters) -> Parameters:
@@ -140,7 +156,7 @@ def _server(tensors: Parameters) -> Parameters:
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]]:
-    """Tensors, progress and the layout of the clients' rows."""
+    """Tensors, progress and the layout of the clients' rows, each of the kinds that `save_checkpoint` writes."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             facts = file.metadata() or {}
@@ -152,14 +168,44 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]
                 f"the checkpoint {path} is damaged (its checksum does not match); "
                 "restore it from a copy, or run again from the start"
             )
-        return tensors, Progress(**parse_json(facts["progress"])), parse_json(facts["kept"])
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        _require_slots(tensors)
+        return tensors, _progress(parse_json(facts["progress"])), _layout(parse_json(facts["kept"]))
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
         raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
+
+
+def _progress(values: object) -> Progress:
+    """Progress from what a file says: the right keys, the right types, no count below zero."""
+    if not isinstance(values, dict):
+        raise ValueError("its progress is not a table")
+    kinds = {item.name: type(item.default) for item in fields(Progress)}
+    for name, value in values.items():
+        kind = kinds.get(name)
+        fits = type(value) is kind or (kind is float and type(value) is int)
+        if not fits or (kind is int and not 0 <= value <= _LARGEST):
+            raise ValueError(f"its progress says {str(name)[:40]} = {str(value)[:40]}")
+    return Progress(**values)
+
+
+def _layout(values: object) -> dict[str, str]:
+    if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
+        raise ValueError("what its clients keep is not a table of shapes")
+    return values
+
+
+def _require_slots(tensors: Mapping[str, torch.Tensor]) -> None:
+    """The index of the clients' rows: a slot and a checksum for every client."""
+    slot, checksum = tensors["kept.slot"], tensors["kept.checksum"]
+    if (slot.dtype, checksum.dtype) != (torch.int8, torch.int64) or slot.dim() != 1 or slot.shape != checksum.shape:
+        raise ValueError("the index of its clients is of the wrong kind")
+    if len(slot) and not -1 <= int(slot.min()) <= int(slot.max()) <= 1:
+        raise ValueError("its clients have more than two slots")
 
 
 def _checksum(tensors: Mapping[str, torch.Tensor], facts: Mapping[str, str]) -> int:
     """Over names, values and facts: safetensors has none of its own."""
     checksum = zlib.crc32(f"{facts['progress']} {facts['kept']}".encode())
     for name, value in sorted(tensors.items()):
-        checksum = zlib.crc32(value.numpy().tobytes(), zlib.crc32(name.encode(), checksum))
+        content = value.contiguous().reshape(-1).view(torch.uint8).numpy()  # of any type, bfloat16 too
+        checksum = zlib.crc32(content.data, zlib.crc32(name.encode(), checksum))
     return checksum

@@ -96,7 +96,10 @@ class KeptRows:
             return self._initial
         if self._held is not None:
             return self._held[client].tobytes()
-        content = os.pread(self._opened(writable=False), len(self._initial), self._place(client))
+        try:
+            content = os.pread(self._opened(writable=False), len(self._initial), self._place(client))
+        except OSError as error:
+            raise FedotpError(f"cannot read {self._path}: {error.strerror or error}") from error
         if len(content) != len(self._initial) or zlib.crc32(content) != self.checksum[client]:
             raise FedotpError(
                 f"{self._path}: what client {client} keeps is damaged (its checksum does not match); "

@@ -268,7 +268,12 @@ class _Work:
             )
             params = self.private.after(last[0]) if last else None
         if params is not None:
-            kept.write(np.array([self.number]), {name: params[name][None] for name in kept.layout})
+            shapes = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in params.items()}
+            if shapes != kept.layout:
+                raise FedotpError(
+                    f"{self.private.path} holds {shapes}, the method keeps {kept.layout}; restore it, or remove it"
+                )
+            kept.write(np.array([self.number]), {name: value[None] for name, value in params.items()})
 
     def keep(self, round_: int, result: LocalResult, accepted: int) -> None:
         """Write down what is the site's own after a round that began where it stood after round `accepted`."""
