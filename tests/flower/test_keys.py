@@ -317,15 +317,30 @@ def other_key(folder: Path) -> bytes:
     return (folder.parent / "other" / "server" / "server.key").read_bytes()
 
 
+def pipe_in_place_of(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def damage_hosts(path: Path) -> None:
+    """Break the list of hosts within a certificate, which nobody looks into before it is asked for."""
+    content = ssl.PEM_cert_to_DER_cert(path.read_text())
+    at = content.index(bytes.fromhex("0603551d11")) + 5  # the id of the extension, then the length of its value
+    path.write_text(ssl.DER_cert_to_PEM_cert(content[: at + 3] + b"\xff" + content[at + 4 :]))
+
+
 DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder server/"),
     ("server/server.key", Path.unlink, "server has no server.key"),
     ("server/sites.toml", Path.unlink, "server has no sites.toml"),
     ("server/server.crt", lambda p: p.write_text("x"), "server.crt is not a certificate"),
+    ("server/server.crt", lambda p: pipe_in_place_of(p), "cannot read .*server.crt: not a plain file"),
+    ("server/server.crt", lambda p: damage_hosts(p), "server.crt is not a certificate"),
     ("server/server.key", lambda p: p.write_text("x"), "server.key is not an elliptic-curve private key"),
     ("server/server.key", lambda p: p.chmod(0o640), "others than its owner can read .*; run: chmod 600 '.*server.key'"),
     ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "do not belong together"),
     ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not TOML"),
+    ("server/sites.toml", lambda p: p.write_text("a = " + "[" * 100_000), "sites.toml is not TOML"),
     ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must have a table \[sites\]"),
     ("server/sites.toml", lambda p: p.write_text("[sites]\na = 1"), "the key of a must be"),
     ("server/sites.toml", lambda p: p.write_text('[sites]\na = "ecdsa-sha2-nistp384 AAAA"'), "the key of a must be"),
@@ -363,6 +378,13 @@ def test_a_key_of_root_that_a_group_may_read(keys: Path, monkeypatch: pytest.Mon
     (keys / "server" / "server.key").chmod(0o644)
     with pytest.raises(FedotpError, match="others than its owner"):
         read_server_keys(keys / "server")
+
+
+def test_a_certificate_without_hosts_is_refused(keys: Path) -> None:
+    shutil.copy(keys / "server" / "ca.crt", keys / "server" / "server.crt")
+    for use in (key_facts, lambda folder: add_sites(folder, ["west"]), renew_server):
+        with pytest.raises(FedotpError, match="names no host; have a new one signed: fedotp keys renew --server"):
+            use(keys)  # type: ignore[operator]
 
 
 def test_a_certificate_of_another_authority_is_refused(keys: Path, tmp_path: Path) -> None:

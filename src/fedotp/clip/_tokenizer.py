@@ -15,10 +15,12 @@ import torch
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from torch import Tensor
 
+from fedotp._files import read_regular
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
 _SOT, _EOT = "<|startoftext|>", "<|endoftext|>"
+_MOST_BYTES = 64 << 20  # of a vocabulary
 _N_MERGES = 49152 - 256 - 2  # the file lists more merges than CLIP was trained with
 _MOST_STEPS = 8
 # Contractions, runs of letters, single digits, runs of anything else.
@@ -49,7 +51,7 @@ class Tokenizer:
     def from_file(cls, path: str | Path, *, sot: str = _SOT, eot: str = _EOT) -> "Tokenizer":
         """A vocabulary stored as a `tokenizers` JSON file with the special tokens of these names."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_regular(path, _MOST_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise FedotpError(f"cannot read tokenizer {path}: {error}") from error
         return cls.from_json(text, sot=sot, eot=eot, origin=str(path))

@@ -22,6 +22,13 @@ _SLACK = timedelta(days=1)  # valid from yesterday on: clocks of sites may be sl
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LONGEST_HOST = 253
+_DAMAGED = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def new_key() -> PrivateKey:
@@ -77,7 +84,12 @@ def check_host(host: str) -> str:
 
 def certified_hosts(certificate: x509.Certificate) -> list[str]:
     """Return the names and addresses a server certificate is for, in the order they were given."""
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        names = []
+    if not names:
+        raise FedotpError("the server's certificate names no host; have a new one signed: fedotp keys renew --server")
     return [str(name.value) for name in names]
 
 
@@ -87,7 +99,7 @@ def check_pair(certificate: x509.Certificate, key: PrivateKey, authority: x509.C
         raise FedotpError(f"{folder}: server.crt and server.key do not belong together; copy the whole folder again")
     try:
         certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         raise FedotpError(f"{folder}: server.crt is not signed by ca.crt; copy the whole folder again") from None
 
 
@@ -103,9 +115,12 @@ def check_dates(certificate: x509.Certificate, path: Path, now: datetime, *, cur
 def load_certificate(path: Path) -> x509.Certificate:
     """Read a certificate in PEM."""
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
-    except ValueError:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate.public_key()  # these are looked into only when they are asked for
+        _ = certificate.extensions, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    except _DAMAGED:
         raise FedotpError(f"{path} is not a certificate in PEM; copy it again") from None
+    return certificate
 
 
 def load_key(path: Path) -> PrivateKey:

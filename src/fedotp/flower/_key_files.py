@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import cannot_write
+from fedotp._files import cannot_write, read_regular
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
 _OWNER_ONLY, _READABLE = 0o600, 0o644
+_MOST_BYTES = 1 << 20  # of a key, a certificate, a list of a thousand sites
 
 
 @contextlib.contextmanager
@@ -45,10 +47,10 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
 
 
 def present(path: Path, *, origin: str) -> Path:
-    """Return `path` if it is a file that can be read; `origin` says what to copy if not."""
+    """Return `path` if it is a plain file that can be read; `origin` says what to copy if not."""
     try:
-        with open(path, "rb"):
-            return path
+        read_regular(path, _MOST_BYTES)
+        return path
     except FileNotFoundError:
         raise FedotpError(f"{path.parent} has no {path.name}; {origin}") from None
     except OSError as error:
@@ -69,5 +71,5 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FedotpError(f"{path} is not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, a number of too many digits, brackets without end
+        raise FedotpError(f"{path} is not TOML: {one_line(error)}") from error
