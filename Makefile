@@ -1,4 +1,5 @@
 # make test   lint, types and tests in a fresh environment
+# make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, wrong clocks and garbage against real processes
 # make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages
 # make constraints                    pins what pyproject.toml asks for and constraints.txt does not have yet
@@ -12,7 +13,7 @@ UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test campaign demo bench format clean
+.PHONY: install constraints lint types unit test fuzz campaign demo bench format clean
 
 install: $(STAMP)
 
@@ -47,6 +48,9 @@ unit: install
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test: lint types unit
+
+fuzz: install
+	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 10000
 
 demo: $(DEMO)
 	$(BIN)/fedotp demo

@@ -1,0 +1,103 @@
+"""Data sets: images, lists, pickles, labels; and the store of tokens."""
+
+from pathlib import Path
+
+from clip.clip_oracles import random_clip
+from coloured_squares import draw_squares
+from data.data_layouts import (
+    caltech101,
+    cifar10,
+    cifar_batch,
+    domain_tree,
+    dtd,
+    fedbn_pickles,
+    flowers102,
+    food101,
+    oxford_pets,
+    python2_pickle,
+    zhou_split,
+)
+from fedotp.clip import save
+from fedotp.data._domains import DOMAINNET, OFFICE
+from fedotp.data._names import DOMAINNET10, OFFICE_CALTECH10
+from fuzz.reader import Reader, inputs_of
+from fuzz.readers.commands import fedotp
+from fuzz.readers.weights import VIT
+
+_COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30)}
+
+
+def _info(folder: Path) -> None:
+    """`fedotp data info` of the one data set in the folder."""
+    fedotp("data", "info", next(path for path in sorted(folder.iterdir())))
+
+
+def _make_images(folder: Path) -> None:
+    draw_squares(folder / "images", _COLOURS, 3)
+
+
+def _make_zhou(folder: Path) -> None:
+    root = caltech101(folder)
+    rows = [(f"{c}/image_{i:04d}.jpg", k, c) for k, c in enumerate(("Faces", "accordion")) for i in range(4)]
+    zhou_split(root, "Caltech101", {"train": rows[::2], "val": rows[1:2], "test": rows[1::2]})
+
+
+def _make_cifar100(folder: Path) -> None:
+    root = folder / "cifar-100-python"
+    root.mkdir()
+    names = {f"{kind}_label_names": [b"%s%d" % (kind.encode(), k) for k in range(4)] for kind in ("fine", "coarse")}
+    python2_pickle(root / "meta", names)
+    for name in ("train", "test"):
+        labels = [i % 4 for i in range(8)]
+        cifar_batch(root / name, 8, {"fine_labels": labels, "coarse_labels": labels})
+
+
+def _make_pickles(folder: Path) -> None:
+    fedbn_pickles(domain_tree(folder / "office_caltech_10", OFFICE, OFFICE_CALTECH10, 2), OFFICE)
+
+
+def _make_lists(folder: Path) -> None:
+    root = domain_tree(folder / "DomainNet", DOMAINNET, DOMAINNET10, 2)
+    for domain in DOMAINNET:
+        for split, i in (("train", 0), ("test", 1)):
+            lines = [f"{domain}/{c.replace(' ', '_')}/{i}.jpg {k}" for k, c in enumerate(DOMAINNET10)]
+            (root / f"{domain}_{split}.txt").write_text("\n".join(lines))
+
+
+def _make_store(folder: Path) -> None:
+    inputs = inputs_of(folder)
+    if not (inputs / "small").is_dir():
+        (inputs / "small").mkdir(parents=True)
+        save(random_clip(VIT), inputs / "small" / "tower.safetensors")
+        draw_squares(inputs / "small" / "images", _COLOURS, 3)
+    _encode(folder, inputs)
+
+
+def _encode(folder: Path, inputs: Path) -> None:
+    images, tower = inputs / "small" / "images", inputs / "small" / "tower.safetensors"
+    fedotp("data", "encode", images, "--backbone", tower, "--store", folder / "store")
+
+
+def _use_store(folder: Path) -> None:
+    """Read tokens back, or encode again what is damaged."""
+    _encode(folder, inputs_of(folder))
+
+
+def _show_stores(folder: Path) -> None:
+    fedotp("data", "cache", "show", "--store", folder / "store")
+
+
+READERS = [
+    Reader("image-folder", _make_images, lambda folder: fedotp("data", "check", folder / "images", "--workers", 1)),
+    Reader("split-zhou", _make_zhou, _info, files=("*/split_zhou_*.json",)),
+    Reader("flower-labels", flowers102, _info, files=("*/*.mat",)),
+    Reader("pets-lists", oxford_pets, _info, files=("*/annotations/*.txt",)),
+    Reader("food-lists", food101, _info, files=("*/meta/*.txt",)),
+    Reader("dtd-lists", dtd, _info, files=("*/labels/*.txt",)),
+    Reader("domainnet-lists", _make_lists, _info, files=("*/*.txt",)),
+    Reader("fedbn-pickles", _make_pickles, _info, files=("*/*.pkl",)),
+    Reader("cifar10", cifar10, _info),
+    Reader("cifar100", _make_cifar100, _info),
+    Reader("token-store", _make_store, _use_store),
+    Reader("token-cache", _make_store, _show_stores),
+]

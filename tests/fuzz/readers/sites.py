@@ -1,0 +1,231 @@
+"""Keys, Flower's messages in both directions, and what a site keeps."""
+
+import contextlib
+import json
+import logging
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import flwr.supercore.inflatable.inflatable_object as objects
+from flwr.app import Context, Message, RecordDict
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.task_identity import TaskIdentity
+
+import fedotp.flower._post
+import fedotp.flower._welcome
+from fedotp.errors import FedotpError
+from fedotp.flower._key_facts import key_facts
+from fedotp.flower._keys import make_keys, read_server_keys, read_site_keys
+from fedotp.flower._serve import resume_serving, serve
+from fedotp.flower._settings import ServerSettings
+from fedotp.flower.client_app import app
+from flower.near_sites import NearGrid, make_deployable, named, parts
+from fuzz.reader import Reader, inputs_of
+from fuzz.readers.commands import fedotp as command
+from fuzz.readers.runs import Deadly, StoppedError, forge_run, toy_inputs
+
+_SITES = 2
+_CLASSES = ("blue", "green", "red")
+
+
+# A message on disk is a folder of Flower's objects, the message itself first -----------------------------------
+
+
+def _write_message(message: Message, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (name, each) in enumerate(reversed(objects.get_all_nested_objects(message).items())):
+        (folder / f"{number:02d}-{name}.object").write_bytes(each.deflate())
+
+
+def _read_message(folder: Path) -> Message:
+    """As Flower does. Ids are not compared with contents: who forges an object gives it the right id."""
+    contents = {path.stem[3:]: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    message = inflate_object_from_contents(next(iter(contents)), contents)
+    if not isinstance(message, Message):
+        raise ValueError("not a message")
+    return message
+
+
+# A federation, recorded ----------------------------------------------------------------------------------------
+
+
+def _recorded(folder: Path) -> Path:
+    """What a server asked and its sites answered, once: recorded/NODE/{asked,answered}/KIND/*.object."""
+    made = inputs_of(folder) / "recorded"
+    if not made.is_dir():
+        _prepare_process()
+        grid = NearGrid(_nodes(inputs_of(folder)))
+        _serve(grid, folder, inputs_of(folder) / "recorded-run", ServerSettings(round_timeout=30), classes=())
+        for asked, answered in zip(grid.sent, grid.answered, strict=True):
+            place = made / str(asked.metadata.dst_node_id)
+            kind = _kind(asked)
+            _write_message(asked, place / "asked" / kind)
+            _write_message(answered, place / "answered" / kind)
+    return made
+
+
+def _nodes(folder: Path) -> dict[int, dict[str, Any]]:
+    return parts(folder, _SITES, share="predictions")
+
+
+def _serve(grid: Any, folder: Path, out: Path, settings: ServerSettings, *, n_rounds: int = 1, **options: Any) -> None:
+    config = make_deployable(toy_inputs(folder), federation={"rounds": n_rounds, "min_clients": 1})
+    serve(grid, config, settings, out, **named(grid), **options)
+
+
+def _kind(message: Message) -> str:
+    """What is asked: "query", "train", "evaluate", or "hello" where the server does not know the classes yet."""
+    kind = str(message.metadata.message_type)
+    agreement = str(message.content.config_records["config"]["agreement"])
+    return "hello" if kind == "query" and not json.loads(agreement)["classes"] else kind
+
+
+@dataclass
+class _RecordedGrid:
+    """Sites that answer what was recorded; the answers of the first are in `forged`."""
+
+    nodes: dict[int, dict[str, Any]]
+    recorded: Path
+    forged: Path
+    _waiting: dict[str, Path] = field(default_factory=dict)
+    _numbers: Iterable[int] = field(default_factory=count)
+
+    def get_nodes(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(node_id=node, last_activated_at="first") for node in self.nodes]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        return [self._deliver(message) for message in messages]
+
+    def _deliver(self, message: Message) -> str:
+        number, node = str(next(iter(self._numbers))), message.metadata.dst_node_id
+        folder = self.forged if node == min(self.nodes) else self.recorded / str(node) / "answered"
+        self._waiting[number] = folder / _kind(message)
+        return number
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [_read_message(self._waiting.pop(number)) for number in list(message_ids) if number in self._waiting]
+
+
+def _make_answers(folder: Path) -> None:
+    recorded = _recorded(folder)
+    shutil.copytree(recorded / str(min(_nodes(folder))) / "answered", folder / "answers")
+
+
+def _serve_answers(settings: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
+    """A whole run of the server, in which one site's answers are forged."""
+    _prepare_process()
+    recorded = _recorded(folder)
+    grid = _RecordedGrid(_nodes(folder), recorded, folder / "answers")
+    _serve(grid, folder, folder / "run", ServerSettings(round_timeout=1, **settings), classes=classes)
+
+
+def _make_stopped(folder: Path) -> None:
+    """A private run of real sites that was killed after its first round."""
+    _prepare_process()
+    recorded = _recorded(folder)
+    grid = _RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+    settings = ServerSettings(round_timeout=1, privacy="server", delta=1e-5)
+    with contextlib.suppress(StoppedError):
+        _serve(grid, folder, folder / "run", settings, n_rounds=2, classes=_CLASSES, observer=Deadly())
+
+
+def _resume(folder: Path) -> None:
+    _prepare_process()
+    recorded = _recorded(folder)
+    grid = _RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+    resume_serving(grid, folder / "run", ServerSettings(round_timeout=1), **named(grid))
+
+
+def _prepare_process() -> None:
+    """Do not pause between two looks, log nothing, and know which run this is, as Flower would say."""
+    fedotp.flower._welcome._PAUSE = fedotp.flower._post._PAUSE = 0.0
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+    logging.disable(logging.CRITICAL)
+
+
+# A site ----------------------------------------------------------------------------------------------------------
+
+
+def _make_orders(folder: Path) -> None:
+    recorded = _recorded(folder)
+    shutil.copytree(recorded / str(min(_nodes(folder))) / "asked", folder / "orders")
+
+
+def _obey(folder: Path) -> None:
+    """A site that is told all that was recorded, one message forged."""
+    _prepare_process()
+    node, config = min(_nodes(folder / "state").items())
+    context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
+    for kind in sorted((folder / "orders").iterdir()):
+        try:
+            message = _read_message(kind)
+        except Exception as error:  # Flower's own, before anything of ours is called
+            raise FedotpError(f"Flower does not read it: {error}") from error
+        if message.has_content() and message.metadata.message_type in ("query", "train", "evaluate"):
+            app(message, context)
+
+
+def _make_private(folder: Path) -> None:
+    """A site that has trained for a round, and is asked to go on from there."""
+    _make_orders(folder)
+    _obey(folder)
+    for path in folder.rglob("*"):
+        if path.is_file() and "state" in path.parts and path.name != "private.safetensors":
+            path.unlink()
+
+
+def _train_again(folder: Path) -> None:
+    """The same orders, but the last accepted round is the first."""
+    _prepare_process()
+    node, config = min(_nodes(folder / "state").items())
+    context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
+    message = _read_message(folder / "orders" / "train")
+    message.content.config_records["config"]["accepted"] = 1
+    message.content.config_records["config"]["server-round"] = 2
+    app(message, context)
+
+
+# Keys ------------------------------------------------------------------------------------------------------------
+
+
+def _make_keys(folder: Path) -> None:
+    make_keys(folder / "keys", ["fl.example.org"], ["north", "south"])
+
+
+def _use_keys(folder: Path) -> None:
+    key_facts(folder / "keys")
+    key_facts(folder / "keys" / "sites" / "north")
+    read_server_keys(folder / "keys" / "server")
+    read_site_keys(folder / "keys" / "sites" / "north")
+
+
+def _manage_keys(folder: Path) -> None:
+    command("keys", "show", folder / "keys")
+    command("keys", "add", folder / "keys", "east")
+    command("keys", "renew", folder / "keys")
+
+
+def _answers(name: str, **settings: Any) -> Reader:
+    """A server that knows the classes: whatever one site answers, the run goes on."""
+    known = tuple(f"answers/{kind}/*" for kind in ("query", "train", "evaluate"))
+    return Reader(name, _make_answers, partial(_serve_answers, settings, _CLASSES), files=known, may_refuse=False)
+
+
+READERS = [
+    Reader("site-hello", _make_answers, partial(_serve_answers, {}, ()), files=("answers/hello/*", "answers/query/*")),
+    _answers("site-answers"),
+    _answers("site-answers-dp-server", privacy="server", delta=1e-5),
+    _answers("site-answers-dp-client", privacy="client", delta=1e-5),
+    _answers("site-answers-dp-adaptive", privacy="adaptive"),
+    Reader("server-resume", _make_stopped, _resume, seal=forge_run, files=("run/*.*", "run/state/*")),
+    Reader("server-orders", _make_orders, _obey),
+    Reader("private-file", _make_private, _train_again, files=("state/**/private.safetensors",)),
+    Reader("keys", _make_keys, _use_keys, files=("keys/server/*", "keys/sites/*/*")),
+    Reader("keys-managed", _make_keys, _manage_keys),
+]
