@@ -76,6 +76,14 @@ def _require_plain(status: os.stat_result, path: str | Path, most_bytes: int) ->
         raise OSError(errno.EFBIG, reason, str(path))
 
 
+def opened_in_place(path: Path, flags: int) -> int:
+    """Open a file that is to be written where it lies, unless it is a link: that may lead to somebody else's.
+
+    A folder with a run may come from anybody. Files that are replaced as a whole take the place of a link.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
 def parse_json(text: str) -> Any:
     """Read JSON from a file that anybody may have written; whatever is wrong with it is a `ValueError`."""
     try:
@@ -89,7 +97,7 @@ def held(path: Path, busy: str) -> Iterator[None]:
     """Hold the lock `path` for this process; if another one does, refuse with the line `busy`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a+")  # noqa: SIM115  (closed below, after the lock)
+        file = open(opened_in_place(path, os.O_RDWR | os.O_CREAT), "wb", buffering=0)  # noqa: SIM115  (closed below, after the lock)
     except OSError as error:
         raise cannot_write(path, error) from error
     with file:

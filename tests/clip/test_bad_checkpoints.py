@@ -206,3 +206,8 @@ def test_bad_file_gives_one_clear_line(case: str, tmp_path: Path, monkeypatch: p
     assert message.startswith(f"{path}: ")
     assert "\n" not in message
     assert not Path("intruder-was-here").exists()
+
+
+def test_a_name_too_long_for_a_path_is_no_backbone() -> None:
+    with pytest.raises(FedotpError, match="neither a file nor the name of a backbone"):
+        load("long " * 1000)

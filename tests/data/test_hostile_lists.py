@@ -103,3 +103,10 @@ def test_what_the_pickles_of_cifar_need_is_still_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found["data"], content["data"])
         assert found["labels"] == [1, 2]
         assert found["filenames"] == [b"a", "é"]
+
+
+def test_a_name_too_long_for_a_path_is_no_data_set(tmp_path: Path) -> None:
+    long = "long " * 1000
+    for name, root in ((long, None), ("folder", tmp_path / long), ("cifar10", tmp_path / long)):
+        with pytest.raises(FedotpError, match=r"unknown data set|is not a folder|is not at"):
+            load_dataset(name, root=root)

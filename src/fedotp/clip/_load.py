@@ -55,7 +55,7 @@ def load(
             raise FedotpError(f"{path}: these are not the weights of {source}, but of a {model.config}")
         return model
     path = Path(source)
-    if not path.exists():
+    if not os.path.exists(path):  # a name too long for a path does not
         names = [*CONFIGS, _mini.NAME]
         nearest = difflib.get_close_matches(str(source), names, n=1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"

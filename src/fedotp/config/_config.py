@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from fedotp._files import read_regular
 from fedotp._ranges import require
 from fedotp.config._override import apply
 from fedotp.config._presets import preset_text, preset_texts
@@ -23,6 +24,7 @@ from fedotp.federation import (
 )
 from fedotp.methods import FedOTP, Method, PromptSettings
 
+_MOST_BYTES = 16 << 20  # of a file
 _MOST = 2**63 - 1  # TOML's and torch's largest whole number
 
 
@@ -68,7 +70,7 @@ class Config:
     def read(cls, path: str | Path) -> "Config":
         """Read a TOML file."""
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
+            text = read_regular(path, _MOST_BYTES).decode("utf-8-sig")
         except FileNotFoundError:
             stem = Path(path).stem
             raise FedotpError(

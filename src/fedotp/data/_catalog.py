@@ -1,5 +1,6 @@
 """The nine data sets of the paper and the two in the box: facts, official sources, and who reads them."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class DatasetInfo:
     def is_at(self, folder: Path) -> bool:
         """Tell whether `folder` has this data set's layout."""
         return any(
-            (folder / marker).is_dir() if marker.endswith("/") else (folder / marker).is_file()
+            os.path.isdir(folder / marker) if marker.endswith("/") else os.path.isfile(folder / marker)
             for marker in self.markers
         )
 

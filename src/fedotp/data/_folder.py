@@ -1,5 +1,6 @@
 """Anyone's images: a folder per class, or `domain/class`, each also with `train` and `test` folders."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -18,7 +19,7 @@ def read_folder(root: Path) -> Dataset:
     `split` is `train` or `test`; where there is no `test`, `val` takes its place. Without split folders the
     split is drawn once, 80 % of every domain for training.
     """
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise FedotpError(f"{root} is not a folder")
     paths = list(walk_images(root))
     folders = [PurePosixPath(path).parts[:-1] for path in paths]

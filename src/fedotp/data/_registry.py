@@ -55,7 +55,7 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
         if root is None:
             raise FedotpError("the data set 'folder' needs a root: the folder that holds the class folders")
         return read_folder(root)
-    if text not in DATASETS and Path(text).is_dir():
+    if text not in DATASETS and os.path.isdir(text):  # which a name too long for a path is not
         folder = Path(text)
         known = next((info for info in DATASETS.values() if info.is_at(folder)), None)
         return known.read(folder) if known else read_folder(folder)

@@ -133,7 +133,7 @@ class TokenStore:
     def _describe(self) -> None:
         """Say what is in the folder; the time of the description is the time of the last use."""
         description, text = self.folder / DESCRIPTION, self.encoding.to_json()
-        if not description.exists() or description.read_bytes() != text.encode():
+        if not description.is_file() or description.read_bytes() != text.encode():
             unfinished = self.folder / f"{DESCRIPTION}.{os.getpid()}"
             unfinished.write_bytes(text.encode())
             os.replace(unfinished, description)

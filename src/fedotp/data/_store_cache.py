@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedotp._files import read_regular
 from fedotp.data._store import DESCRIPTION
 from fedotp.data._store_format import (
     ENTRY,
@@ -24,6 +25,7 @@ from fedotp.data._store_shard import INDEX_SUFFIX, RECORDS_SUFFIX, Shard
 from fedotp.errors import FedotpError
 
 _OURS = re.compile(rf"[0-9a-f]{{16}}({re.escape(INDEX_SUFFIX)}|{re.escape(RECORDS_SUFFIX)})")
+_MOST_BYTES = 1 << 20  # of a description
 _DAY_S = 86_400.0
 
 
@@ -99,7 +101,7 @@ def remove_stores(infos: Iterable[StoreInfo]) -> int:
 def _look_into(folder: Path) -> StoreInfo | None:
     description = folder / DESCRIPTION
     try:
-        encoding = Encoding.from_json(description.read_text())
+        encoding = Encoding.from_json(read_regular(description, _MOST_BYTES).decode())
     except (OSError, ValueError, FedotpError):
         return None
     if encoding.fingerprint != folder.name:
@@ -122,7 +124,8 @@ def _look_into(folder: Path) -> StoreInfo | None:
 def _our_files(folder: Path, encoding: Encoding) -> list[Path]:
     """The shards' files: named as we name them, and empty or beginning as ours do."""
     headers = (b"", encoding.header(INDEX_MAGIC), encoding.header(RECORDS_MAGIC))
-    return [path for path in sorted(folder.iterdir()) if _OURS.fullmatch(path.name) and _start(path) in headers]
+    named = [path for path in sorted(folder.iterdir()) if _OURS.fullmatch(path.name) and path.is_file()]
+    return [path for path in named if _start(path) in headers]
 
 
 def _start(path: Path) -> bytes:

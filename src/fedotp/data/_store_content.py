@@ -7,6 +7,7 @@ Of two processes that write this memory at once one wins; what is lost is only h
 """
 
 import hashlib
+import io
 import os
 import time
 from collections.abc import Callable
@@ -17,12 +18,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp._files import read_regular
 from fedotp._images import reason
 from fedotp.data._dataset import ImageArray, ImageFiles, ImageSource, Split
 from fedotp.data._store_format import DIGEST, Digests
 
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
 _MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
+_MOST_BYTES = 1 << 30  # of a memory: ten million files
 _UNSETTLED_NS = 2_000_000_000  # the coarsest clock among file systems
 _BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
 
@@ -102,8 +105,8 @@ def _recall(memo: NDArray[np.void], earlier: NDArray[np.void]) -> None:
 
 def _load(file: Path) -> NDArray[np.void]:
     try:
-        with file.open("rb") as stored:
-            earlier: NDArray[np.void] = np.lib.format.read_array(stored, allow_pickle=False)
+        stored = io.BytesIO(read_regular(file, _MOST_BYTES))
+        earlier: NDArray[np.void] = np.lib.format.read_array(stored, allow_pickle=False)
     except Exception:  # whatever NumPy makes of damage: the images are hashed again
         return np.zeros(0, _MEMO)
     return earlier if earlier.dtype == _MEMO and earlier.ndim == 1 else np.zeros(0, _MEMO)

@@ -115,6 +115,8 @@ class Shard:
 
 
 def _begins(path: Path, header: bytes) -> bool:
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(header)) == header

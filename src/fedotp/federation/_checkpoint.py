@@ -158,6 +158,8 @@ def _server(tensors: Parameters) -> Parameters:
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]]:
     """Tensors, progress and the layout of the clients' rows, each of the kinds that `save_checkpoint` writes."""
     try:
+        if not path.is_file():  # it would wait for a pipe
+            raise FedotpError(f"cannot read the checkpoint {path}: it is not a file")
         with safetensors.safe_open(path, "pt") as file:
             facts = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)

@@ -128,7 +128,8 @@ class KeptRows:
         try:
             if writable:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if writable else os.O_RDONLY | os.O_NONBLOCK
+            self._file = os.open(self._path, flags, 0o600)
             self._writable = writable
             if writable:
                 os.ftruncate(self._file, self.n_clients * self.n_slots * len(self._initial))

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedotp._files import cannot_write
+from fedotp._files import cannot_write, opened_in_place, parse_json
 from fedotp.errors import FedotpError
 from fedotp.flower._settings import ServerSettings
 from fedotp.methods import Parameters
@@ -120,7 +120,8 @@ class Releases:
         """Count one more. When this returns, a power failure cannot undo it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self._path, "a", encoding="utf-8") as file:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            with open(opened_in_place(self._path, flags), "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -141,8 +142,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
         content = path.read_bytes() if path.is_file() else b""
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
-            os.truncate(path, len(whole))
-        records = [json.loads(line) for line in whole.splitlines()]
+            with open(opened_in_place(path, os.O_WRONLY), "wb") as file:
+                file.truncate(len(whole))
+        records = [parse_json(line.decode()) for line in whole.splitlines()]
     except OSError as error:
         raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError:

@@ -23,7 +23,7 @@ from fedotp.flower._server import Deployed
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._welcome import Welcome
 from fedotp.methods import Task
-from fedotp.runs import Observer, Observers, RunDirectory
+from fedotp.runs import Observer, Observers, RunDirectory, reading
 from fedotp.runs._interrupt import Interrupt
 from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import made_with
@@ -92,7 +92,9 @@ def resume_serving(
         if directory.is_complete:
             return directory
         config, manifest = directory.config, directory.manifest
-        settings = _as_before(settings, manifest["deployment"]["settings"])
+        with reading(directory):
+            _require_complete(manifest)
+            settings = _as_before(settings, manifest["deployment"]["settings"])
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]
         agreed: dict[str, int] = manifest["deployment"]["train_images"]
@@ -107,7 +109,8 @@ def resume_serving(
         progress = Progress()
         n_averages = 0
         if directory.checkpoint.is_file():
-            progress, n_averages = _recall(directory, registry)
+            with reading(directory):
+                progress, n_averages = _recall(directory, registry)
         welcome.gather(settings, interrupt)
         federation = Deployed(
             config,
@@ -125,6 +128,26 @@ def resume_serving(
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
         Loop(config, directory, federation, progress, observers).go()
     return directory
+
+
+def _require_complete(manifest: dict[str, Any]) -> None:
+    """Refuse a manifest that does not say all a run of real sites must know, in the types it is written in."""
+    deployment, clients, classes = manifest["deployment"], manifest["clients"], manifest["data"]["classes"]
+    images, backbone = deployment["train_images"], manifest["backbone"]
+    fits = {
+        "clients": _are_names(clients) and len(manifest["domains"]) == len(clients),
+        "classes": _are_names(classes) and len(classes) > 1,
+        "sites": type(deployment["sites"]) is int and 0 < deployment["sites"] <= len(clients),
+        "train_images": all(type(n) is int and n >= 0 for n in images.values()),
+        "run": isinstance(deployment["run"], str),
+        "backbone": isinstance(backbone["digest"], str) and isinstance(backbone["name"], str),
+    }
+    if wrong := [name for name, right in fits.items() if not right]:
+        raise ValueError(f"manifest.json says nothing right of {wrong[0]}")
+
+
+def _are_names(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def _require_real(config: Config) -> None:

@@ -11,11 +11,11 @@ report.html        a page for people, where `fedotp report` has been asked for o
 """
 
 import fcntl
+import io
 import json
 import os
 import shlex
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import cannot_write, held, parse_json, write_atomically
+from fedotp._files import cannot_write, held, opened_in_place, parse_json, read_regular, write_atomically
 from fedotp._text import one_line
 from fedotp.config import Config, difference
 from fedotp.data import Partition
@@ -33,6 +33,7 @@ from fedotp.federation import Predictions
 from fedotp.federation._checkpoint import load_progress
 from fedotp.runs._seal import Growing, changed, read_sealed, sealed
 
+_MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
 _PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
 """Settings that say where things are; that they are the same things is checked by their digests."""
@@ -127,7 +128,7 @@ class RunDirectory:
     def is_running(self) -> bool:
         """Whether a process holds the run just now."""
         try:
-            with open(self._file("state/lock")) as file:
+            with open(os.open(self._file("state/lock"), os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -169,7 +170,7 @@ class RunDirectory:
         line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
         written = self._growing()
         try:
-            with open(self._metrics_file, "ab") as file:
+            with open(opened_in_place(self._metrics_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -183,7 +184,11 @@ class RunDirectory:
         content = self._metrics_bytes()
         self._require_sealed(content, n_bytes, digest)
         if len(content) > n_bytes:
-            os.truncate(self._metrics_file, n_bytes)
+            try:
+                with open(opened_in_place(self._metrics_file, os.O_WRONLY), "wb") as file:
+                    file.truncate(n_bytes)
+            except OSError as error:
+                raise cannot_write(self._metrics_file, error) from error
         self._written = Growing(content[:n_bytes])
 
     def save_predictions(self, predictions: Predictions) -> None:
@@ -208,13 +213,13 @@ class RunDirectory:
         """The last evaluation, image by image."""
         path = self._file("predictions.npz")
         try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            with np.load(_unfolding(read_regular(path, _MOST_BYTES)), allow_pickle=False) as file:
                 client, row, label, predicted = (
                     file[name].astype(np.int64) for name in ("client", "row", "label", "predicted")
                 )
                 return Predictions(client, row, label, predicted, file["loss"].astype(np.float64))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise FedotpError(f"cannot read {path}: {error}") from error
+        except Exception as error:  # whatever NumPy and zip make of damage
+            raise FedotpError(f"cannot read {path}: {one_line(error)}") from error
 
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the final numbers: the run is complete."""
@@ -238,7 +243,7 @@ class RunDirectory:
 
     def _metrics_bytes(self) -> bytes:
         try:
-            return self._metrics_file.read_bytes()
+            return read_regular(self._metrics_file, _MOST_BYTES)
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -294,6 +299,16 @@ def reading(run: RunDirectory) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FedotpError(f"{run.path} is damaged: {type(error).__name__} {one_line(error)}") from error
+
+
+def _unfolding(content: bytes) -> io.BytesIO:
+    """An archive whose members do not unfold to more than files of a run may have."""
+    file = io.BytesIO(content)
+    with zipfile.ZipFile(file) as archive:
+        if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
+            raise ValueError("it unfolds to more than a run may have")
+    file.seek(0)
+    return file
 
 
 def free_name(config: Config, parent: Path) -> Path:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import parse_json
+from fedotp._files import parse_json, read_regular
 from fedotp.errors import FedotpError
 
+_MOST_BYTES = 256 << 20  # of a file: a summary has a line for every client
 _SEALED, _SHA256 = "sealed", "sha256"  # two keys: damage to the name of one does not make it a file without a seal
 
 
@@ -24,7 +25,7 @@ def sealed(content: Mapping[str, Any]) -> str:
 def read_sealed(path: Path) -> dict[str, Any]:
     """The content of a file whose seal holds, or that has none, as older versions wrote it."""
     try:
-        content = parse_json(path.read_text(encoding="utf-8"))
+        content = parse_json(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise FedotpError(f"cannot read {path}: {error}") from error
     if not isinstance(content, dict):

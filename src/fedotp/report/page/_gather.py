@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import parse_json
+from fedotp._files import parse_json, read_regular
+from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.runs import RunDirectory, reading
 
+_MOST_BYTES = 16 << 20  # of a client's result
 _MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them are left out
 _FINAL = ("accuracy", "macro_f1", "loss")
 
@@ -205,9 +207,16 @@ def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[
     return [triples[start:end].ravel().tolist() for start, end in itertools.pairwise(ends)]
 
 
+def _result(path: Path) -> Any:
+    try:
+        return parse_json(read_regular(path, _MOST_BYTES).decode("utf-8"))
+    except (OSError, ValueError) as error:
+        raise FedotpError(f"cannot read {path}: {one_line(error)}") from error
+
+
 def _joined_later(run: RunDirectory) -> list[dict[str, Any]]:
     """Clients that came after the run with `fedotp join`."""
-    results = [parse_json(path.read_text(encoding="utf-8")) for path in sorted(run.path.glob("joined/*/result.json"))]
+    results = [_result(path) for path in sorted(run.path.glob("joined/*/result.json"))]
     return [
         {
             "name": result["client"],

@@ -1,0 +1,51 @@
+"""A report of a run whose files somebody forged."""
+
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedotp.errors import FedotpError
+from fedotp.report.page._gather import gather
+from invented_run import invent_run
+
+
+def test_a_pipe_in_place_of_a_result_is_refused(tmp_path: Path) -> None:
+    run = invent_run(tmp_path / "run")
+    (tmp_path / "run" / "joined" / "late").mkdir(parents=True)
+    os.mkfifo(tmp_path / "run" / "joined" / "late" / "result.json")
+    with pytest.raises(FedotpError, match=r"cannot read .*result.json: .*not a plain file"):
+        gather(run)
+
+
+def test_predictions_that_unfold_without_end_are_not_read(tmp_path: Path) -> None:
+    """Six million numbers in a few kilobytes, and a directory that says they are many more."""
+    run = invent_run(tmp_path / "run")
+    path = tmp_path / "run" / "predictions.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("client", "row", "label", "predicted", "loss"):
+            archive.writestr(f"{name}.npy", _zeros(1 << 20))
+    content = path.read_bytes()
+    at = content.index(b"PK\x01\x02")
+    path.write_bytes(content[: at + 24] + (2**31).to_bytes(4, "little") + content[at + 28 :])
+    assert gather(run)["missing"] == [f"cannot read {path}: it unfolds to more than a run may have"]
+
+
+@pytest.mark.parametrize("damage", [b"{'descr': ((((", b"{'descr': '|O', ", b"\xff" * 14])
+def test_predictions_that_numpy_cannot_read_are_missing(damage: bytes, tmp_path: Path) -> None:
+    run = invent_run(tmp_path / "run")
+    path = tmp_path / "run" / "predictions.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("client.npy", b"\x93NUMPY\x01\x00\x10\x00" + damage.ljust(16))
+    (missing,) = gather(run)["missing"]
+    assert missing.startswith(f"cannot read {path}: ")
+    assert "\n" not in missing
+
+
+def _zeros(n: int) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros(n, np.int8))
+    return file.getvalue()
