@@ -81,7 +81,11 @@ def server(
         ),
     ] = 10.0,
     max_images: Annotated[
-        int, typer.Option(metavar="N", help="No site counts with more than N images; 0: as --max-times says.")
+        int,
+        typer.Option(
+            metavar="N",
+            help="No site counts with more than N images; 0: as --max-times says, nor more than all others together.",
+        ),
     ] = 0,
     allow_new_counts: Annotated[
         bool,

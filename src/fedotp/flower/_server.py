@@ -230,7 +230,7 @@ class Deployed:
                     *(member.name, member.agreed, most),
                     "as many as --max-images allows"
                     if deals.max_images
-                    else f"{deals.max_times:g} times the median of all sites (--max-images, --max-times)",
+                    else f"{deals.max_times:g} times the median or as much as all others (--max-images, --max-times)",
                 )
         return most
 

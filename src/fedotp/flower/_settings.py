@@ -26,7 +26,7 @@ class ServerSettings:
             than so much, for a prompt shorter than 1).
         max_times: no site counts with more images, and no update moves the prompt further, than so many times the
             median of all sites (`fedotp.flower._limits`).
-        max_images: no site counts with more images than so many; 0: as `max_times` says.
+        max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
         allow_new_counts: a site that comes back with more images than it announced first weighs more from then on;
             otherwise what was announced first is what counts.
         privacy: differential privacy of the average (`fedotp.flower._privacy`): "server" clips the sites' updates at
