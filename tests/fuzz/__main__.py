@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fuzz.campaign import Tally, Worker, make_seeds, run
+from fuzz.campaign import Tally, Worker, run
 from fuzz.reader import Reader
 from fuzz.readers import all_readers
 
@@ -29,15 +29,15 @@ def main() -> int:
         print("\n".join(reader.name for reader in all_readers()))
         return 0 if options.list else 2
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
-        seeds = Path(scratch, "seeds")
-        make_seeds(readers, seeds)
-        with Worker(seeds, Path(scratch, "worker"), options.seed) as worker:
-            if options.folder is not None:
-                print(*worker.ask(readers[0].name, folder=str(options.folder.resolve())), sep="\n")
-                return 0
-            one = options.case is not None
-            tallies = _run(readers, worker, options, cases=len(readers) if one else options.cases)
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-") as scratch,
+        Worker(Path(scratch, "seeds"), Path(scratch, "worker"), options.seed) as worker,
+    ):
+        if options.folder is not None:
+            print(*worker.ask(readers[0].name, folder=str(options.folder.resolve())), sep="\n")
+            return 0
+        one = options.case is not None
+        tallies = _run(readers, worker, options, cases=len(readers) if one else options.cases)
     print(_table(tallies))
     n_cases, n_findings = (sum(n) for n in zip(*((t.cases, len(t.findings)) for t in tallies.values()), strict=True))
     print(f"\n{n_cases} cases, {n_findings} findings, {time.monotonic() - start:.0f} s, seed {options.seed}")

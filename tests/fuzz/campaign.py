@@ -1,7 +1,5 @@
 """Many cases in worker processes that may hang, crash and be killed."""
 
-import contextlib
-import io
 import json
 import os
 import select
@@ -119,15 +117,6 @@ class Worker:
         if process is not None:
             process.kill()
             process.communicate()
-
-
-def make_seeds(readers: Sequence[Reader], seeds: Path) -> None:
-    """Write the valid files of all readers."""
-    for reader in readers:
-        folder = seeds / reader.name
-        folder.mkdir(parents=True)
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            reader.make(folder)
 
 
 def run(

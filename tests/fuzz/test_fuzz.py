@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import planted
-from fuzz.campaign import Worker, make_seeds, run
+from fuzz.campaign import Worker, run
 from fuzz.readers import all_readers
 from fuzz.worker import make_case
 
@@ -17,14 +17,12 @@ CASES = 5  # of each reader; `make fuzz` runs thousands
 def suspicious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """A worker with readers that have defects, and little patience."""
     folder = tmp_path_factory.mktemp("planted")
-    make_seeds(planted.all_readers(), folder / "seeds")
     with Worker(folder / "seeds", folder / "worker", readers="fuzz.planted", cpu=3, wall=12) as worker:
         yield worker
 
 
 def test_every_reader_reads_or_refuses_damaged_and_forged_input(tmp_path: Path) -> None:
     readers = all_readers()
-    make_seeds(readers, tmp_path / "seeds")
     tallies = {}
     with Worker(tmp_path / "seeds", tmp_path / "worker") as worker:
         for reader, tally in run(readers, worker, cases=CASES * len(readers)):
@@ -60,9 +58,9 @@ def test_a_refusal_is_a_finding_where_one_stranger_must_not_stop_the_others(susp
 
 def test_a_case_is_the_same_for_the_same_number_and_another_for_another(tmp_path: Path) -> None:
     reader = next(reader for reader in all_readers() if reader.name == "pets-lists")
-    make_seeds([reader], tmp_path / "seeds")
+    reader.make(tmp_path / "valid")
     made = []
     for number in (0, 0, 1):
-        make_case(reader, tmp_path / "seeds" / reader.name, tmp_path / "case", str(number))
+        make_case(reader, tmp_path / "valid", tmp_path / "case", str(number))
         made.append({path: path.read_bytes() for path in reader.mutable(tmp_path / "case")})
     assert made[0] == made[1] != made[2]

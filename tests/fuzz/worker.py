@@ -1,6 +1,6 @@
 """The process that reads: one order a line comes in, one answer a line goes out. `fuzz.campaign` watches over it.
 
-{"warm": READER}                        read the valid files; what is imported later than that is suspect
+{"warm": READER}                        make the valid files, if they are not there, and read them
 {"reader": READER, "case": N}           mutate and read
 {"reader": READER, "folder": PATH}      read a folder as it lies there
 """
@@ -100,9 +100,7 @@ def main() -> None:
         seed_folder = options.seeds / reader.name
         inputs = inputs_of(seed_folder)
         if "warm" in order:
-            shutil.rmtree(case, ignore_errors=True)
-            shutil.copytree(seed_folder, case, symlinks=True)
-            answer = _warm(reader, case)
+            answer = _warm(reader, seed_folder, case)
         elif "folder" in order:
             shutil.rmtree(case, ignore_errors=True)
             shutil.copytree(order["folder"], case, symlinks=True)
@@ -114,9 +112,14 @@ def main() -> None:
         answers.flush()
 
 
-def _warm(reader: Reader, folder: Path) -> dict[str, Any]:
+def _warm(reader: Reader, seed_folder: Path, folder: Path) -> dict[str, Any]:
     """Read the valid files, which must be valid: a reader that refuses everything proves nothing."""
     try:
+        if not seed_folder.is_dir():
+            seed_folder.mkdir(parents=True)
+            reader.make(seed_folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(seed_folder, folder, symlinks=True)
         reader.read(folder)
     except BaseException:
         return {"outcome": "finding", "why": f"valid files are refused\n{traceback.format_exc()}"}
