@@ -1,6 +1,7 @@
 """Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
 
 import argparse
+import base64
 import os
 import shutil
 import socket
@@ -329,6 +330,13 @@ def damage_hosts(path: Path) -> None:
     path.write_text(ssl.DER_cert_to_PEM_cert(content[: at + 3] + b"\xff" + content[at + 4 :]))
 
 
+def compress_point(path: Path) -> None:
+    """Say that the public point in a key of OpenSSH's has one coordinate only, which nothing here reads."""
+    begin, *body, end = path.read_text().splitlines()
+    content = base64.b64decode("".join(body)).replace(b"\x00\x00\x00\x61\x04", b"\x00\x00\x00\x61\x02")
+    path.write_text("\n".join([begin, base64.encodebytes(content).decode() + end, ""]))
+
+
 DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder server/"),
     ("server/server.key", Path.unlink, "server has no server.key"),
@@ -349,6 +357,7 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("sites/north/site.key", Path.unlink, "north has no site.key; copy the whole folder sites/NAME/"),
     ("sites/north/site.key", lambda p: p.chmod(0o604), "others than its owner can read"),
     ("sites/north/site.key", lambda p: p.write_text(""), "site.key is not an elliptic-curve private key"),
+    ("sites/north/site.key", lambda p: compress_point(p), "site.key is not an elliptic-curve private key"),
     ("sites/north/site.toml", lambda p: p.write_text('name = "north"'), "must have name = .* and server = "),
     ("sites/north/site.toml", lambda p: p.write_text('name = "a/b"\nserver = "x:1"'), "must have name = "),
     ("sites/north/ca.crt", lambda p: p.write_bytes(b"\xff"), "ca.crt is not a certificate"),

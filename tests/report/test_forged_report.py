@@ -1,6 +1,7 @@
 """A report of a run whose files somebody forged."""
 
 import io
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -18,6 +19,17 @@ def test_a_pipe_in_place_of_a_result_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "joined" / "late").mkdir(parents=True)
     os.mkfifo(tmp_path / "run" / "joined" / "late" / "result.json")
     with pytest.raises(FedotpError, match=r"cannot read .*result.json: .*not a plain file"):
+        gather(run)
+
+
+def test_a_share_beyond_all_numbers_is_damage(tmp_path: Path) -> None:
+    run = invent_run(tmp_path / "run", complete=False)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for line in lines:
+        line["client_accuracy"] = [1.7e308] * 3
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(FedotpError, match="is damaged: OverflowError"):
         gather(run)
 
 

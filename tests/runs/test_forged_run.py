@@ -1,5 +1,6 @@
 """Directories of runs that somebody else made: links to other files, pipes that nobody writes to."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -65,3 +66,15 @@ def test_a_file_of_a_run_that_never_ends_is_not_waited_for(name: str, place: str
     for words in (["runs", "list", str(run)], ["runs", "show", str(run)], ["run", "--resume", str(run), "--quiet"]):
         ended = CliRunner().invoke(app, words)
         assert ended.exception is None or isinstance(ended.exception, FedotpError | SystemExit), ended.exception
+
+
+@pytest.mark.parametrize("key", ["digest", "content", "name"])
+def test_a_manifest_that_lacks_a_digest_is_refused(key: str, run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    del manifest["sealed"], manifest["sha256"]
+    if key == "name":
+        manifest["data"]["digest"] = "0"  # only then is the name asked for
+    del manifest["data"][key]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FedotpError, match=f"is damaged: KeyError '{key}'"):
+        fedotp.resume(run)

@@ -130,7 +130,7 @@ def load_key(path: Path) -> PrivateKey:
     load = serialization.load_ssh_private_key if ssh else serialization.load_pem_private_key
     try:
         key = load(content, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, TypeError, UnsupportedAlgorithm, NotImplementedError):
         key = None
     if not isinstance(key, PrivateKey):
         raise FedotpError(f"{path} is not an elliptic-curve private key without passphrase; copy it again")

@@ -252,7 +252,7 @@ def _public_point(text: object) -> bytes | None:
         return None
     try:
         key = serialization.load_ssh_public_key(text.encode())
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, NotImplementedError):
         return None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         return None

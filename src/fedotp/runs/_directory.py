@@ -297,7 +297,7 @@ def reading(run: RunDirectory) -> Iterator[None]:
     """What the files of a run lack, or hold in other shapes than fedotp writes, is damage and not a bug."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise FedotpError(f"{run.path} is damaged: {type(error).__name__} {one_line(error)}") from error
 
 

@@ -15,7 +15,7 @@ from fedotp.data._encode import OnProgress
 from fedotp.errors import FedotpError
 from fedotp.federation import Features, FederatedData, HeldFeatures
 from fedotp.methods import Task
-from fedotp.runs._directory import RunDirectory
+from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
@@ -69,12 +69,13 @@ def prepare(config: Config, observer: Observer | None = None, like: RunDirectory
 
 def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:
     """Refuse to go on with another backbone or other data than a run began with."""
-    recorded = run.manifest[what]
-    if recorded[key] != digest:
-        raise FedotpError(
-            f"{run.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
-            f"but now it is {name} {digest[:12]}; give the one it began with"
-        )
+    with reading(run):
+        recorded = run.manifest[what]
+        if recorded[key] != digest:
+            raise FedotpError(
+                f"{run.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
+                f"but now it is {name} {digest[:12]}; give the one it began with"
+            )
 
 
 def _used(dataset: Dataset, partition: Partition) -> tuple[Dataset, list[Client]]:
