@@ -14,7 +14,7 @@ from real_processes import processes
 
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower import _post, _server
+from fedotp.flower import _post, _registry, _server, _welcome
 from fedotp.flower._keys import make_keys
 from fedotp.flower._run_server import run_server
 from fedotp.flower._serve import serve
@@ -103,10 +103,12 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
             grid.offline.add(102)
         return reply
 
-    waits: list[float] = []
-    monkeypatch.setattr(_server.time, "sleep", waits.append)  # a second each, and none of it passes
-    clock = time.monotonic
-    monkeypatch.setattr(_server.time, "monotonic", lambda: clock() + sum(waits))
+    waits: list[float] = []  # a second each, and none of it passes
+    clock = SimpleNamespace(
+        sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
+    )
+    for module in (_server, _welcome, _registry):
+        monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_server, "_PAUSE", 1.0)
     grid.meddle[100] = leave
     config = make_deployable(inputs, federation={"rounds": 6})

@@ -53,8 +53,9 @@ class Watched:
             self.node.watch()
 
     def ended(self) -> None:
-        """Wait until the process has ended by itself."""
-        self.process.wait(60)
+        """Wait until the process, if there is one now, has ended by itself."""
+        if self.node._process is not None:
+            self.node._process.wait(60)
 
 
 def soon(happened: Callable[[], bool]) -> None:

@@ -13,28 +13,24 @@ from fedotp.federation._groups import client_bytes
 from fedotp.flower._agreement import DisagreementError
 from fedotp.methods import Task
 
-_MOST = 1000  # prompts, context vectors, views, epochs
-_MOST_AT_ONCE = 1_000_000  # images in a batch; a site that has fewer takes them all
+_MOST = 1000  # views of an image, epochs
 _NEEDED = 0.5  # of what `client_bytes` estimates, which is on the high side
 _COPIES = 6  # of the prompts: received, private, trained, gradient, momentum, written down
 _GIB = 1 << 30
 
 
 def require_modest(config: Config, name: str) -> None:
-    """Refuse numbers of which no site needs as many."""
+    """Refuse numbers of which no site needs as many, though a configuration may have them."""
     ints = {key: value for key, value in vars(config.method).items() if isinstance(value, int)}
     asked = {
-        "prompt.n_ctx": (config.prompt.n_ctx, _MOST),
-        "data.views": (config.data.views, _MOST),
-        "federation.local_epochs": (config.federation.local_epochs, _MOST),
-        "federation.join_epochs": (config.federation.join_epochs, _MOST),
-        "federation.batch_size": (config.federation.batch_size, _MOST_AT_ONCE),
-        "evaluation.batch_size": (config.evaluation.batch_size, _MOST_AT_ONCE),
-        **{f"method.{key}": (value, _MOST) for key, value in ints.items()},
+        "data.views": config.data.views,
+        "federation.local_epochs": config.federation.local_epochs,
+        "federation.join_epochs": config.federation.join_epochs,
+        **{f"method.{key}": value for key, value in ints.items()},
     }
-    for key, (value, most) in asked.items():
-        if value > most:
-            raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {most}")
+    for key, value in asked.items():
+        if value > _MOST:
+            raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {_MOST}")
 
 
 def require_memory(task: Task, config: Config, n_images: int, name: str) -> None:
