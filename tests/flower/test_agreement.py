@@ -1,6 +1,5 @@
 """Server and sites agree, or say what they do not agree on."""
 
-import logging
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -24,14 +23,6 @@ from fedotp.runs import RunDirectory, evaluate_run, restore
 from runs.toy_run import COLOURS
 
 SETTINGS = ServerSettings(round_timeout=0.5, start_timeout=5)
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    logging.getLogger("fedotp").addHandler(caplog.handler)
-    logging.getLogger("fedotp").setLevel(logging.INFO)
-    yield caplog
-    logging.getLogger("fedotp").removeHandler(caplog.handler)
 
 
 def own(folder: Path, inputs: Path, colours: dict[str, Any], name: str) -> dict[str, Any]:
