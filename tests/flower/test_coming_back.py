@@ -68,6 +68,22 @@ def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_
     torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
 
 
+def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refused(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+    greeted: list[int] = []
+
+    def lose(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type != "query":
+            return reply
+        greeted.append(message.metadata.dst_node_id)
+        return unavailable(message, ErrorCode.NODE_UNAVAILABLE) if greeted.count(greeted[-1]) < 3 else reply
+
+    grid.meddle = dict.fromkeys(grid.nodes, lose)
+    config = make_deployable(inputs, federation={"rounds": 1})
+    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2]]
+
+
 def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 3))
 

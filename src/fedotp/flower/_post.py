@@ -72,7 +72,7 @@ class Post:
         end, look_around = now + timeout, now + _LOOK_AROUND
         while (waiting or lost) and now < end:
             for node, reply in self.collect(waiting).items():
-                if _is_lost(reply) and patience:
+                if is_lost(reply) and patience:
                     lost[node] = now
                     log.warning("node %d was lost while it was asked", node)
                 else:
@@ -94,7 +94,7 @@ class Post:
         return answers
 
 
-def _is_lost(reply: Message) -> bool:
+def is_lost(reply: Message) -> bool:
     """Whether Flower says that a node, or what it sent, did not arrive; it is not the site that says so."""
     return reply.has_error() and reply.error.code in _LOST
 

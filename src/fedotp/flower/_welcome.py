@@ -11,7 +11,7 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._post import Post
+from fedotp.flower._post import Post, is_lost
 from fedotp.flower._records import content_of, strangers_words
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._settings import ServerSettings
@@ -107,7 +107,11 @@ class Welcome:
         self._waiting = {number: node for number, node in self._waiting.items() if node in online}
         for node, reply in self.post.collect(self._waiting).items():
             asked = self.registry.of_node(node)
-            if asked is not None and asked.state == "asked":
+            if asked is None or asked.state != "asked":
+                continue
+            if is_lost(reply):  # it is not the site that says so: it is asked again
+                asked.state = "unknown"
+            else:
                 self._take(asked, reply)
 
     def returning(self, members: Iterable[Member], patience: float) -> list[Member]:
