@@ -9,10 +9,10 @@ from config_made import configs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedotp._toml import write_scalar, write_tables
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS, all_kinds
-from fedotp.config._toml import write_scalar, write_tables
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, Settings

@@ -1,7 +1,7 @@
 """Using what was learned: a client's classifier, from a run or from a bundle."""
 
 from fedotp._images import ImageLike, decode_image, open_image
-from fedotp.classifier._bundle import save_bundle
+from fedotp.classifier._bundle import backbone_name, has_name, save_bundle
 from fedotp.classifier._classifier import Classifier, Maps, Origin, Prediction
 from fedotp.classifier._load import Classifiers, load, open_classifiers
 from fedotp.classifier._read_bundle import Bundle
@@ -14,7 +14,9 @@ __all__ = [
     "Maps",
     "Origin",
     "Prediction",
+    "backbone_name",
     "decode_image",
+    "has_name",
     "load",
     "open_classifiers",
     "open_image",

@@ -20,9 +20,7 @@ import safetensors.torch
 import fedotp
 from fedotp._files import cannot_write, write_atomically
 from fedotp.classifier._classifier import Classifier
-from fedotp.clip import CONFIGS
-from fedotp.clip._mini import NAME as MINI
-from fedotp.clip._preprocess import MEAN, STD
+from fedotp.clip import CONFIGS, MEAN, MINI, STD
 from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 

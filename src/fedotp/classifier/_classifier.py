@@ -14,10 +14,9 @@ from torch import Tensor
 
 from fedotp._images import ImageLike, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
-from fedotp.data._tokens_storage import compress, restore
+from fedotp.data import as_stored
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import ComputeSettings
-from fedotp.federation._local import compute_in
+from fedotp.federation import ComputeSettings, compute_in
 from fedotp.matching import Matching, similarity
 from fedotp.methods import Batch, FedOTP, Memory, Method, Parameters, Task
 
@@ -165,7 +164,7 @@ class Classifier:
         pixels = torch.stack([self.transform(open_image(image)) for image in images])
         device = self.tower.text_projection.device
         features = self.tower.encode_image(pixels.to(device))
-        return restore(compress(features, self.storage), self.task.clip.text_projection.dtype)
+        return as_stored(features, self.storage, self.task.clip.text_projection.dtype)
 
     @torch.no_grad()
     def _probabilities(self, image: ImageFeatures) -> Floats:

@@ -15,11 +15,18 @@ from safetensors import SafetensorError
 from fedotp._files import read_regular
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Simulator
-from fedotp.federation._sampling import held_out
+from fedotp.federation import Simulator, held_out
 from fedotp.methods import Memory, Parameters
-from fedotp.runs import RunDirectory, StoredParameters, restore, stored_parameters
-from fedotp.runs._prepare import find_device, load_backbone, make_task, require_same
+from fedotp.runs import (
+    RunDirectory,
+    StoredParameters,
+    find_device,
+    load_backbone,
+    make_task,
+    require_same,
+    restore,
+    stored_parameters,
+)
 
 _MOST_BYTES = 4 << 30  # of a client's tensors
 

@@ -13,11 +13,10 @@ from torch import Tensor
 from fedotp._files import read_regular
 from fedotp.classifier._bundle import FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
 from fedotp.classifier._classifier import Classifier, Origin
-from fedotp.config import Config
-from fedotp.config._reading import located
+from fedotp.config import Config, located
 from fedotp.errors import FedotpError
 from fedotp.methods import FedOTP, Memory, Parameters, Task
-from fedotp.runs._prepare import find_device, load_backbone, make_task
+from fedotp.runs import find_device, load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
 _MOST_TENSOR_BYTES = 4 << 30  # of a file of tensors: a memory of a million images

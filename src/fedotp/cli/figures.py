@@ -269,10 +269,10 @@ def _kinds(only: str | None, against: str | None) -> list[str]:
 
 
 def _formats(text: str) -> list[str]:
-    from fedotp.report._figure import FORMATS
+    from fedotp.report import FIGURE_FORMATS
 
     endings = [ending.strip() for ending in text.split(",")]
     for ending in endings:
-        if ending not in FORMATS:
-            raise FedotpError(f"--format {ending}: must be of {', '.join(FORMATS)}")
+        if ending not in FIGURE_FORMATS:
+            raise FedotpError(f"--format {ending}: must be of {', '.join(FIGURE_FORMATS)}")
     return endings

@@ -118,7 +118,7 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
 
 
 def _print(table: "Table") -> None:
-    from fedotp.runs._table import METRICS
+    from fedotp.runs import METRICS
 
     titles = [metric.title for metric in METRICS]
     short = [label.rpartition(".")[2] for label in table.labels]

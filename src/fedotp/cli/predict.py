@@ -117,7 +117,7 @@ class _Found:
 
 def _find(given: Path) -> Iterator[_Found]:
     """The image itself, or all those in a folder and below, in a fixed order."""
-    from fedotp.data._files import IMAGE_SUFFIXES
+    from fedotp.data import IMAGE_SUFFIXES
 
     if not os.path.isdir(given):
         yield _Found(given, Path(given.name))
@@ -194,7 +194,7 @@ def _longest(names: Sequence[object], most: int) -> int:
 
 def _class_names(given: str) -> list[str]:
     """Names separated by commas, or the lines of a file."""
-    from fedotp.data._files import read_lines
+    from fedotp.data import read_lines
 
     return read_lines(Path(given)) if os.path.isfile(given) else given.split(",")
 

@@ -15,11 +15,10 @@ from fedotp._text import printable
 from fedotp.cli.tokens import encoding_progress
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
-from fedotp.runs import Observer
-from fedotp.runs._loop import round_record
+from fedotp.runs import Observer, round_record
 
 if TYPE_CHECKING:
-    from fedotp.data._encode import OnProgress
+    from fedotp.data import OnProgress
 
 _STOPPING = "Ctrl-C: ending after this round; press it again to stop at once"
 

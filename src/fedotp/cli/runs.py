@@ -133,7 +133,7 @@ def _line(run: "RunDirectory") -> tuple[str, ...]:
 
 def _progress(run: "RunDirectory") -> tuple[str, str, str]:
     """Rounds done, the state, and the last accuracy."""
-    from fedotp.runs._table import percent
+    from fedotp.runs import percent
 
     last = {record["kind"]: record for record in run.metrics()}
     done, total = last.get("round", {}).get("round", 0), run.config.federation.rounds
@@ -169,7 +169,7 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
 
 
 def _print_clients(run: "RunDirectory", everyone: bool) -> None:
-    from fedotp.runs._table import percent
+    from fedotp.runs import percent
 
     summary = run.summary
     with_domains = any(client["domain"] for client in summary["clients"])
@@ -216,8 +216,7 @@ def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
 
 
 def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
-    from fedotp.runs import reading
-    from fedotp.runs._table import METRICS, numbers_of
+    from fedotp.runs import METRICS, numbers_of, reading
 
     def numbers(run: "RunDirectory") -> dict[str, float]:
         with reading(run):

@@ -59,7 +59,7 @@ def facts(rows: Sequence[tuple[object, ...]]) -> None:
 
 def print_numbers(numbers: dict[str, Any]) -> None:
     """Print the numbers of a summary, or of an evaluation in the shape of one."""
-    from fedotp.runs._table import n_bytes, percent
+    from fedotp.runs import n_bytes, percent
 
     final = numbers["final"]
     rows: list[tuple[object, ...]] = []

@@ -15,12 +15,11 @@ from fedotp import data
 from fedotp._text import printable
 from fedotp.cli.data import DatasetArgument, RootOption
 from fedotp.cli.weights import Precision
-from fedotp.data._store import default_store
-from fedotp.data._store_cache import StoreInfo, list_stores, remove_stores, select_stores
+from fedotp.data import StoreInfo, default_store, list_stores, remove_stores, select_stores
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.data._encode import OnProgress
+    from fedotp.data import OnProgress
 
 app = typer.Typer()
 cache = typer.Typer(help="Look into the token store and make room: show, prune.", no_args_is_help=True)
@@ -76,7 +75,7 @@ def encode(
     import torch
 
     from fedotp.clip import load
-    from fedotp.data._encode import encode as encode_dataset
+    from fedotp.data import encode as encode_dataset
 
     loaded = data.load_dataset(dataset, root=root)
     clip = load(backbone, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))

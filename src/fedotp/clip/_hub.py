@@ -53,10 +53,10 @@ def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
     The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given. `mini` comes with the package. The file
     is the very one that `PUBLISHED` names, or an error says that it is another.
     """
-    if name == _mini.NAME:
+    if name == _mini.MINI:
         return _mini.mini_file()
     if name not in PUBLISHED:
-        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*PUBLISHED, _mini.NAME])}")
+        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*PUBLISHED, _mini.MINI])}")
     published = PUBLISHED[name]
     path = _download(name, published, cache_dir)
     if published.sha256 is not None:

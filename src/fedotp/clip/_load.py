@@ -46,7 +46,7 @@ def load(
     `activation` overrides what the files beside the weights say, and QuickGELU where they say nothing.
     `tokenizer` is needed only by text towers with a vocabulary of their own in a file that is not ours.
     """
-    if source == _mini.NAME:
+    if source == _mini.MINI:
         return _load_file(_mini.mini_file(), device, dtype, activation, tokenizer)
     if isinstance(source, str) and source in CONFIGS:
         path = fetch(source)
@@ -56,7 +56,7 @@ def load(
         return model
     path = Path(source)
     if not os.path.exists(path):  # a name too long for a path does not
-        names = [*CONFIGS, _mini.NAME]
+        names = [*CONFIGS, _mini.MINI]
         nearest = difflib.get_close_matches(str(source), names, n=1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")

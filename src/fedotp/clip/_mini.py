@@ -3,7 +3,7 @@
 from importlib import resources
 from pathlib import Path
 
-NAME = "mini"
+MINI = "mini"
 
 
 def mini_file() -> Path:

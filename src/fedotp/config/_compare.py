@@ -1,7 +1,7 @@
 """Configurations side by side."""
 
+from fedotp._toml import Value
 from fedotp.config._config import Config
-from fedotp.config._toml import Value
 
 
 def flatten(config: Config) -> dict[str, Value]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from fedotp._files import read_regular
 from fedotp._ranges import require
+from fedotp._toml import Tables, Value, write_tables
 from fedotp.config._override import apply
 from fedotp.config._presets import preset_text, preset_texts
 from fedotp.config._reading import located
 from fedotp.config._schema import SECTIONS, read_tables
 from fedotp.config._settings import BackboneSettings, DataSettings
-from fedotp.config._toml import Tables, Value, write_tables
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.federation import (

@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Sequence
 
+from fedotp._toml import show_key
 from fedotp.config._reading import kinds_of
-from fedotp.config._toml import show_key
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS, Method
 

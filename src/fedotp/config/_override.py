@@ -4,10 +4,10 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any, Literal, get_origin
 
+from fedotp._toml import Tables, show
 from fedotp.config._names import unknown_key
 from fedotp.config._reading import Kind, bare_kind
 from fedotp.config._schema import all_kinds, method_named
-from fedotp.config._toml import Tables, show
 from fedotp.data import SCHEMES, PartitionSettings
 from fedotp.errors import FedotpError
 

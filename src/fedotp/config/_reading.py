@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from fedotp.config._toml import show, show_key
+from fedotp._toml import show, show_key
 from fedotp.errors import FedotpError
 
 T = TypeVar("T")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedotp._toml import show
 from fedotp.config._names import foreign_option, unknown_key, unknown_section
 from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
-from fedotp.config._toml import show
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedotp._ranges import require_from
-from fedotp.config._toml import show
+from fedotp._toml import show
 from fedotp.errors import FedotpError
 
 _MOST_VIEWS = 10_000  # every one of every image is encoded and stored

@@ -11,8 +11,9 @@ from fedotp.data._bubbles import plot_partition
 from fedotp.data._catalog import DATASETS, DatasetInfo
 from fedotp.data._check import Broken, CheckReport, check_dataset, require_sound
 from fedotp.data._coarse import coarse_labels
-from fedotp.data._dataset import Dataset, ImageArray, ImageFiles, ImageRef, ImageSource, Split
+from fedotp.data._dataset import Dataset, ImageArray, ImageFiles, ImageRef, ImageSource, OnProgress, Split
 from fedotp.data._download import Resource, download
+from fedotp.data._files import IMAGE_SUFFIXES, read_lines
 from fedotp.data._folder import read_folder
 from fedotp.data._hf import from_hf, read_hf
 from fedotp.data._names import readable
@@ -26,16 +27,19 @@ from fedotp.data._store_cache import StoreInfo, list_stores, remove_stores, sele
 if TYPE_CHECKING:
     from fedotp.data._encode import encode, encoding_of
     from fedotp.data._tokens import EncodedDataset, EncodedSplit
+    from fedotp.data._tokens_storage import as_stored
 
 _NEED_TORCH = {
     "EncodedDataset": "_tokens",
     "EncodedSplit": "_tokens",
+    "as_stored": "_tokens_storage",
     "encode": "_encode",
     "encoding_of": "_encode",
 }
 
 __all__ = [
     "DATASETS",
+    "IMAGE_SUFFIXES",
     "SCHEMES",
     "Broken",
     "CheckReport",
@@ -49,12 +53,14 @@ __all__ = [
     "ImageRef",
     "ImageSource",
     "ImageZip",
+    "OnProgress",
     "Partition",
     "PartitionSettings",
     "Resource",
     "Split",
     "StoreInfo",
     "TokenStore",
+    "as_stored",
     "check_dataset",
     "coarse_labels",
     "dataset_info",
@@ -71,6 +77,7 @@ __all__ = [
     "plot_partition",
     "read_folder",
     "read_hf",
+    "read_lines",
     "readable",
     "remove_stores",
     "require_sound",

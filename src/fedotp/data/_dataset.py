@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +16,7 @@ from PIL import Image
 from fedotp import _images
 from fedotp.errors import FedotpError
 
+OnProgress = Callable[[str, int, int], object]  # what is being done, how many are done, of how many
 Ints = NDArray[np.int64]
 SplitName = Literal["train", "test"]
 

@@ -12,7 +12,7 @@ import torch
 
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.data._check import Broken
-from fedotp.data._dataset import Dataset, ImageRef, Ints, Split, SplitName
+from fedotp.data._dataset import Dataset, ImageRef, Ints, OnProgress, Split, SplitName
 from fedotp.data._encode_views import Encoder, Missing, Tower
 from fedotp.data._store import TokenStore, default_store
 from fedotp.data._store_content import hash_images
@@ -21,8 +21,6 @@ from fedotp.data._tokens import EncodedDataset, EncodedSplit
 from fedotp.errors import FedotpError
 
 _MOST_WORKERS = 8  # more threads get in each other's and the tower's way: they share the interpreter's lock
-
-OnProgress = Callable[[str, int, int], object]  # what is being done, how many are done, of how many
 
 
 def encode(

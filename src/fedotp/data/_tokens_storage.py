@@ -36,3 +36,8 @@ def restore(fields: Mapping[str, Tensor], dtype: torch.dtype) -> ImageFeatures:
     if "step" in fields:
         tokens = tokens * fields["step"][..., None]  # in float32
     return ImageFeatures(pooled=fields["pooled"].to(dtype), tokens=tokens.to(dtype))
+
+
+def as_stored(features: ImageFeatures, storage: Storage, dtype: torch.dtype) -> ImageFeatures:
+    """Features as they are read back from a store, without one."""
+    return restore(compress(features, storage), dtype)

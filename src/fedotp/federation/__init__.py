@@ -1,11 +1,23 @@
 """Federations: rounds, sampling, local training along the client axis, aggregation, evaluation, checkpoints."""
 
-from fedotp.federation._checkpoint import Progress, load_checkpoint, load_rows, load_server, save_checkpoint
+from fedotp.federation._checkpoint import (
+    Progress,
+    load_checkpoint,
+    load_progress,
+    load_rows,
+    load_server,
+    save_checkpoint,
+)
+from fedotp.federation._clients import Clients
 from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
 from fedotp.federation._evaluate import Predictions, predict
+from fedotp.federation._groups import client_bytes
 from fedotp.federation._kept import KeptRows
-from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork
-from fedotp.federation._metrics import Evaluation, evaluate_predictions
+from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages, compute_in
+from fedotp.federation._metrics import Evaluation, by_domain, evaluate_predictions
+from fedotp.federation._optimizer import learning_rate
+from fedotp.federation._random import Ints
+from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
 from fedotp.federation._settings import (
     ComputeSettings,
     EvaluationSettings,
@@ -16,6 +28,7 @@ from fedotp.federation._settings import (
 from fedotp.federation._simulator import RoundReport, Simulator
 
 __all__ = [
+    "Clients",
     "ComputeSettings",
     "Evaluation",
     "EvaluationSettings",
@@ -23,10 +36,12 @@ __all__ = [
     "FederatedData",
     "HeldFeatures",
     "Images",
+    "Ints",
     "KeptRows",
     "LocalResult",
     "LocalTrainer",
     "LocalWork",
+    "OnImages",
     "OptimizerSettings",
     "Predictions",
     "Progress",
@@ -34,10 +49,18 @@ __all__ = [
     "RoundSettings",
     "Settings",
     "Simulator",
+    "by_domain",
+    "client_bytes",
+    "compute_in",
+    "drawn_for_evaluation",
     "evaluate_predictions",
+    "held_out",
+    "learning_rate",
     "load_checkpoint",
+    "load_progress",
     "load_rows",
     "load_server",
     "predict",
+    "sampled",
     "save_checkpoint",
 ]

@@ -9,8 +9,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
-from fedotp.federation import Evaluation, Predictions, evaluate_predictions
-from fedotp.federation._metrics import by_domain
+from fedotp.federation import Evaluation, Predictions, by_domain, evaluate_predictions
 from fedotp.flower import _messages as words
 from fedotp.flower._privacy import length
 from fedotp.flower._records import content_of, from_record, read_array, strangers_words

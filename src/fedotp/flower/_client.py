@@ -13,13 +13,13 @@ from flwr.app import Context, Message
 from huggingface_hub import constants
 
 from fedotp._files import held
+from fedotp._interrupt import listen
 from fedotp.flower._executor import Executor
 from fedotp.flower._keys import SiteKeys
 from fedotp.flower._log import start_logging
 from fedotp.flower._private import make_private
 from fedotp.flower._site import SiteSettings
 from fedotp.flower._supernode import SuperNode, quiet_flower
-from fedotp.runs._interrupt import listen
 
 log = logging.getLogger("fedotp.site")
 

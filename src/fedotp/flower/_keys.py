@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedotp._files import write_atomically
-from fedotp.config._toml import show_key, write_tables
+from fedotp._toml import show_key, write_tables
 from fedotp.errors import FedotpError
 from fedotp.flower import _certificates as certificates
 from fedotp.flower._certificates import PrivateKey

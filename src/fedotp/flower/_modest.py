@@ -9,7 +9,7 @@ import torch
 
 from fedotp.clip import CLIP
 from fedotp.config import Config
-from fedotp.federation._groups import client_bytes
+from fedotp.federation import client_bytes
 from fedotp.flower._agreement import DisagreementError
 from fedotp.methods import Task
 

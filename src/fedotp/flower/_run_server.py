@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedotp._files import require_writable
+from fedotp._interrupt import listen
 from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.flower._keys import read_server_keys
@@ -12,7 +13,6 @@ from fedotp.flower._serve import resume_serving, serve
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._superlink import superlink
 from fedotp.runs import RunDirectory, free_name
-from fedotp.runs._interrupt import listen
 
 log = logging.getLogger("fedotp.server")
 

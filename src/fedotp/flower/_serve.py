@@ -10,10 +10,10 @@ from typing import Any
 import flwr
 from flwr.serverapp import Grid
 
+from fedotp._interrupt import Interrupt
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import Progress, load_checkpoint
-from fedotp.federation._checkpoint import load_progress
+from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
 from fedotp.flower._post import Post
@@ -23,11 +23,18 @@ from fedotp.flower._server import Deployed
 from fedotp.flower._settings import ServerSettings
 from fedotp.flower._welcome import Welcome
 from fedotp.methods import Task
-from fedotp.runs import Observer, Observers, RunDirectory, reading
-from fedotp.runs._interrupt import Interrupt
-from fedotp.runs._loop import Loop
-from fedotp.runs._manifest import made_with
-from fedotp.runs._prepare import find_device, load_backbone, make_task, template_of
+from fedotp.runs import (
+    Loop,
+    Observer,
+    Observers,
+    RunDirectory,
+    find_device,
+    load_backbone,
+    made_with,
+    make_task,
+    reading,
+    template_of,
+)
 
 log = logging.getLogger("fedotp.server")
 

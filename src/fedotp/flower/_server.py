@@ -14,11 +14,20 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Evaluation, KeptRows, Predictions, Progress, RoundReport, Settings, save_checkpoint
-from fedotp.federation._local import OnImages
-from fedotp.federation._optimizer import learning_rate
-from fedotp.federation._random import Ints
-from fedotp.federation._sampling import drawn_for_evaluation, sampled
+from fedotp.federation import (
+    Evaluation,
+    Ints,
+    KeptRows,
+    OnImages,
+    Predictions,
+    Progress,
+    RoundReport,
+    Settings,
+    drawn_for_evaluation,
+    learning_rate,
+    sampled,
+    save_checkpoint,
+)
 from fedotp.flower import _messages as words
 from fedotp.flower._answers import Update, checked_update, told_scores
 from fedotp.flower._limits import furthest, most_images

@@ -9,21 +9,18 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 import fedotp
-from fedotp.classifier import Classifier, Origin
-from fedotp.classifier._bundle import backbone_name, has_name
+from fedotp.classifier import Classifier, Origin, backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
-from fedotp.data._encode import OnProgress
+from fedotp.data import OnProgress
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import FederatedData, LocalResult, Predictions, Settings
-from fedotp.federation._clients import Clients
-from fedotp.federation._random import Ints
+from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._modest import require_memory, require_modest, require_room
 from fedotp.flower._private import PrivateFile, make_private
 from fedotp.flower._source import OwnImages, Part, Source, in_place
 from fedotp.methods import Method, Parameters, Task
-from fedotp.runs._prepare import find_device, load_backbone, make_task
+from fedotp.runs import find_device, load_backbone, make_task
 
 log = logging.getLogger("fedotp.site")
 

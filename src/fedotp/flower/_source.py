@@ -8,13 +8,10 @@ import numpy as np
 
 from fedotp.clip import CLIP
 from fedotp.config import Config
-from fedotp.data import Client, load_dataset
-from fedotp.data._encode import OnProgress
+from fedotp.data import Client, OnProgress, load_dataset
 from fedotp.federation import FederatedData, Images
 from fedotp.flower._agreement import DisagreementError
-from fedotp.runs import Prepared, prepare
-from fedotp.runs._join import class_numbers
-from fedotp.runs._prepare import encode_for
+from fedotp.runs import Prepared, class_numbers, encode_for, prepare
 
 
 class Source(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
+from fedotp._interrupt import Interrupt
 from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _messages as words
@@ -15,7 +16,6 @@ from fedotp.flower._post import Post, is_lost
 from fedotp.flower._records import content_of, strangers_words
 from fedotp.flower._registry import Member, Registry
 from fedotp.flower._settings import ServerSettings
-from fedotp.runs._interrupt import Interrupt
 
 log = logging.getLogger("fedotp.server")
 

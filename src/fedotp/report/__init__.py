@@ -3,8 +3,9 @@
 from fedotp.report._against import Line, lines_against, plot_against
 from fedotp.report._analysis import Analysis, analyse
 from fedotp.report._bound import Bound, generalization_bound, measure_bound
+from fedotp.report._client import in_turn
 from fedotp.report._curves import plot_curves
-from fedotp.report._figure import save_figure
+from fedotp.report._figure import FIGURE_FORMATS, save_figure
 from fedotp.report._heat import plot_maps, plot_plan_maps, plot_similarity
 from fedotp.report._maps import ImageMap, image_maps, same_images, some_maps, transport_maps
 from fedotp.report._plans import PlanStatistics, plan_entropy, plan_overlap, plan_statistics, unassigned_share
@@ -13,6 +14,7 @@ from fedotp.report._tsne import Projection, plot_projection, project_prompts
 from fedotp.report._words import PromptWords, VectorWords, nearest_words, prompt_words, word_spacing
 
 __all__ = [
+    "FIGURE_FORMATS",
     "Analysis",
     "Bound",
     "ImageMap",
@@ -24,6 +26,7 @@ __all__ = [
     "analyse",
     "generalization_bound",
     "image_maps",
+    "in_turn",
     "lines_against",
     "measure_bound",
     "nearest_words",

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundSettings
-from fedotp.federation._sampling import held_out
+from fedotp.federation import RoundSettings, held_out
 from fedotp.methods import FedOTP
 from fedotp.runs import RunDirectory, stored_parameters
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fedotp.clip import EvalTransform, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation import Simulator
-from fedotp.federation._random import Ints
+from fedotp.federation import Ints, Simulator
 from fedotp.matching import Matching, similarity
 from fedotp.methods import Batch, FedOTP, Memory, Method
 from fedotp.runs import Prepared, RunDirectory, restore

@@ -15,7 +15,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 """Okabe and Ito's, which people who see few colours can tell apart; without the yellow, which nobody sees on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 
-FORMATS = ("png", "svg", "pdf")
+FIGURE_FORMATS = ("png", "svg", "pdf")
 _UNDATED = {"png": None, "svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
 
 
@@ -40,8 +40,8 @@ def bare(axes: "Axes") -> None:
 def save_figure(figure: "Figure", path: Path) -> Path:
     """Write a figure in the format of the path's ending (png, svg or pdf), completely or not at all."""
     kind = path.suffix.removeprefix(".")
-    if kind not in FORMATS:
-        raise FedotpError(f"{path}: a figure is a {', '.join(FORMATS[:-1])} or {FORMATS[-1]} file")
+    if kind not in FIGURE_FORMATS:
+        raise FedotpError(f"{path}: a figure is a {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]} file")
     import matplotlib
 
     content = io.BytesIO()

@@ -11,8 +11,7 @@ from torch import Tensor
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 from fedotp.report._client import SHOWN_CLIENTS, spread
-from fedotp.runs import RunDirectory, stored_parameters
-from fedotp.runs._prepare import find_device, load_backbone, require_same
+from fedotp.runs import RunDirectory, find_device, load_backbone, require_same, stored_parameters
 
 _SPACING_WORDS = 128
 _CHUNK = 64  # vectors compared with the whole vocabulary at a time

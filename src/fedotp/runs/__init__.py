@@ -1,18 +1,31 @@
 """Runs: from a configuration to a directory with prompts and numbers, and back."""
 
 from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
-from fedotp.runs._join import join
+from fedotp.runs._join import class_numbers, join
+from fedotp.runs._loop import Loop, round_record
+from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
 from fedotp.runs._parameters import StoredParameters, stored_parameters
-from fedotp.runs._prepare import Prepared, prepare
+from fedotp.runs._prepare import (
+    Prepared,
+    encode_for,
+    find_device,
+    load_backbone,
+    make_task,
+    prepare,
+    require_same,
+    template_of,
+)
 from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run
-from fedotp.runs._table import Table
+from fedotp.runs._table import METRICS, Table, n_bytes, numbers_of, percent
 from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
 
 __all__ = [
+    "METRICS",
+    "Loop",
     "ManyObserver",
     "Observer",
     "Observers",
@@ -26,16 +39,28 @@ __all__ = [
     "Update",
     "by_grid",
     "by_method",
+    "class_numbers",
+    "encode_for",
     "evaluate_run",
+    "find_device",
     "find_runs",
     "free_name",
     "join",
+    "load_backbone",
+    "made_with",
     "make_simulator",
+    "make_task",
+    "n_bytes",
+    "numbers_of",
+    "percent",
     "prepare",
     "reading",
+    "require_same",
     "restore",
     "resume",
+    "round_record",
     "run",
     "run_many",
     "stored_parameters",
+    "template_of",
 ]

@@ -29,8 +29,7 @@ from fedotp._text import one_line
 from fedotp.config import Config, difference
 from fedotp.data import Partition
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictions
-from fedotp.federation._checkpoint import load_progress
+from fedotp.federation import Predictions, load_progress
 from fedotp.runs._seal import Growing, changed, read_sealed, sealed
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run

@@ -10,11 +10,9 @@ import numpy as np
 import safetensors.torch
 
 from fedotp._files import write_atomically
-from fedotp.data import Client, Dataset, load_dataset
-from fedotp.data._encode import OnProgress
+from fedotp.data import Client, Dataset, OnProgress, load_dataset
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Evaluation, FederatedData, Simulator, evaluate_predictions, load_server
-from fedotp.federation._random import Ints
+from fedotp.federation import Evaluation, FederatedData, Ints, Simulator, evaluate_predictions, load_server
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._prepare import encode_for, find_device, load_backbone, make_task, require_same
 

@@ -6,11 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedotp._interrupt import listen
 from fedotp.config import Config
-from fedotp.federation import Evaluation, Predictions, Progress, RoundReport, Settings
-from fedotp.federation._local import OnImages
+from fedotp.federation import Evaluation, OnImages, Predictions, Progress, RoundReport, Settings
 from fedotp.runs._directory import RunDirectory
-from fedotp.runs._interrupt import listen
 from fedotp.runs._observer import Observer
 
 

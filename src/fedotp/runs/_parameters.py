@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedotp.errors import FedotpError
-from fedotp.federation import load_rows, load_server
-from fedotp.federation._random import Ints
+from fedotp.federation import Ints, load_rows, load_server
 from fedotp.methods import Parameters
 from fedotp.runs._directory import RunDirectory
 

@@ -10,8 +10,17 @@ import torch
 
 from fedotp.clip import CLIP, load
 from fedotp.config import Config
-from fedotp.data import DATASETS, Client, Dataset, EncodedDataset, Partition, encode, load_dataset, make_partition
-from fedotp.data._encode import OnProgress
+from fedotp.data import (
+    DATASETS,
+    Client,
+    Dataset,
+    EncodedDataset,
+    OnProgress,
+    Partition,
+    encode,
+    load_dataset,
+    make_partition,
+)
 from fedotp.errors import FedotpError
 from fedotp.federation import Features, FederatedData, HeldFeatures
 from fedotp.methods import Task

@@ -11,6 +11,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import (
     Evaluation,
     KeptRows,
+    OnImages,
     Predictions,
     Progress,
     RoundReport,
@@ -20,7 +21,6 @@ from fedotp.federation import (
     load_checkpoint,
     save_checkpoint,
 )
-from fedotp.federation._local import OnImages
 from fedotp.runs._directory import RunDirectory, free_name
 from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import make_manifest

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fedotp._toml import Value, show
 from fedotp.config import Config, flatten
-from fedotp.config._toml import Value, show
 from fedotp.errors import FedotpError
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.,=+_-]")  # in the name of a directory

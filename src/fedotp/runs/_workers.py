@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
+from fedotp._interrupt import listen
 from fedotp._processes import die_with_parent
-from fedotp.runs._interrupt import listen
 from fedotp.runs._trial_run import ManyObserver, Update, run_one
 from fedotp.runs._trials import Trial
 

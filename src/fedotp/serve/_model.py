@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from fedotp.classifier import Classifiers, decode_image
-from fedotp.classifier._bundle import backbone_name
+from fedotp.classifier import Classifiers, backbone_name, decode_image
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.serve._samples import Samples

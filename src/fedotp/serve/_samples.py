@@ -7,7 +7,7 @@ from PIL.Image import Image
 
 from fedotp.data import Dataset, Split, load_dataset
 from fedotp.errors import FedotpError
-from fedotp.report._client import in_turn
+from fedotp.report import in_turn
 from fedotp.runs import RunDirectory
 
 _EACH = 8
