@@ -91,8 +91,8 @@ def _round_seconds(run: Path) -> float:
 
 def _deploy(folder: Path) -> None:
     """Three sites with keys."""
-    from fedotp.flower._keys import make_keys
-    from fedotp.flower._superlink import free_port
+    from fedotp.flower.keys import make_keys
+    from fedotp.flower.link import free_port
 
     make_keys(folder / "keys", ["localhost"], _NAMES)
     port = free_port()

@@ -16,9 +16,9 @@ from stalling_proxy import stalling_proxy
 import fedotp
 from campaign.disturb import ALL, Federation, clocked
 from fedotp.federation import load_server
-from fedotp.flower._keys import make_keys
-from fedotp.flower._private import PrivateFile
-from fedotp.flower._superlink import free_port
+from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory
 from runs.toy_run import make_config, outcome
 
@@ -31,7 +31,7 @@ _CALM = (0.0, 1.0, 5.0, 15.0)  # seconds between two disturbances
 # A fourth site that is registered and answers with anything but what it should.
 LIAR = """
 import itertools, math, torch
-from fedotp.flower._site import Site
+from fedotp.flower.site._site import Site
 train, number = Site.train, itertools.count()
 def poison(done):
     n = next(number)

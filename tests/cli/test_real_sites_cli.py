@@ -82,6 +82,6 @@ def test_a_server_without_keys_listens_on_this_machine_only(
         asked.append(host)
         raise FedotpError("not today")
 
-    monkeypatch.setattr("fedotp.flower._run_server.run_server", listen)
+    monkeypatch.setattr("fedotp.flower.server.run_server", listen)
     assert fedotp("server", "tiny.toml", *options).status == 2
     assert asked == [expected]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import fedotp.flower
-from fedotp.flower._superlink import free_port
+from fedotp.flower.link._superlink import free_port
 
 APP = Path(fedotp.flower.__file__).parent / "app"
 _BIN = Path(sys.executable).parent

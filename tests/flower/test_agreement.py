@@ -15,10 +15,10 @@ from fedotp.clip import CLIP, TINY, save
 from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._client import stay_offline
-from fedotp.flower._private import PrivateFile
-from fedotp.flower._serve import serve
-from fedotp.flower._settings import ServerSettings
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.site._client import stay_offline
+from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory, evaluate_run, restore
 from runs.toy_run import COLOURS
 

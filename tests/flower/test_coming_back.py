@@ -14,12 +14,13 @@ from real_processes import processes
 
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower import _post, _registry, _server, _welcome
-from fedotp.flower._keys import make_keys
-from fedotp.flower._run_server import run_server
-from fedotp.flower._serve import serve
-from fedotp.flower._settings import ServerSettings
-from fedotp.flower._superlink import free_port
+from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.link import _post
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.server import _registry, _server, _welcome
+from fedotp.flower.server._run_server import run_server
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
 
 PATIENT = ServerSettings(round_timeout=20, patience=10)
 

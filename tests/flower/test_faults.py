@@ -14,10 +14,10 @@ from near_sites import NearGrid, make_deployable, named, parts
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower._post import Post
-from fedotp.flower._private import PrivateFile
-from fedotp.flower._serve import resume_serving, serve
-from fedotp.flower._settings import ServerSettings
+from fedotp.flower.link._post import Post
+from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5)
@@ -145,7 +145,7 @@ def test_the_second_of_two_answers_is_not_looked_at(inputs: Path, tmp_path: Path
 
 
 def test_a_site_that_is_restarted_while_it_works_is_asked_again(inputs: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fedotp.flower._post._LOOK_AROUND", 0.1)
+    monkeypatch.setattr("fedotp.flower.link._post._LOOK_AROUND", 0.1)
     died: list[Message] = []
 
     def die_once(message: Message, reply: Message) -> Message | None:
@@ -208,7 +208,7 @@ def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path
     def lose(message: Message, reply: Message) -> Message:
         if message.metadata.message_type == "train" and message.metadata.group_id == "1":
             _private(tmp_path / "site-1").path.unlink()
-            from fedotp.flower.client_app import _site
+            from fedotp.flower.site._app import _site
 
             _site.cache_clear()  # and it was restarted
         return reply

@@ -10,8 +10,8 @@ import torch
 
 from fedotp.errors import FedotpError
 from fedotp.federation import KeptRows
-from fedotp.flower._private import PrivateFile
-from fedotp.flower._site import _Work
+from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site._site import _Work
 
 
 def _work(path: Path) -> _Work:

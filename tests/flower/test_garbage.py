@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _messages as words
-from fedotp.flower._answers import checked_update, told_scores
-from fedotp.flower._registry import Member, Registry
-from fedotp.flower._settings import ServerSettings
-from fedotp.flower._welcome import Welcome
+from fedotp.flower.server._answers import checked_update, told_scores
+from fedotp.flower.server._registry import Member, Registry
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._welcome import Welcome
 
 EXPECTED = {"shared": torch.ones(2, 3)}
 WORDS = sorted(

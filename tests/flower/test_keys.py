@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from fedotp.cli import app
 from fedotp.errors import FedotpError
-from fedotp.flower import _keys
-from fedotp.flower._certificates import certified_hosts, load_certificate
-from fedotp.flower._key_facts import key_facts
-from fedotp.flower._keys import (
+from fedotp.flower.keys import _keys
+from fedotp.flower.keys._certificates import certified_hosts, load_certificate
+from fedotp.flower.keys._facts import key_facts
+from fedotp.flower.keys._keys import (
     add_sites,
     make_keys,
     read_server_keys,

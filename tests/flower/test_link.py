@@ -23,11 +23,12 @@ from near_sites import make_deployable
 from real_processes import processes
 from stalling_proxy import stalling_proxy
 
-from fedotp.flower import _supernode_main as main
-from fedotp.flower._executor import _say_alive
-from fedotp.flower._keys import make_keys
-from fedotp.flower._superlink import free_port
-from fedotp.flower._supernode import Silence, SuperNode
+from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.link import _calls
+from fedotp.flower.link import _supernode_main as main
+from fedotp.flower.link._executor import _say_alive
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.link._supernode import Silence, SuperNode
 
 SERVER = "fed.example.org:8000"
 CONNECTED = "print('ActivateNode', flush=True); import time; time.sleep(1000)"
@@ -102,11 +103,11 @@ def test_a_link_that_beats_but_asks_for_nothing_is_slow_at_first_and_then_deaf(
         soon(lambda: said(f"connected to {SERVER}") == 1)
         first = site.process
         for _ in range(890):
-            site.node._hear(main.HEARTBEAT)
+            site.node._hear(_calls.HEARTBEAT)
             site.pass_seconds(1)
         assert first.poll() is None
         for _ in range(20):
-            site.node._hear(main.HEARTBEAT)
+            site.node._hear(_calls.HEARTBEAT)
             site.pass_seconds(1)
         assert first.poll() is not None
         assert said(f"nothing was asked of {SERVER}") == 1
@@ -119,7 +120,7 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
         with site.node.working():
             site.pass_seconds(1000)
             assert said("going on with what is in progress") == 1
-            site.node._hear(main.HEARTBEAT)
+            site.node._hear(_calls.HEARTBEAT)
             assert said(f"{SERVER} answers again") == 1
             site.pass_seconds(1000)
         site.pass_seconds(85)
@@ -148,7 +149,7 @@ def test_two_sites_with_one_key_are_told_so(tmp_path: Path, said: Callable[[str]
 def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
     code = (
         "import os, sys, threading, time\n"
-        "from fedotp.flower import _supernode_main as main\n"
+        "from fedotp.flower.link import _supernode_main as main\n"
         "main.flower_supernode = lambda: threading.Thread(target=time.sleep, args=(1000,)).start()\n"
         "sys.argv = ['', str(os.getppid())]\n"
         "main.main()"
@@ -198,7 +199,7 @@ def test_a_certificate_that_is_not_trusted_is_not_tried_again() -> None:
 def test_what_stands_in_for_flowers_parts_is_what_flower_uses() -> None:
     uses = fleet_http_connection.http_request_response.__wrapped__.__code__.co_names  # type: ignore[attr-defined]
     assert {"FleetHttpClient", "make_simple_http_retry_invoker"} <= set(uses)
-    for call in (main.ACTIVATE, main.HEARTBEAT, main.PULL):
+    for call in (_calls.ACTIVATE, _calls.HEARTBEAT, _calls.PULL):
         assert hasattr(main.FleetClient, call)
 
 
@@ -256,11 +257,11 @@ def test_a_packed_answer_is_not_unpacked_and_nobody_is_followed_elsewhere() -> N
 IMPATIENT = """
 import sys
 from functools import partial
-import fedotp.flower._client as client
+import fedotp.flower.site._client as client
 program = ["-P", "-c", '''
 import flwr.common.constant
 flwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10  # the server forgets a dead connection after twice that
-from fedotp.flower._supernode_main import main
+from fedotp.flower.link._supernode_main import main
 main()
 ''']
 client.SuperNode = partial(client.SuperNode, silence=6, program=program)

@@ -8,13 +8,13 @@ from near_sites import make_deployable
 from real_processes import processes, rounds_done
 
 from fedotp.federation import load_server
-from fedotp.flower._keys import make_keys
-from fedotp.flower._superlink import free_port
+from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.link._superlink import free_port
 from fedotp.runs import RunDirectory
 
 LIAR = """
 import torch
-from fedotp.flower._site import Site
+from fedotp.flower.site._site import Site
 honest = Site.train
 def poisoned(self, *order):
     done = honest(self, *order)

@@ -9,9 +9,9 @@ from recorder import recording
 
 import fedotp
 from fedotp.federation import load_server
-from fedotp.flower._keys import make_keys, read_server_keys
-from fedotp.flower._private import PrivateFile
-from fedotp.flower._superlink import free_port
+from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory
 
 SITES = ("north", "east", "west")

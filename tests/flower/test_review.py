@@ -22,18 +22,18 @@ from real_processes import processes
 from fedotp.cli.run import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower import _executor
-from fedotp.flower._client import alone_in
-from fedotp.flower._executor import Executor
-from fedotp.flower._post import Post
-from fedotp.flower._private import PrivateFile
-from fedotp.flower._registry import Registry
-from fedotp.flower._serve import resume_serving, serve
-from fedotp.flower._server import Deployed
-from fedotp.flower._settings import ServerSettings
-from fedotp.flower._site import Site
-from fedotp.flower._superlink import free_port
-from fedotp.flower._welcome import Welcome
+from fedotp.flower.link import _executor
+from fedotp.flower.link._executor import Executor
+from fedotp.flower.link._post import Post
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.server._registry import Registry
+from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._server import Deployed
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._welcome import Welcome
+from fedotp.flower.site._client import alone_in
+from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site._site import Site
 from fedotp.runs import Observer, RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
@@ -399,7 +399,7 @@ def test_a_full_disk_is_a_fault_and_no_path_is_told(inputs: Path, tmp_path: Path
     def full(*_: object, **__: object) -> None:
         raise FedotpError("cannot write /scans/Jane Doe/private: No space left on device")
 
-    monkeypatch.setattr("fedotp.flower._private.write_atomically", full)
+    monkeypatch.setattr("fedotp.flower.site._private.write_atomically", full)
     monkeypatch.setattr(Site, "keep_classifier", full)
     grid = NearGrid(parts(tmp_path, 2))
     run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
@@ -503,7 +503,7 @@ def test_a_server_that_waits_for_sites_can_be_stopped(number: signal.Signals, tm
 
 def test_flower_is_told_about_telemetry_before_it_is_imported() -> None:
     code = (
-        "import fedotp.flower._client, fedotp.flower._supernode, fedotp.flower._run_server; "
+        "import fedotp.flower.site._client, fedotp.flower.link._supernode, fedotp.flower.server._run_server; "
         "from flwr.supercore import telemetry; print(telemetry.FLWR_TELEMETRY_ENABLED)"
     )
     environment = {key: value for key, value in os.environ.items() if "TELEMETRY" not in key}

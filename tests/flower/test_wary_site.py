@@ -15,11 +15,11 @@ from near_sites import make_deployable
 
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
-from fedotp.flower import _modest, _private
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._client import alone_in
 from fedotp.flower._log import start_logging
-from fedotp.flower._modest import require_memory, require_modest, require_room
+from fedotp.flower.site import _modest, _private
+from fedotp.flower.site._client import alone_in
+from fedotp.flower.site._modest import require_memory, require_modest, require_room
 from fedotp.methods import Task
 
 PEM = b"-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE\n-----END PUBLIC KEY-----\n"

@@ -58,7 +58,7 @@ def client(
       fedotp client --data ~/scans --keys keys/sites/north --share nothing
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
-    from fedotp.flower._need import need_flower
+    from fedotp.flower import need_flower
 
     need_flower()
     if (keys is None) != insecure:
@@ -69,8 +69,8 @@ def client(
     if (data is None) == (part < 0):
         raise FedotpError("give the site's images with --data DIR (or, for trials, --part N), and not both")
     from fedotp.data import default_store
-    from fedotp.flower._keys import read_site_keys
-    from fedotp.flower._site import SiteSettings
+    from fedotp.flower.keys import read_site_keys
+    from fedotp.flower.site import SiteSettings, run_site
 
     held = None if keys is None else read_site_keys(keys)
     called = held.name if held else name or (f"site-{part}" if part >= 0 else "")
@@ -90,8 +90,6 @@ def client(
         backbone=backbone,
         device=device,
     )
-    from fedotp.flower._client import run_site
-
     run_site(settings, _with_port(address), held)
 
 

@@ -37,7 +37,7 @@ def make(
     Example: fedotp keys make keys --server fl.example.org --sites north,south,east
     """
     with _flower_installed():
-        from fedotp.flower._keys import make_keys
+        from fedotp.flower.keys import make_keys
 
     make_keys(folder, _words(server), _words(sites), days=days)
     rows = [("stays here", folder / "authority"), ("to the server", folder / "server")]
@@ -54,7 +54,7 @@ def add(
     Example: fedotp keys add keys west
     """
     with _flower_installed():
-        from fedotp.flower._keys import add_sites
+        from fedotp.flower.keys import add_sites
 
     add_sites(folder, sites)
     print_paths(_site_folders(folder, sites))
@@ -71,7 +71,7 @@ def remove(
     Example: fedotp keys remove keys west
     """
     with _flower_installed():
-        from fedotp.flower._keys import remove_site
+        from fedotp.flower.keys import remove_site
 
     remove_site(folder, site)
     _print_next(folder, "sites.toml")
@@ -91,7 +91,7 @@ def renew(
     Example: fedotp keys renew keys
     """
     with _flower_installed():
-        from fedotp.flower._keys import renew_server
+        from fedotp.flower.keys import renew_server
 
     renew_server(folder, _words(server), days=days)
     _print_next(folder, "server.crt")
@@ -109,7 +109,7 @@ def show(
     Example: fedotp keys show keys
     """
     with _flower_installed():
-        from fedotp.flower._key_facts import key_facts
+        from fedotp.flower.keys import key_facts
 
     table = listing("whose", "fingerprint (SHA-256)", "")
     for row in key_facts(folder):

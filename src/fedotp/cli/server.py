@@ -11,7 +11,7 @@ from fedotp.cli.show import command, print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:
-    from fedotp.flower._settings import ServerSettings
+    from fedotp.flower.server import ServerSettings
     from fedotp.runs import RunDirectory
 
 app = typer.Typer()
@@ -124,15 +124,11 @@ def server(
       fedotp server study.toml --keys keys/server --out runs/study
       fedotp server --resume runs/study --keys keys/server
     """
-    from fedotp.flower._need import need_flower
+    from fedotp.flower import need_flower, quiet_flower
 
     need_flower()
-    from fedotp.flower._supernode import quiet_flower
-
     quiet_flower(Path("~/.cache/fedotp/flower").expanduser())
-    from fedotp.flower._log import start_logging
-    from fedotp.flower._run_server import run_server
-    from fedotp.flower._settings import ServerSettings
+    from fedotp.flower.server import ServerSettings, run_server, start_logging
 
     start_logging()
     if (keys is None) != insecure:

@@ -14,12 +14,13 @@ from huggingface_hub import constants
 
 from fedotp._files import held
 from fedotp._interrupt import listen
-from fedotp.flower._executor import Executor
-from fedotp.flower._keys import SiteKeys
 from fedotp.flower._log import start_logging
-from fedotp.flower._private import make_private
-from fedotp.flower._site import SiteSettings
-from fedotp.flower._supernode import SuperNode, quiet_flower
+from fedotp.flower._quiet import quiet_flower
+from fedotp.flower.keys import SiteKeys
+from fedotp.flower.link import Executor, SuperNode
+from fedotp.flower.site._app import app
+from fedotp.flower.site._private import make_private
+from fedotp.flower.site._site import SiteSettings
 
 log = logging.getLogger("fedotp.site")
 
@@ -30,8 +31,6 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     quiet_flower(settings.state / "flower")
     stay_offline()
     start_logging()
-    from fedotp.flower.client_app import app  # Flower reads the environment when it is imported
-
     own = {item.name: _plain(getattr(settings, item.name)) for item in fields(settings)}
     own = {key: value for key, value in own.items() if value not in ("", -1)}
 

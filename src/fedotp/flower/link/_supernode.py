@@ -15,10 +15,10 @@ from pathlib import Path
 from fedotp._files import cannot_write
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
-from fedotp.flower._gate import UNREGISTERED
-from fedotp.flower._keys import SiteKeys
-from fedotp.flower._superlink import free_port
-from fedotp.flower._supernode_main import ACTIVATE, HEARTBEAT, PULL, TOO_MUCH
+from fedotp.flower.keys import SiteKeys
+from fedotp.flower.link._calls import ACTIVATE, HEARTBEAT, PULL, TOO_MUCH
+from fedotp.flower.link._gate import UNREGISTERED
+from fedotp.flower.link._superlink import free_port
 
 log = logging.getLogger("fedotp.site")
 
@@ -29,7 +29,7 @@ _NAP = 5.0  # seconds between two looks beyond which this process was asleep, an
 _SILENCE = 90.0  # seconds: three of Flower's heartbeats
 _PATIENT = 10  # times that, where silence need not mean that anything is wrong
 _HELD = 75.0  # seconds for which the server holds a connection that has died, and some
-_PROGRAM = ("-P", "-m", "fedotp.flower._supernode_main")
+_PROGRAM = ("-P", "-m", "fedotp.flower.link._supernode_main")
 _LAST_WORDS = 5.0  # seconds for what SuperNode has said to be read when it has ended
 
 REFUSED = {
@@ -52,15 +52,6 @@ RETRIED = {
 """What SuperNode says where it will work by and by."""
 
 TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site"
-
-
-def quiet_flower(home: Path) -> None:
-    """No search for updates, nothing installed at launch, and Flower's own files below `home`."""
-    os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
-    os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] = "1"
-    os.environ["FLWR_HOME"] = str(home)
-    for name in ("NO_PROXY", "no_proxy"):  # SuperNode and its worker talk to each other on this machine
-        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
 class Silence:

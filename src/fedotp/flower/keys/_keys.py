@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedotp._files import write_atomically
 from fedotp._toml import show_key, write_tables
 from fedotp.errors import FedotpError
-from fedotp.flower import _certificates as certificates
-from fedotp.flower._certificates import PrivateKey
-from fedotp.flower._key_files import present, read_toml, refuse_if_shared, whole_folder, write_folder
+from fedotp.flower.keys import _certificates as certificates
+from fedotp.flower.keys._certificates import PrivateKey
+from fedotp.flower.keys._files import present, read_toml, refuse_if_shared, whole_folder, write_folder
 
 PORT = 8000
 SERVER_DAYS = 825

@@ -23,7 +23,7 @@ from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_sig
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedotp.flower._doors import Doors, Peer
+from fedotp.flower.link._doors import Doors, Peer
 
 log = logging.getLogger("fedotp.server")
 

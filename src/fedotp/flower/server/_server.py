@@ -29,13 +29,14 @@ from fedotp.federation import (
     save_checkpoint,
 )
 from fedotp.flower import _messages as words
-from fedotp.flower._answers import Update, checked_update, told_scores
-from fedotp.flower._limits import furthest, most_images
-from fedotp.flower._privacy import Mechanism, Releases, clipped, length
+from fedotp.flower._lengths import clipped, length
 from fedotp.flower._records import to_record
-from fedotp.flower._registry import Member
-from fedotp.flower._settings import ServerSettings
-from fedotp.flower._welcome import Welcome
+from fedotp.flower.server._answers import Update, checked_update, told_scores
+from fedotp.flower.server._limits import furthest, most_images
+from fedotp.flower.server._privacy import Mechanism, Releases
+from fedotp.flower.server._registry import Member
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
 
 log = logging.getLogger("fedotp.server")

@@ -16,9 +16,9 @@ from fedotp.errors import FedotpError, listed
 from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._modest import require_memory, require_modest, require_room
-from fedotp.flower._private import PrivateFile, make_private
-from fedotp.flower._source import OwnImages, Part, Source, in_place
+from fedotp.flower.site._modest import require_memory, require_modest, require_room
+from fedotp.flower.site._private import PrivateFile, make_private
+from fedotp.flower.site._source import OwnImages, Part, Source, in_place
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs import find_device, load_backbone, make_task
 

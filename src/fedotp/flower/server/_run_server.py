@@ -8,10 +8,10 @@ from fedotp._files import require_writable
 from fedotp._interrupt import listen
 from fedotp.config import load_config
 from fedotp.errors import FedotpError
-from fedotp.flower._keys import read_server_keys
-from fedotp.flower._serve import resume_serving, serve
-from fedotp.flower._settings import ServerSettings
-from fedotp.flower._superlink import superlink
+from fedotp.flower.keys import read_server_keys
+from fedotp.flower.link import superlink
+from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory, free_name
 
 log = logging.getLogger("fedotp.server")

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from fedotp._files import cannot_write, opened_in_place, parse_json
 from fedotp.errors import FedotpError
-from fedotp.flower._settings import ServerSettings
+from fedotp.flower._lengths import clipped_sum, length
+from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import Parameters
 
 _QUANTILE, _RATE = 0.5, 0.2  # of "adaptive": the share of updates that is not clipped; how fast C follows
@@ -44,35 +45,6 @@ def gaussian(shape: tuple[int, ...]) -> NDArray[np.float64]:
     uniform = ((bits + 0.5) * 2.0**-53).reshape(2, 4, *shape)  # never 0
     four = np.sqrt(-2 * np.log(uniform[0])) * np.cos(2 * np.pi * uniform[1])
     return np.asarray(four.sum(0) / 2)
-
-
-def length(update: Parameters, start: Parameters | None = None) -> float:
-    """How far an update is from where it started (or from 0), over all its parameters."""
-    squares = (
-        (value.double() - (0.0 if start is None else start[name].double())).square().sum()
-        for name, value in update.items()
-    )
-    return math.sqrt(sum(map(float, squares)))
-
-
-def clipped(update: Parameters, start: Parameters, norm: float) -> Parameters:
-    """`update` no further than `norm` from `start`."""
-    return {name: (start[name] + moved).to(update[name].dtype) for name, moved in _moved(update, start, norm).items()}
-
-
-def clipped_sum(updates: Sequence[Parameters], start: Parameters, norm: float) -> Parameters:
-    """By how much the updates move `start` together, each of them by no more than `norm`; in float64."""
-    total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in start.items()}
-    for update in updates:
-        for name, moved in _moved(update, start, norm).items():
-            total[name] += moved
-    return total
-
-
-def _moved(update: Parameters, start: Parameters, norm: float) -> Parameters:
-    far = length(update, start)
-    scale = norm / far if far > norm else 1.0
-    return {name: scale * (value.double() - start[name].double()) for name, value in update.items()}
 
 
 def epsilon(noise: float, n_releases: int, delta: float) -> float:

@@ -11,10 +11,10 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, Predictions, by_domain, evaluate_predictions
 from fedotp.flower import _messages as words
-from fedotp.flower._privacy import length
+from fedotp.flower._lengths import length
 from fedotp.flower._records import content_of, from_record, read_array, strangers_words
-from fedotp.flower._registry import REFUSED, Member
-from fedotp.flower._settings import ServerSettings
+from fedotp.flower.server._registry import REFUSED, Member
+from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.server")

@@ -16,12 +16,12 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
-from fedotp.flower._post import Post
-from fedotp.flower._privacy import Releases, require_budget
-from fedotp.flower._registry import Member, Registry
-from fedotp.flower._server import Deployed
-from fedotp.flower._settings import ServerSettings
-from fedotp.flower._welcome import Welcome
+from fedotp.flower.link import Post
+from fedotp.flower.server._privacy import Releases, require_budget
+from fedotp.flower.server._registry import Member, Registry
+from fedotp.flower.server._server import Deployed
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Task
 from fedotp.runs import (
     Loop,

@@ -45,9 +45,9 @@ from flwr.superlink.grid import HttpGrid
 from flwr.superlink.main import create_app
 
 from fedotp.errors import FedotpError, TransientError
-from fedotp.flower._doors import Doors
-from fedotp.flower._gate import SECRET_HEADER, Gate, LocalGate
-from fedotp.flower._keys import ServerKeys
+from fedotp.flower.keys import ServerKeys
+from fedotp.flower.link._doors import Doors
+from fedotp.flower.link._gate import SECRET_HEADER, Gate, LocalGate
 
 log = logging.getLogger("fedotp.server")
 
@@ -140,7 +140,7 @@ class SuperLink:
     @contextmanager
     def run(self) -> Iterator[HttpGrid]:
         """Start a run and do the server's part of it here: the grid that reaches the sites."""
-        bundle = build_fab_from_disk(Path(__file__).parent / "app")
+        bundle = build_fab_from_disk(Path(__file__).parent.parent / "app")
         fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
         with self._client(ControlHttpClient) as control:
             control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))

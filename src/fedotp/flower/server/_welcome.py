@@ -12,10 +12,10 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._post import Post, is_lost
 from fedotp.flower._records import content_of, strangers_words
-from fedotp.flower._registry import Member, Registry
-from fedotp.flower._settings import ServerSettings
+from fedotp.flower.link import Post, is_lost
+from fedotp.flower.server._registry import Member, Registry
+from fedotp.flower.server._settings import ServerSettings
 
 log = logging.getLogger("fedotp.server")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from fedotp.flower._certificates import certified_hosts, fingerprint, load_certificate, load_key
-from fedotp.flower._key_files import present, read_toml
-from fedotp.flower._keys import key_fingerprint, read_sites
+from fedotp.flower.keys._certificates import certified_hosts, fingerprint, load_certificate, load_key
+from fedotp.flower.keys._files import present, read_toml
+from fedotp.flower.keys._keys import key_fingerprint, read_sites
 
 Fact = tuple[str, str, str]  # of what, its fingerprint, a remark
 

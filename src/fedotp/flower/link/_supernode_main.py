@@ -1,4 +1,4 @@
-"""Flower's SuperNode as a site runs it: `python -m fedotp.flower._supernode_main PARENT OPTIONS...`.
+"""Flower's SuperNode as a site runs it: `python -m fedotp.flower.link._supernode_main PARENT OPTIONS...`.
 
 It tells on standard output what the server has answered, bears a link that is dead for a while, takes no more from a
 server than fits, and ends when its work ends. Everything that leans on SuperNode's insides is here.
@@ -20,9 +20,8 @@ from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from fedotp._processes import die_with_parent
+from fedotp.flower.link._calls import PULL, TOO_MUCH
 
-ACTIVATE, HEARTBEAT, PULL = "ActivateNode", "SendNodeHeartbeat", "PullMessages"
-TOO_MUCH = "the server's message is too large"
 MOST_BYTES = 256 << 20
 """What a message may take; prompts take some kilobytes."""
 

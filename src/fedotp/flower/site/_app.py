@@ -1,0 +1,174 @@
+"""The Flower ClientApp of a site: it says hello, trains and evaluates when the server asks."""
+
+import logging
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedotp._text import one_line
+from fedotp.classifier import Classifier
+from fedotp.data import default_store
+from fedotp.errors import FedotpError
+from fedotp.federation import Predictions, evaluate_predictions
+from fedotp.flower import _messages as words
+from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._lengths import clipped
+from fedotp.flower._log import log_encoding, start_logging
+from fedotp.flower._records import from_record, to_record
+from fedotp.flower.site._site import Site, SiteSettings
+from fedotp.methods import Parameters
+
+log = logging.getLogger("fedotp.site")
+
+_NOT_TOLD = "it could not do what was asked; its own log says why"
+
+
+app = ClientApp()
+
+
+def _answer(message: Message, context: Context, work: Callable[[Site, ConfigRecord], RecordDict]) -> Message:
+    """Do what is asked. A refusal is an answer too: the server is told why, if it is about the federation."""
+    try:
+        content = work(site_of(context), _config(message))
+    except FedotpError as error:
+        log.error("refused: %s", one_line(error))
+        why = one_line(error) if isinstance(error, DisagreementError) else _NOT_TOLD
+        content = RecordDict({words.CONFIG: ConfigRecord({words.REFUSED: why})})
+    return Message(content, reply_to=message)
+
+
+@app.query()
+def hello(message: Message, context: Context) -> Message:
+    """Say who this is; once the classes are known, prepare everything and say what there is to train on."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        agreement = Agreement.of(config)
+        facts: dict[str, Any] = {words.NAME: site.settings.name, words.PART: site.settings.part}
+        if agreement.classes:
+            facts |= site.agree(agreement, _int(config, words.NUMBER))
+        else:
+            facts[words.CLASSES] = list(site.classes(agreement.config))
+        return RecordDict({words.CONFIG: ConfigRecord(facts)})
+
+    return _answer(message, context, work)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train for a round and send the update: nothing private is in it."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        order = _order(site, message)
+        norm = _clip(config)
+        done = site.train(*order)
+        update = done.update if norm is None else clipped(done.update, order[-1], norm)
+        metrics = MetricRecord({words.EXAMPLES: done.n_examples, words.IMAGES: done.n_images})
+        if site.settings.shares("loss") and done.n_examples:
+            metrics[words.LOSS] = done.loss
+        return RecordDict({words.ARRAYS: to_record(update), words.METRICS: metrics})
+
+    return _answer(message, context, work)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Test the site's own classifier on its own test images, and tell what the site shares of it."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        order = _order(site, message)
+        predictions, classifier = site.test(*order)
+        _keep_classifier(site, classifier, order[0].run, last=bool(config.get(words.LAST)))
+        if not site.settings.shares("scores"):
+            return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
+        content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
+        if site.settings.shares("predictions"):
+            columns = {name: getattr(predictions, name) for name in words.COLUMNS}
+            content[words.PREDICTIONS] = ArrayRecord({name: Array(value) for name, value in columns.items()})
+        return content
+
+    return _answer(message, context, work)
+
+
+def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool) -> None:
+    """Write the site's classifier as it is now; if that fails, the evaluation is not lost with it."""
+    try:
+        folder = site.keep_classifier(classifier, run, last=last)
+    except FedotpError as error:
+        log.error("this site's classifier is not kept: %s", error)
+        return
+    if last:
+        log.info("the run has ended; this site's classifier is %s", folder)
+
+
+def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
+    if not len(predictions.row):
+        return MetricRecord({words.EXAMPLES: 0})
+    evaluation = evaluate_predictions(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
+    return MetricRecord(
+        {
+            words.EXAMPLES: int(evaluation.n[0]),
+            words.ACCURACY: float(evaluation.accuracy[0]),
+            words.MACRO_F1: float(evaluation.macro_f1[0]),
+            words.LOSS: float(evaluation.loss[0]),
+        }
+    )
+
+
+def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
+    """What to do: agreement, the site's number, round, last accepted round, and what was received."""
+    config = _config(message)
+    agreement, number = Agreement.of(config), _int(config, words.NUMBER)
+    arrays = message.content.array_records.get(words.ARRAYS, ArrayRecord())
+    expected = site.expected(agreement, number)
+    try:
+        received = from_record(arrays, expected)
+    except FedotpError as error:
+        raise DisagreementError(f"the server's prompt does not fit here: {error}") from error
+    return agreement, number, _int(config, words.ROUND), _int(config, words.ACCEPTED), received
+
+
+def _config(message: Message) -> ConfigRecord:
+    records = message.content.config_records if message.has_content() else {}
+    return records.get(words.CONFIG, ConfigRecord())
+
+
+def _int(config: ConfigRecord, key: str) -> int:
+    value = config.get(key)
+    if not isinstance(value, int):
+        raise DisagreementError(f"the server's message does not say {key!r}")
+    return value
+
+
+def _clip(config: ConfigRecord) -> float | None:
+    """The norm that the update is clipped to before it leaves, where the server asks for it."""
+    value = config.get(words.CLIP)
+    if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+        raise DisagreementError(f"the server asks to clip to {value!r}; right is a number above 0")
+    return value
+
+
+def site_of(context: Context) -> Site:
+    """The site that this process is, from Flower's node configuration; loaded once.
+
+    Keys: `name`, `data` or `part` (in simulations: Flower's `partition-id`), `state`, `share`, `backbone`, `device`.
+    """
+    given = context.node_config
+    part = int(given.get("part", given.get("partition-id", -1))) if "data" not in given else -1
+    name = str(given.get("name", f"client-{part}"))
+    state = Path(str(given.get("state") or default_store().parent / "sites" / name)).expanduser()
+    options = {key: str(given[key]) for key in ("data", "share", "backbone", "device") if key in given}
+    return _site(SiteSettings(name, state, part=part, **options))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=32)  # one, but for the virtual sites of a simulation
+def _site(settings: SiteSettings) -> Site:
+    start_logging()
+    return Site(settings, log_encoding(log))
+
+
+__all__ = ["app", "site_of"]
