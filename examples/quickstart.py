@@ -12,7 +12,7 @@ import torch
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.matching import Matching, cross_entropy, similarity
 from fedotp.ot import solve
-from fedotp.prompts import PromptEncoder, Prompts, random_context
+from fedotp.prompts import PromptEncoder, random_context
 
 CLASSES = ["red", "green", "blue", "yellow"]
 COLOURS = torch.tensor([[3.0, -2, -2], [-2, 3, -2], [-2, -2, 3], [3, 3, -2]])
@@ -45,12 +45,12 @@ def main() -> None:
     features = ImageFeatures(*(x.unflatten(0, labels.shape) for x in flat))
 
     start = random_context(clip, n_prompts=2, n_ctx=4, n_clients=len(CLIENTS), std=0.1)
-    prompts = Prompts(shared=start[:, :1], private=start[:, 1:])
+    shared, private = start[:, :1], start[:, 1:]  # P_g and P_l, (C, 1, s, d) each
     print(f"{'round':>5}  {'loss of each client':<22} training accuracy of each client")
     for round_ in range(ROUNDS + 1):
-        shared, private = (x.clone().requires_grad_() for x in (prompts.shared, prompts.private))
+        shared, private = (x.clone().requires_grad_() for x in (shared, private))
         for step in range(LOCAL_STEPS):  # all clients at once, along the client axis
-            scores = match(features, encode(Prompts(shared, private).context()))  # (C, B, K)
+            scores = match(features, encode(torch.cat([shared, private], dim=1)))  # (C, B, K)
             loss = cross_entropy(scores, labels, clip.logit_scale)  # (C,)
             if step == 0 and round_ % 3 == 0:
                 accuracy = (scores.argmax(-1) == labels).float().mean(1)
@@ -59,10 +59,10 @@ def main() -> None:
             with torch.no_grad():
                 for x, gradient in zip((shared, private), gradients, strict=True):
                     x -= LR * gradient
-        average = shared.detach().mean(0, keepdim=True).expand_as(shared)  # Eq. 4, equal sizes
-        prompts = Prompts(shared=average, private=private.detach())
+        shared = shared.detach().mean(0, keepdim=True).expand_as(shared)  # Eq. 4, equal sizes
+        private = private.detach()
 
-    classes = encode(prompts.context())
+    classes = encode(torch.cat([shared, private], dim=1))
     plan = solve(1 - similarity(features.tokens, classes), mass=0.25, reg=0.02).plan  # (C, B, K, V, N)
     own = plan[torch.arange(2)[:, None], torch.arange(IMAGES), labels]  # (C, B, V, N): each image's own class
     on_block = (own.sum(-1) * blocks.view(*labels.shape, 16)).sum(-1) / 0.25

@@ -19,18 +19,24 @@ Rule = Literal["pooled", "average", "classical", "unbalanced"]
 LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
 
 
-def pooled_score(pooled: Tensor, classes: Tensor) -> Tensor:
+def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None) -> Tensor:
     """Cosine of the pooled image feature and the class features (Eq. 1): CoOp and PromptFL.
 
     Args:
         pooled:  (C, B, e) pooled image features.
         classes: (C, N, K, e) class features; with several prompts the cosines are averaged.
+        weights: (N,) or (C, N) of that average, summing to 1; all alike if not given.
 
     Returns:
         (C, B, K)
     """
-    classes = F.normalize(classes, dim=-1).mean(1)  # (C, K, e)
-    return F.normalize(pooled, dim=-1) @ classes.mT
+    return F.normalize(pooled, dim=-1) @ _mean_direction(classes, weights).mT
+
+
+def _mean_direction(classes: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean (C, K, e) over prompts of class features (C, N, K, e) brought to length 1."""
+    directions = F.normalize(classes, dim=-1)
+    return directions.mean(1) if weights is None else (weights[..., None, None] * directions).sum(1)
 
 
 def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
@@ -87,43 +93,66 @@ class Matching:
         require_from(LEAST, MOST, "reg", self.reg, " (the paper uses 0.1)")
         require_from(LEAST, 1, "mass", self.mass, " (the paper uses 0.8)")
 
-    def __call__(self, image: ImageFeatures, classes: Tensor) -> Tensor:
+    @property
+    def has_plan(self) -> bool:
+        """Whether it looks at patches, and so has a transport plan."""
+        return self.rule != "pooled"
+
+    @property
+    def has_mass(self) -> bool:
+        """Whether the share of the image that is transported can be chosen."""
+        return self.rule == "unbalanced"
+
+    def __call__(self, image: ImageFeatures, classes: Tensor, weights: Tensor | None = None) -> Tensor:
         """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e), for classes (C, N, K, e).
 
-        The transport plan is held fixed in the gradient (Section 4.2).
+        `weights` (N,) or (C, N), summing to 1, say how much each prompt counts, or, with transport, what share of the
+        mass it takes; all alike if not given. The transport plan is held fixed in the gradient (Section 4.2).
         """
         if self.rule == "pooled":
-            return pooled_score(image.pooled, classes)
+            return pooled_score(image.pooled, classes, weights)
         if self.rule == "average":
             # The mean over patches and prompts of cosines is the cosine's mean: no similarity tensor is needed.
             patches = F.normalize(image.tokens, dim=-1).mean(-2)  # (C, B, e)
-            return patches @ F.normalize(classes, dim=-1).mean(1).mT
+            return patches @ _mean_direction(classes, weights).mT
         return ot.score(
             similarity(image.tokens, classes),
+            b=self._shares(weights, image.tokens.shape[1], classes.shape[2]),
             kind=self.rule,
             reg=self.reg,
-            mass=self.mass if self.rule == "unbalanced" else None,
+            mass=self.mass if self.has_mass and weights is None else None,
             method=self.method,
             tol=self.tol,
             max_iter=self.max_iter,
         )
 
-    def plan(self, similarity: Tensor) -> Tensor:
+    def plan(self, similarity: Tensor, weights: Tensor | None = None) -> Tensor:
         """Transport plan (..., V, N) for similarities (..., V, N): how much of patch m goes to prompt n (Eq. 6).
 
-        Without transport ("average") every patch goes to every prompt alike.
+        Without transport ("average") every patch goes to every prompt alike. `weights` (N,) as for the scores.
         """
         if self.rule == "pooled":
             raise FedotpError("rule = 'pooled' has no transport plan; it looks at the whole image only")
+        mass = {"unbalanced": self.mass, "classical": None, "average": 1.0}[self.rule]
         return ot.solve(
             1 - similarity,
+            b=None if weights is None else (1.0 if mass is None else mass) * weights,
             kind="uniform" if self.rule == "average" else self.rule,
             reg=self.reg,
-            mass={"unbalanced": self.mass, "classical": None, "average": 1.0}[self.rule],
+            mass=mass if weights is None else None,
             method=self.method,
             tol=self.tol,
             max_iter=self.max_iter,
         ).plan
+
+    def _shares(self, weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | None:
+        """The mass b that each prompt takes, (N,) or (C, B, K, N)."""
+        if weights is None:
+            return None
+        shares = (self.mass if self.has_mass else 1.0) * weights.detach()
+        if shares.dim() == 1:
+            return shares
+        return shares[:, None, None].expand(-1, n_images, n_classes, -1)
 
 
 def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:

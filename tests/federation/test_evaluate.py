@@ -114,7 +114,9 @@ def test_fine_tuning_takes_as_many_epochs_as_asked() -> None:
     mine = predictions.client == 2
     rows = predictions.row[mine][None]
     image = federation.data.test.features.read(rows)
-    scores = federation.method.score(_batch(image), federation.task.features(result.params["prompt"]))[0].double()
+    scores = federation.method.score(
+        federation.task, result.params, _batch(image), federation.task.features(result.params["prompt"])
+    )[0].double()
     log_q = (scores * federation.task.logit_scale.exp()).log_softmax(-1)
     expected = -log_q[torch.arange(TEST[2]), torch.from_numpy(predictions.label[mine])]
     np.testing.assert_allclose(predictions.loss[mine], expected.detach().numpy(), atol=1e-4)

@@ -98,9 +98,9 @@ def test_a_client_does_not_depend_on_who_trains_beside_it(method: str) -> None:
         plain = METHODS[method].upload
         result = {}
 
-        def upload(self, params, private, plain=plain, result=result):  # type: ignore[no-untyped-def]
+        def upload(self, params, received, draws, plain=plain, result=result):  # type: ignore[no-untyped-def]
             result.update({name: value[1] for name, value in params.items()})
-            return plain(self, params, private)
+            return plain(self, params, received, draws)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(METHODS[method], "upload", upload)

@@ -58,11 +58,11 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("n_prompts", [1, 2, 3])
 @pytest.mark.parametrize("rule", ["unbalanced", "classical", "average"])
-def test_fedotp_matches_by_the_rule_it_names(rule: str, n_prompts: int) -> None:
+def test_fedotp_matches_by_the_rule_it_names(task: Task, rule: str, n_prompts: int) -> None:
     """Image by image and class by class, the transport problem solved by the other solver."""
     batch = make_batch()
     classes = torch.randn(C, n_prompts, K, E, dtype=torch.float64)
-    found = FedOTP(n_private=n_prompts - 1, rule=rule, reg=0.2, mass=0.6).score(batch, classes)
+    found = FedOTP(n_private=n_prompts - 1, rule=rule, reg=0.2, mass=0.6).score(task, {}, batch, classes)
     for c in range(C):
         for b in range(B):
             for k in range(K):
@@ -79,9 +79,9 @@ def test_fedotp_matches_by_the_rule_it_names(rule: str, n_prompts: int) -> None:
                 assert found[c, b, k] == pytest.approx(float(expected), abs=1e-9)
 
 
-def test_the_rules_differ() -> None:
+def test_the_rules_differ(task: Task) -> None:
     batch, classes = make_batch(), torch.randn(C, 2, K, E, dtype=torch.float64)
-    scores = [FedOTP(rule=rule).score(batch, classes) for rule in ("unbalanced", "classical", "average")]
+    scores = [FedOTP(rule=rule).score(task, {}, batch, classes) for rule in ("unbalanced", "classical", "average")]
     assert (scores[0] - scores[1]).abs().max() > 0.01
     assert (scores[1] - scores[2]).abs().max() > 0.01
 
@@ -141,7 +141,7 @@ def test_one_prompt_is_matched_with_the_pooled_feature(task: Task, name: str) ->
     batch, method = make_batch(), METHODS[name]()
     prompt = task.contexts(1).expand(C, 1, 4, 32)
     classes = method.class_features(task, {"prompt": prompt})
-    found = method.score(batch, classes)
+    found = method.score(task, {}, batch, classes)
     plain = task.encoder.encode_plain(prompt)
     for c in range(C):
         for b in range(B):
@@ -159,7 +159,7 @@ def test_the_loss_is_the_cross_entropy_of_real_images_and_the_penalty(task: Task
         PromptFL().loss(task, params, received, batch),
         PromptFLProx(mu=3.0).loss(task, params, received, batch),
     )
-    scores = PromptFL().score(batch, PromptFL().class_features(task, params)) * task.logit_scale.exp()
+    scores = PromptFL().score(task, params, batch, PromptFL().class_features(task, params)) * task.logit_scale.exp()
     q = scores.softmax(-1)
     assert plain[0] == pytest.approx(-(math.log(q[0, 0, 0]) + math.log(q[0, 1, 3])) / 2, abs=1e-12)
     assert plain[1] == pytest.approx(-math.log(q[1, 0, 2]), abs=1e-12)
@@ -271,7 +271,7 @@ def restated(batch: Batch, classes: Tensor, alpha: float, beta: float, values: s
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("values", ["features", "labels"])
-def test_attention_over_the_clients_own_images(values: str, training: bool) -> None:
+def test_attention_over_the_clients_own_images(task: Task, values: str, training: bool) -> None:
     """Client 0 has four images, client 1 has one: alone in training, it has nothing to attend to."""
     batch = make_batch()
     memory = Memory(
@@ -283,23 +283,23 @@ def test_attention_over_the_clients_own_images(values: str, training: bool) -> N
     batch = batch._replace(memory=memory, places=places)
     classes = torch.randn(C, 1, K, E, dtype=torch.float64, requires_grad=True)
     method = PFedPrompt(alpha=0.7, beta=3.0, values=values)
-    found = method.score(batch, classes)
+    found = method.score(task, {}, batch, classes)
     expected = restated(batch, classes.detach(), 0.7, 3.0, values)
     real = torch.ones(C, B, dtype=torch.bool) if places is None else places >= 0
     torch.testing.assert_close(found[real].detach(), expected[real], rtol=0, atol=1e-12)
     found.sum().backward()
     assert classes.grad.isfinite().all()
     if training:
-        plain = PromptFL().score(batch, classes)
+        plain = PromptFL().score(task, {}, batch, classes)
         torch.testing.assert_close(found[1, 0], plain[1, 0])  # the one-image client
 
     worse = memory._replace(spatial=memory.spatial.clone())
     worse.spatial[1, 1:] = 1e6  # padding
-    torch.testing.assert_close(method.score(batch._replace(memory=worse), classes), found)
+    torch.testing.assert_close(method.score(task, {}, batch._replace(memory=worse), classes), found)
 
 
-def test_a_client_without_images_has_no_personal_term() -> None:
+def test_a_client_without_images_has_no_personal_term(task: Task) -> None:
     batch, classes = make_batch(), torch.randn(C, 1, K, E, dtype=torch.float64)
     nothing = Memory(torch.ones(C, 1, E).double(), torch.ones(C, 1, E).double(), torch.full((C, 1), -1))
-    found = PFedPrompt().score(batch._replace(memory=nothing), classes)
-    torch.testing.assert_close(found, PromptFL().score(batch, classes))
+    found = PFedPrompt().score(task, {}, batch._replace(memory=nothing), classes)
+    torch.testing.assert_close(found, PromptFL().score(task, {}, batch, classes))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
-from fedotp.prompts import PromptEncoder, Prompts, random_context, word_context
+from fedotp.prompts import PromptEncoder, random_context, word_context
 from fedotp.prompts._layout import build_layout
 
 NAMES = ["cat", "egyptian mau", "a rather long name for a class", "x", "cat"]
@@ -107,12 +107,6 @@ def test_random_context_is_seeded_and_scaled(clip: CLIP) -> None:
     assert not torch.equal(first, other)
     assert first.std().item() == pytest.approx(0.02, rel=0.02)
     assert random_context(clip, 2, 4, n_clients=3, n_classes=5).shape == (3, 2, 5, 4, 64)
-
-
-def test_prompts_put_the_shared_ones_first() -> None:
-    prompts = Prompts(shared=torch.zeros(4, 1, 3, 8), private=torch.ones(4, 2, 3, 8))
-    assert prompts.context().shape == (4, 3, 3, 8)
-    assert prompts.context()[0, :, 0, 0].tolist() == [0, 1, 1]
 
 
 def test_a_name_that_does_not_fit_is_named(clip: CLIP) -> None:

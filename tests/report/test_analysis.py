@@ -54,6 +54,13 @@ def test_what_a_page_is_given(done: RunDirectory) -> None:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {"promptfl-fedper": {"n_base": 1}}
+KINDS = {
+    "fedotp": {"global", "local"},
+    "zeroshot": {"caption"},
+    "coop": {"local"},
+    "promptfl-fedper": {"global and local"},
+    "promptfl-fedamp": {"local"},
+}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -62,16 +69,15 @@ def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
     found = analyse(done.path, n_images=1, masses=(0.5,))
     content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     kinds = {prompt["kind"] for shown in content["maps"] for prompt in shown["prompts"]}
-    assert kinds == ({"global", "local"} if name == "fedotp" else {"prompt"})
+    assert kinds == KINDS.get(name, {"global"})
     assert (content["plans"] is None) == (content["bound"] is None) == (name != "fedotp")
     assert bool(content["words"]) == (name != "zeroshot")
     assert any("no transport plans" in note for note in content["notes"]) == (name != "fedotp")
-    if name != "promptfl-ft":  # which predicts with a copy it tunes first
-        right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
-        classes = done.manifest["data"]["classes"]
-        for shown in found.maps:
-            number = done.manifest["clients"].index(shown.client)
-            assert shown.predicted in {classes[p] for (c, _), p in right.items() if c == number}
+    right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
+    classes = done.manifest["data"]["classes"]
+    for shown in found.maps:
+        number = done.manifest["clients"].index(shown.client)
+        assert shown.predicted in {classes[p] for (c, _), p in right.items() if c == number}
 
 
 def _predicted(run: RunDirectory) -> tuple[Any, Any, Any]:

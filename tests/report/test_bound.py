@@ -94,6 +94,8 @@ def test_what_a_run_tells(done: RunDirectory) -> None:
     assert "Sauer" not in " ".join(given.assumptions)
 
 
-def test_it_is_about_fedotp(squares: Path, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="Theorem 1 is about FedOTP"):
+def test_it_is_about_prompts_that_share_patches(squares: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        FedotpError, match="Theorem 1 is about prompts that share the patches of an image, as in FedOTP; PromptFL looks"
+    ):
         measure_bound(make_run(squares, tmp_path / "run", name="promptfl"))

@@ -53,7 +53,8 @@ def test_runs_side_by_side_show_the_same_images(done: RunDirectory, squares: Pat
     for one, other in zip(maps["FedOTP"], maps["PromptFL"], strict=True):
         np.testing.assert_array_equal(one.image, other.image)
         assert (one.client, one.label) == (other.client, other.label)
-    assert maps["PromptFL"][0].kinds == ("prompt",)
+    assert maps["PromptFL"][0].kinds == ("global",)
+    assert maps["Zero-shot CLIP"][0].kinds == ("caption",)
     figure = plot_similarity(maps)
     titles = [axis.get_title() for axis in figure.axes[:5]]
     assert titles[1:] == ["PromptFL", "Zero-shot CLIP", "FedOTP-G", "FedOTP-L"]

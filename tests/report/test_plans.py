@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from report_made import make_run
 
 import ot
-from fedotp.clip import ImageFeatures
+from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.methods import FedOTP
+from fedotp.federation import Predictor
+from fedotp.methods import FedOTP, Kind, Task
 from fedotp.report import plan_entropy, plan_overlap, plan_statistics, plot_plans, unassigned_share
 from fedotp.report._client import ClientImages
 from fedotp.report._plans import measure_plans
@@ -61,14 +62,17 @@ def random_client(n: int, n_patches: int, n_prompts: int) -> ClientImages:
 
     image = ImageFeatures(draw(1, n, 8), draw(1, n, n_patches, 8))
     labels = torch.arange(n) % 3
-    return ClientImages("a", np.arange(n), image, labels, draw(1, n_prompts, 3, 8), None, ("global", "local"))
+    classes = torch.nn.functional.normalize(draw(1, n_prompts, 3, 8), dim=-1)
+    task = Task(CLIP.random(TINY), ("a", "b", "c"))
+    predictor = Predictor(FedOTP(reg=0.2, mass=0.6), task, {}, classes, (Kind.GLOBAL, Kind.LOCAL))
+    return ClientImages("a", np.arange(n), image, labels, predictor)
 
 
 def test_statistics_are_those_of_pots_plans() -> None:
-    client, method = random_client(40, 9, 2), FedOTP(reg=0.2, mass=0.6)
-    found = measure_plans(method, [client], (0.3, 0.6, 1.0))
+    client = random_client(40, 9, 2)
+    found = measure_plans([client], (0.3, 0.6, 1.0))
     tokens = client.image.tokens[0] / client.image.tokens[0].norm(dim=-1, keepdim=True)
-    classes = client.classes[0] / client.classes[0].norm(dim=-1, keepdim=True)
+    classes = client.predictor.classes[0]
     cosines = torch.einsum("bve,nke->bkvn", tokens, classes).numpy()
     for g, mass in enumerate(found.masses):
         plans = np.zeros_like(cosines)

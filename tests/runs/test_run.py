@@ -11,8 +11,8 @@ import pytest
 from toy_run import make_config, outcome
 
 import fedotp
-from fedotp.federation import Evaluation, RoundReport, Simulator, evaluate_predictions
-from fedotp.runs import Observer, RunDirectory, _run, find_runs, free_name
+from fedotp.federation import Evaluation, RoundReport, Simulator, _simulator, evaluate_predictions
+from fedotp.runs import Observer, RunDirectory, find_runs, free_name
 
 
 def rounds_of(run: RunDirectory, kind: str) -> list[int]:
@@ -120,7 +120,7 @@ def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
         evaluation = evaluate_predictions(*args)
         return replace(evaluation, accuracy=np.full_like(evaluation.accuracy, next(values)))
 
-    monkeypatch.setattr(_run, "evaluate_predictions", scripted)
+    monkeypatch.setattr(_simulator, "evaluate_predictions", scripted)
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp._images import ImageLike, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
-from fedotp.data import as_stored
+from fedotp.data import Storage, as_stored
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import ComputeSettings, compute_in
-from fedotp.matching import Matching, similarity
-from fedotp.methods import Batch, FedOTP, Memory, Method, Parameters, Task
+from fedotp.federation import Precision, Predictor
+from fedotp.matching import Matching
+from fedotp.methods import Kind, Memory, Method, Parameters, Task
 
 Floats = NDArray[np.float64]
 _BATCH = 64  # images in a step of the tower
@@ -84,13 +81,9 @@ class Classifier:
     """What one client predicts with. `fedotp.load` makes it, from a run or from a bundle.
 
     Attributes:
-        method: the method and its options.
-        task: backbone, class names and shape of the prompts.
-        params: (1, ...) the prompts, by the method's names.
-        folded: (N, K, e) class features of length 1: all the text tower has to say about the classes.
+        predictor: the client's method and prompts, C = 1.
         tower: the image tower, in float32.
         storage, precision: how the run rounds image features, and computes; the same rounding gives its very numbers.
-        memory: of the client's training images, for methods that look them up.
 
     Example:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -99,15 +92,46 @@ class Classifier:
         ['egyptian mau', 'beagle']
     """
 
-    method: Method
-    task: Task
-    params: Parameters
-    folded: Tensor
+    predictor: Predictor
     tower: CLIP
     origin: Origin
-    storage: Literal["float16", "int8"] = "float16"
-    precision: Literal["float32", "bfloat16", "float64"] = "float32"
-    memory: Memory | None = None
+    storage: Storage = "float16"
+    precision: Precision = "float32"
+
+    @property
+    def method(self) -> Method:
+        """The method and its options."""
+        return self.predictor.method
+
+    @property
+    def task(self) -> Task:
+        """Backbone, class names and shape of the prompts."""
+        return self.predictor.task
+
+    @property
+    def params(self) -> Parameters:
+        """(1, ...) what was learned, by the method's names."""
+        return self.predictor.params
+
+    @property
+    def folded(self) -> Tensor:
+        """(N, K, e) class features of length 1: all the text tower has to say about the classes."""
+        return self.predictor.classes[0]
+
+    @property
+    def matching(self) -> Matching:
+        """How images are matched with classes."""
+        return self.method.matching
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """(N,) what the prompts are: global, local, both at once, or a caption that nobody learned."""
+        return self.predictor.kinds
+
+    @property
+    def memory(self) -> Memory | None:
+        """The client's training images, for methods that look them up."""
+        return self.predictor.memory
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -129,24 +153,6 @@ class Classifier:
         """From a picture to the tower's pixels."""
         return EvalTransform(self.tower.config.image_size)
 
-    @property
-    def matching(self) -> Matching:
-        """How images are matched with classes."""
-        return self.method.matching if isinstance(self.method, FedOTP) else Matching("pooled")
-
-    @cached_property
-    def kinds(self) -> tuple[str, ...]:
-        """What the N prompts are: global, local, both at once, or a caption that nobody learned."""
-        if isinstance(self.method, FedOTP):
-            return ("global",) * self.method.n_shared + ("local",) * self.method.n_private
-        shared, private = bool(self.method.shared(self.task, 1)), bool(self.method.private(self.task))
-        if self.method.publishes:  # what the server has are the clients' own
-            shared = False
-        kind = {(False, False): "caption", (True, False): "global", (False, True): "local"}.get(
-            (shared, private), "global and local"
-        )
-        return (kind,) * len(self.folded)
-
     # Prediction --------------------------------------------------------------------------------------------
 
     def predict(self, images: ImageLike | Sequence[ImageLike] | ImageFeatures) -> Prediction:
@@ -166,15 +172,10 @@ class Classifier:
         features = self.tower.encode_image(pixels.to(device))
         return as_stored(features, self.storage, self.task.clip.text_projection.dtype)
 
-    @torch.no_grad()
     def _probabilities(self, image: ImageFeatures) -> Floats:
         alone = ImageFeatures(image.pooled[None], image.tokens[None])  # C = 1
-        unknown = torch.full((1, len(image.pooled)), -1, device=image.pooled.device)
-        scores = self.method.score(Batch(alone, unknown, memory=self.memory), self.folded[None])  # (1, B, K)
-        logits = scores[0].double() * self.task.logit_scale.double().exp()
-        return logits.softmax(-1).cpu().numpy()
+        return self.predictor.log_probabilities(self.predictor.scores(alone))[0].exp().cpu().numpy()
 
-    @torch.no_grad()
     def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:
         """Where the prompts of the class `label` (the predicted one if not given) look in one image.
 
@@ -188,23 +189,20 @@ class Classifier:
         label = self.predict(features).labels[0] if label is None else label
         if label not in self.classes:
             raise FedotpError(f"no class is called {label!r}; the classes are {listed(self.classes)}")
-        own = self.folded[None, :, [self.classes.index(label)]]  # (1, N, 1, e)
-        similar = similarity(features.tokens[None], own)[0, 0, 0]  # (V, N)
-        plan = None if self.matching.rule == "pooled" else self.matching.plan(similar)
-        return Maps(label, self._on_grid(similar), None if plan is None else self._on_grid(plan), self.kinds)
+        place = torch.tensor([[self.classes.index(label)]], device=features.tokens.device)
+        similar = self.predictor.similarity(features.tokens[None], place)  # (1, 1, V, N)
+        plan = self._on_grid(self.predictor.plan(similar)) if self.matching.has_plan else None
+        return Maps(label, self._on_grid(similar), plan, tuple(map(str, self.kinds)))
 
     def _on_grid(self, values: Tensor) -> Floats:
-        """From (V, N) to (N, g, g)."""
-        return values.T.reshape(-1, self.grid, self.grid).double().cpu().numpy()
+        """From (1, 1, V, N) to (N, g, g)."""
+        return values[0, 0].T.reshape(-1, self.grid, self.grid).double().cpu().numpy()
 
     # Others of its kind ------------------------------------------------------------------------------------
 
     def with_mass(self, mass: float) -> "Classifier":
         """The same prompts with another share of the image transported."""
-        if not isinstance(self.method, FedOTP) or self.method.rule != "unbalanced":
-            rule = f" with rule {self.method.rule}" if isinstance(self.method, FedOTP) else ""
-            raise FedotpError(f"{self.method.title}{rule} has no mass to choose: only unbalanced transport has")
-        return replace(self, method=replace(self.method, mass=mass))
+        return replace(self, predictor=self.predictor.with_mass(mass))
 
     def with_classes(self, classes: Sequence[str]) -> "Classifier":
         """The same prompts with other class names: the text tower reads any words behind the learned vectors."""
@@ -219,10 +217,10 @@ class Classifier:
                 "these prompts have vectors of their own for every class (prompt.per_class): "
                 "they cannot be put before other class names"
             )
-        if self.memory is not None and getattr(self.method, "values", "") == "labels":
-            raise FedotpError("the memory of this client votes for its own classes (method.values = labels) only")
+        if self.method.bound_to_classes:
+            raise FedotpError(self.method.bound_to_classes)
         task = replace(self.task, classes=names)
-        return replace(self, task=task, folded=fold(self.method, task, self.params, self.precision))
+        return replace(self, predictor=self.predictor.with_task(task, self.precision))
 
     # From and to files -------------------------------------------------------------------------------------
 
@@ -235,13 +233,13 @@ class Classifier:
         origin: Origin,
         *,
         tower: CLIP | None = None,
-        storage: Literal["float16", "int8"] = "float16",
-        precision: Literal["float32", "bfloat16", "float64"] = "float32",
+        storage: Storage = "float16",
+        precision: Precision = "float32",
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
-        folded = fold(method, task, params, precision)
-        return cls(method, task, params, folded, tower or task.clip, origin, storage, precision, memory)
+        predictor = Predictor.of(method, task, params, precision=precision, memory=memory)
+        return cls(predictor, tower or task.clip, origin, storage, precision)
 
     @classmethod
     def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":
@@ -255,12 +253,3 @@ class Classifier:
         from fedotp.classifier._bundle import save_bundle
 
         save_bundle(self, folder, force=force, with_memory=with_memory)
-
-
-@torch.no_grad()
-def fold(method: Method, task: Task, params: Parameters, precision: str) -> Tensor:
-    """The class features (N, K, e) of prompts (1, ...), of length 1: with them the text tower's work is done."""
-    weight = task.clip.text_projection
-    with compute_in(ComputeSettings(precision=precision), weight.device):  # type: ignore[arg-type]
-        classes = method.class_features(task, params)
-    return F.normalize(classes[0].to(weight.dtype), dim=-1)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import safetensors.torch
-import torch
 from safetensors import SafetensorError
 
 from fedotp._files import read_regular
@@ -20,7 +19,9 @@ from fedotp.methods import Memory, Parameters
 from fedotp.runs import (
     RunDirectory,
     StoredParameters,
+    deployed_parameters,
     find_device,
+    kept_by,
     load_backbone,
     make_task,
     require_same,
@@ -84,11 +85,9 @@ class RunClassifiers:
         if method.finetune_epochs != 0:
             ((_, params),) = self._federation.deployed(alone, new=number in self._held_out)
             return params, None
-        private = method.private(self._task)
-        if private and number in self._stored.clients:
-            row = int(np.flatnonzero(self._stored.clients == number)[0])
-            private = {name: self._stored.private[name][row] for name in private}
-        params = self._deployed(private, None if number in self._held_out else number)
+        private = kept_by(self._stored, method, self._task, number)
+        known = None if number in self._held_out else number  # to the server
+        params = deployed_parameters(self._stored, method, self._task, private, known)
         weight = self._task.clip.text_projection
         memory = self._federation.data.memory(alone, weight.device, weight.dtype) if method.uses_memory else None
         return params, memory
@@ -111,15 +110,7 @@ class RunClassifiers:
         expected = {name: tuple(value.shape) for name, value in initial.items()}
         if shapes != expected:
             raise FedotpError(f"{path} holds {shapes}, but the run's clients keep {expected}; join the client again")
-        return self._deployed(private, None), None
-
-    def _deployed(self, private: Parameters, number: int | None) -> Parameters:
-        """What a client predicts with, given its own (no client axis); `number` None for one new to the run."""
-        method, start = self.run.config.method, self._task.contexts(1)
-        server = {name: value.to(start.device, start.dtype) for name, value in self._stored.server.items()}
-        received = method.send(server, None if number is None else torch.tensor([number], device=start.device), 1)
-        own = {name: value[None].to(start.device, start.dtype) for name, value in private.items()}
-        return method.deployed(received, own)
+        return deployed_parameters(self._stored, method, self._task, private, None), None
 
     @cached_property
     def _federation(self) -> Simulator:

@@ -15,7 +15,8 @@ from fedotp.classifier._bundle import FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, ha
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
-from fedotp.methods import FedOTP, Memory, Parameters, Task
+from fedotp.federation import Predictor, prompt_lengths
+from fedotp.methods import Memory, Parameters, Task
 from fedotp.runs import find_device, load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
@@ -50,11 +51,9 @@ class Bundle:
         folded = self._folded(task)
         self._require_modest(task, len(folded))
         memory = self._memory(task) if config.method.uses_memory else None
+        params = self._read(PROMPTS, _expected(config, task), task)
         loaded = Classifier(
-            method=config.method,
-            task=task,
-            params=self._read(PROMPTS, _expected(config, task), task),
-            folded=folded,
+            predictor=Predictor(config.method, task, params, folded[None], config.method.kinds(task, params), memory),
             tower=tower,
             origin=Origin(
                 client=self.client,
@@ -64,7 +63,6 @@ class Bundle:
             ),
             storage=config.data.storage,
             precision=config.compute.precision,
-            memory=memory,
         )
         if self._spec != loaded.transform.spec:
             raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
@@ -82,12 +80,12 @@ class Bundle:
 
     def _require_modest(self, task: Task, n_prompts: int) -> None:
         """Refuse prompts of another number than the features, or longer than any: they would take all memory."""
-        method, most = self._config.method, task.clip.config.text.context_length
-        if isinstance(method, FedOTP) and method.n_shared + method.n_private != n_prompts:
-            n = method.n_shared + method.n_private
-            raise FedotpError(f"{self.folder} has features of {n_prompts} prompts, its method has {n}")
+        most = task.clip.config.text.context_length
         if task.prompt.n_ctx > most:
             raise FedotpError(f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: the text tower has {most} positions")
+        n = len(prompt_lengths(self._config.method, task))
+        if n != n_prompts:
+            raise FedotpError(f"{self.folder} has features of {n_prompts} prompts, its method has {n}")
 
     def _folded(self, task: Task) -> Tensor:
         tensors = self._tensors(FOLDED)
@@ -162,10 +160,7 @@ def _config(facts: dict[str, Any]) -> Config:
 
 def _expected(config: Config, task: Task) -> dict[str, tuple[int, ...]]:
     """Names and shapes of what a client of this method predicts with."""
-    method = config.method
-    private = {name: value[None] for name, value in method.private(task).items()}
-    params = method.deployed(method.send(method.shared(task, 1), None, 1), private)
-    return {name: tuple(value.shape) for name, value in params.items()}
+    return {name: tuple(value.shape) for name, value in config.method.untrained(task).items()}
 
 
 def _require_shapes(tensors: Parameters, expected: dict[str, tuple[int, ...]], path: Path) -> None:

@@ -226,10 +226,8 @@ def _trained(mass: float | None) -> str:
 
 
 def _with_plans(kind: str, runs: "Sequence[RunDirectory]") -> "list[tuple[str, RunDirectory]]":
-    """The runs of FedOTP, each with a name for its figure."""
-    from fedotp.methods import FedOTP
-
-    able = [run for run in runs if isinstance(run.config.method, FedOTP)]
+    """The runs that have transport plans, each with a name for its figure."""
+    able = [run for run in runs if run.config.method.matching.has_plan]
     if not able:
         raise FedotpError(f"{runs[0].config.method.title} has no transport plan; give a run of FedOTP")
     here = _with_images(kind, able)

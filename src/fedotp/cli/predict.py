@@ -85,7 +85,7 @@ def predict(
         classifier = classifier.with_mass(mass)
     if classes is not None:
         classifier = classifier.with_classes(_class_names(classes))
-    if maps is not None and classifier.matching.rule == "pooled":
+    if maps is not None and not classifier.matching.has_plan:
         raise FedotpError(
             f"{classifier.method.title} looks at the image as a whole and has no maps; leave --maps out, "
             "or give a run of FedOTP"

@@ -23,6 +23,7 @@ from fedotp.data._schemes import make_partition
 from fedotp.data._settings import SCHEMES, PartitionSettings
 from fedotp.data._store import TokenStore, default_store
 from fedotp.data._store_cache import StoreInfo, list_stores, remove_stores, select_stores
+from fedotp.data._store_format import Storage
 
 if TYPE_CHECKING:
     from fedotp.data._encode import encode, encoding_of
@@ -58,6 +59,7 @@ __all__ = [
     "PartitionSettings",
     "Resource",
     "Split",
+    "Storage",
     "StoreInfo",
     "TokenStore",
     "as_stored",

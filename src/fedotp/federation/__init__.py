@@ -11,12 +11,14 @@ from fedotp.federation._checkpoint import (
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
 from fedotp.federation._evaluate import Predictions, predict
-from fedotp.federation._groups import client_bytes
+from fedotp.federation._groups import client_bytes, prompt_lengths
 from fedotp.federation._kept import KeptRows
-from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages, compute_in
+from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
 from fedotp.federation._metrics import Evaluation, by_domain, evaluate_predictions
 from fedotp.federation._optimizer import learning_rate
-from fedotp.federation._random import Ints
+from fedotp.federation._precision import Precision
+from fedotp.federation._predict import Predictor
+from fedotp.federation._random import Ints, draws
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
 from fedotp.federation._settings import (
     ComputeSettings,
@@ -43,7 +45,9 @@ __all__ = [
     "LocalWork",
     "OnImages",
     "OptimizerSettings",
+    "Precision",
     "Predictions",
+    "Predictor",
     "Progress",
     "RoundReport",
     "RoundSettings",
@@ -51,8 +55,8 @@ __all__ = [
     "Simulator",
     "by_domain",
     "client_bytes",
-    "compute_in",
     "drawn_for_evaluation",
+    "draws",
     "evaluate_predictions",
     "held_out",
     "learning_rate",
@@ -61,6 +65,7 @@ __all__ = [
     "load_rows",
     "load_server",
     "predict",
+    "prompt_lengths",
     "sampled",
     "save_checkpoint",
 ]

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
+from fedotp.errors import FedotpError, listed
 from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluate import Predictions, predict
+from fedotp.federation._evaluate import Predictions, make_predictor, predict
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
 from fedotp.federation._optimizer import fresh_state, learning_rate
+from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import Settings
-from fedotp.methods import Method, Parameters, Task
+from fedotp.methods import Method, Need, Parameters, Task
 
 _OPTIMIZER = "optimizer."  # prefix of what a client keeps of its optimizer
 
@@ -42,6 +44,8 @@ class Clients(ABC):
         self.device = self.trainer.device
         self.round = 0
         self.group_size = 1
+        if unknown := method.needs - frozenset(Need):
+            raise FedotpError(f"{method.title} needs of images {listed(sorted(unknown))}: must be {listed(list(Need))}")
         private = method.private(task)
         self.private_names = frozenset(private)
         kept = {**private, **({} if settings.optimizer.reset else self._optimizer_state(private))}
@@ -80,6 +84,11 @@ class Clients(ABC):
                 continue
             yield clients, result
             todo = todo[len(clients) :]
+
+    def upload(self, clients: Ints, result: LocalResult) -> Parameters:
+        """What `clients` (C,) send (C, ...) of what they have trained in this round."""
+        draws = self.data.draws(self.settings.seed, "upload", self.round, clients)
+        return self.method.upload(result.params, self._received(clients), draws)
 
     def keep(self, clients: Ints, result: LocalResult) -> None:
         """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer."""
@@ -121,6 +130,12 @@ class Clients(ABC):
         private = {name: kept[name] for name in self.private_names}
         return self.method.deployed(self._received(clients, new=new), private)
 
+    def predictor(self, clients: Ints) -> Predictor:
+        """What `clients` (C,) predict with, fine-tuned first where the method says so."""
+        groups = [params for _, params in self.deployed(clients)]
+        params = {name: torch.cat([group[name] for group in groups]) for name in groups[0]}
+        return make_predictor(self.method, self.task, self.data, clients, params, self.settings)
+
     def predict_with(self, clients: Ints, params: Parameters, on_images: OnImages | None = None) -> Predictions:
         """What `clients` (C,) predict with `params` (C, ...) for their test images."""
         predictions = predict(self.method, self.task, self.data, clients, params, self.settings)
@@ -134,7 +149,8 @@ class Clients(ABC):
         """What one client keeps of its optimizer, before the first step."""
         received = self._received(np.zeros(1, np.int64))
         params = self.method.start(received, {name: value[None] for name, value in private.items()})
-        state = fresh_state(self.settings.optimizer, {name: value[0] for name, value in params.items()})
+        trained = {name: value[0] for name, value in params.items() if name not in self.method.fixed}
+        state = fresh_state(self.settings.optimizer, trained)
         state["steps"] = torch.zeros((), device=self.device)
         return {f"{_OPTIMIZER}{name}": value for name, value in state.items()}
 

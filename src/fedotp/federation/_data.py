@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.data import Client, EncodedDataset
-from fedotp.federation._random import Ints
+from fedotp.federation._random import Ints, draws
 from fedotp.methods import Memory
 
 _CHUNK = 512  # images read at once when a memory is made
@@ -66,12 +66,18 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class FederatedData:
-    """The images of all clients, and the clients' names and domains (None where mixed)."""
+    """The images of the clients that are here, a row each, and the clients' names and domains (None where mixed).
+
+    `numbers` are what the federation calls them: draws depend on a client's number, not on its row here. In a
+    simulation they are the same, and need not be given. `n_skipped` images could not be decoded and were left out.
+    """
 
     names: tuple[str, ...]
     domains: tuple[str | None, ...]
     train: Images
     test: Images
+    numbers: tuple[int, ...] | None = None
+    n_skipped: int = 0
     _spatial: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -83,11 +89,17 @@ class FederatedData:
             domains=tuple(client.domain if several else None for client in clients),
             train=Images(encoded.train, encoded.dataset.train.labels, tuple(client.train for client in clients)),
             test=Images(encoded.test, encoded.dataset.test.labels, tuple(client.test for client in clients)),
+            n_skipped=len(encoded.dataset.skipped),
         )
 
     def __len__(self) -> int:
         """Return the number of clients."""
         return len(self.names)
+
+    def draws(self, seed: int, purpose: str, round_: int, clients: Ints) -> list[np.random.Generator]:
+        """The random streams of `clients` (C,) for one purpose in one round."""
+        numbers = clients if self.numbers is None else np.array(self.numbers)[clients]
+        return [draws(seed, purpose, round_, int(number)) for number in numbers]
 
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
         """The training images of `clients`, in their first view, for methods that look them up."""

@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 
 from fedotp.federation._data import FederatedData
-from fedotp.federation._local import compute_in
+from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import Settings
-from fedotp.methods import Batch, Method, Parameters, Task
+from fedotp.methods import Method, Parameters, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,22 +30,26 @@ class Predictions:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
 
+def make_predictor(
+    method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters, settings: Settings
+) -> Predictor:
+    """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
+    weight = task.clip.text_projection
+    memory = data.memory(clients, weight.device, weight.dtype) if method.uses_memory else None
+    return Predictor.of(method, task, params, len(clients), precision=settings.compute.precision, memory=memory)
+
+
 @torch.no_grad()
 def predict(
     method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters, settings: Settings
 ) -> Predictions:
-    """What `clients` (C,) predict with `params` (C, ...)."""
+    """What `clients` (C,) predict with `params` (C, ...) for their test images."""
     weight = task.clip.text_projection
     device, dtype = weight.device, weight.dtype
+    predictor = make_predictor(method, task, data, clients, params, settings)
     falling = np.argsort(-data.test.sizes(clients), kind="stable")
-    clients = clients[falling]
-    with compute_in(settings.compute, device):
-        classes = method.class_features(task, params).to(dtype)  # (C, N, K, e), or (1, ...) for all
-    at = torch.from_numpy(falling).to(device)
-    classes = classes[at] if len(classes) == len(at) else classes.expand(len(at), *classes.shape[1:])
-    memory = data.memory(clients, device, dtype) if method.uses_memory else None
+    predictor, clients = predictor.rows(torch.from_numpy(falling).to(device)), clients[falling]
     sizes = data.test.sizes(clients)
-    scale = task.logit_scale.exp()
     parts = []
     size = settings.evaluation.batch_size
     for start in range(0, int(sizes.max(initial=0)), size):
@@ -54,9 +58,8 @@ def predict(
         places = np.where(places[None] < sizes[:n_active, None], places[None], -1)  # (A, B)
         rows = data.test.rows(clients[:n_active], places)
         image, labels = data.test.read(rows, 0, device, dtype)
-        batch = Batch(image, labels, memory=None if memory is None else memory.first(n_active))
-        scores = method.score(batch, classes[:n_active])  # (A, B, K)
-        log_probability = (scores.double() * scale).log_softmax(-1)
+        scores = predictor.rows(slice(n_active)).scores(image)  # (A, B, K)
+        log_probability = predictor.log_probabilities(scores)
         loss = -log_probability.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
         real = rows >= 0
         parts.append(

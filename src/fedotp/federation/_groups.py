@@ -1,11 +1,12 @@
 """How many clients fit side by side."""
 
 import os
+from dataclasses import replace
 
 import torch
 
 from fedotp.federation._settings import Settings
-from fedotp.methods import Method, Task
+from fedotp.methods import Method, Need, Task
 
 _SHARE = 0.5  # of the memory that is free now
 _TEXT_FLOATS = 40  # kept for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
@@ -13,7 +14,7 @@ _SIMILARITY_FLOATS = 8  # per similarity: itself, its plan, scratch of the solve
 _CPU_GROUP = 64  # more clients at once gain nothing on a CPU, where one already fills the caches
 
 
-def group_size(method: Method, task: Task, settings: Settings, n_prompts: int) -> int:
+def group_size(method: Method, task: Task, settings: Settings) -> int:
     """Clients to train side by side: what the settings say, or what fits into half of the free memory."""
     compute = settings.compute
     if compute.sequential:
@@ -21,22 +22,39 @@ def group_size(method: Method, task: Task, settings: Settings, n_prompts: int) -
     if compute.group_size:
         return compute.group_size
     device = task.clip.text_projection.device
-    fits = int(_SHARE * _free_bytes(device) / client_bytes(task, settings, n_prompts))
+    fits = int(_SHARE * _free_bytes(device) / client_bytes(method, task, settings))
     return max(1, fits if device.type == "cuda" else min(fits, _CPU_GROUP))
 
 
-def client_bytes(task: Task, settings: Settings, n_prompts: int) -> float:
+def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     """An estimate, on the high side, of what one client takes while it trains or is evaluated."""
     config = task.clip.config
     n_classes = len(task.classes)
+    lengths = prompt_lengths(method, task)
+    tokens = 0
+    for n_ctx in lengths:
+        encoder = task.encoder_for(n_ctx)
+        tokens += encoder.prefix + n_classes * (int(encoder.eot.max()) + 1 - encoder.prefix)
     text = config.text
-    suffix = task.encoder.eot.max().item() + 1 - task.encoder.prefix
-    tokens = n_prompts * (task.encoder.prefix + n_classes * suffix)
     n_images = max(settings.federation.batch_size, settings.evaluation.batch_size)
     features = 3 * n_images * (config.n_patches + 1) * config.embed_dim
-    similarities = _SIMILARITY_FLOATS * n_images * n_classes * config.n_patches * n_prompts
+    similarities = _SIMILARITY_FLOATS * n_images * n_classes * len(lengths)
+    similarities *= config.n_patches if Need.TOKENS in method.needs else 1
     floats = _TEXT_FLOATS * tokens * text.width * text.layers + features + similarities
     return floats * task.clip.text_projection.element_size()
+
+
+def prompt_lengths(method: Method, task: Task) -> list[int]:
+    """How many vectors each of a client's N prompts has: (N,); that of a caption counts as the task's.
+
+    They are those for one class, so that nothing large is made to find out how large it would be.
+    """
+    small = replace(task, classes=task.classes[:1], prompt=replace(task.prompt, per_class=False))
+    return [
+        small.encoder.n_ctx if prompt.context is None else prompt.context.shape[-2]
+        for prompt in method.prompts(small, method.untrained(small))
+        for _ in range(prompt.n_prompts)
+    ]
 
 
 def _free_bytes(device: torch.device) -> int:

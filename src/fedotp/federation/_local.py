@@ -11,8 +11,9 @@ from fedotp.errors import FedotpError
 from fedotp.federation._batches import Step, local_steps
 from fedotp.federation._data import FederatedData
 from fedotp.federation._optimizer import Optimizer, fresh_state
-from fedotp.federation._random import Ints, draws
-from fedotp.federation._settings import ComputeSettings, Settings
+from fedotp.federation._precision import compute_in
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import Settings
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
 
 OnImages = Callable[[int], object]
@@ -23,8 +24,8 @@ class LocalWork:
     """What a group of clients is to do.
 
     Attributes:
-        clients: (C,) their numbers.
-        round: the round, which with the client's number and `purpose` decides the order of its images.
+        clients: (C,) their rows in the data.
+        round: the round, which with a client's number and `purpose` decides the order of its images.
         epochs: passes over the images.
         lr: learning rate.
         views_from: epoch e shows view `views_from + e` of the images (modulo the number of views).
@@ -50,11 +51,6 @@ class LocalResult:
     optimizer: Parameters
     loss: Tensor
     n_images: int
-
-
-def compute_in(compute: ComputeSettings, device: torch.device) -> torch.autocast:
-    """The context in which the text tower runs: autocast for bfloat16, nothing otherwise."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=compute.precision == "bfloat16")
 
 
 class LocalTrainer:
@@ -90,7 +86,7 @@ class LocalTrainer:
         clients = work.clients[falling]
         received = _rows(received, at)
         params = {name: value.clone() for name, value in self.method.start(received, _rows(private, at)).items()}
-        trained = {name: value for name, value in params.items() if name not in work.frozen}
+        trained = {name: value for name, value in params.items() if name not in work.frozen | self.method.fixed}
         stepper = self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients))
         memory = self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None
         total = torch.zeros(len(clients), device=self.device, dtype=torch.float64)
@@ -100,7 +96,7 @@ class LocalTrainer:
             batch = self._batch(work, clients[:n_active], step, memory)
             current = {name: value[:n_active].detach() for name, value in params.items()}
             leaves = [current[name].requires_grad_() for name in trained]
-            with compute_in(self.settings.compute, self.device):
+            with compute_in(self.settings.compute.precision, self.device):
                 loss = self.method.loss(self.task, current, _first(received, n_active), batch)
             gradients = torch.autograd.grad(loss.sum(), leaves)
             stepper.step(dict(zip(trained, gradients, strict=True)), work.lr)
@@ -123,14 +119,15 @@ class LocalTrainer:
         """A fresh optimizer, or one that goes on from the state `kept`."""
         state = fresh_state(self.settings.optimizer, trained)
         if kept is None:
-            return Optimizer(self.settings.optimizer, trained, state, torch.zeros(n_clients, device=self.device))
-        return Optimizer(self.settings.optimizer, trained, {name: kept[name] for name in state}, kept["steps"])
+            kept = {**state, "steps": torch.zeros(n_clients, device=self.device)}
+        state = {name: kept[name] for name in state}
+        return Optimizer(self.settings.optimizer, trained, state, kept["steps"], self.method.rate)
 
     def _steps(self, work: LocalWork, clients: Ints) -> Iterator[Step]:
         rounds = self.settings.federation
         return local_steps(
             self.data.train.sizes(clients),
-            [draws(self.settings.seed, work.purpose, work.round, int(client)) for client in clients],
+            self.data.draws(self.settings.seed, work.purpose, work.round, clients),
             epochs=work.epochs,
             batch_size=rounds.batch_size,
             drop_last=rounds.drop_last,
@@ -141,12 +138,12 @@ class LocalTrainer:
         view = (work.views_from + step.epochs) % data.features.n_views
         image, labels = data.read(data.rows(clients, step.places), view[:, None], self.device, self.dtype)
         places = torch.from_numpy(step.places).to(self.device)
-        return Batch(image, labels, places, None if memory is None else memory.first(len(clients)))
+        return Batch(image, labels, places, None if memory is None else memory.rows(slice(len(clients))))
 
     def _require_finite(self, loss: Tensor, params: Parameters, clients: Ints, work: LocalWork) -> None:
         finite = loss.isfinite()
         for value in params.values():
-            finite &= value.flatten(1).isfinite().all(1)
+            finite &= value.reshape(len(value), -1).isfinite().all(1)
         if not finite.all():
             client = self.data.names[clients[int((~finite).nonzero()[0])]]
             raise FedotpError(

@@ -1,6 +1,7 @@
 """SGD and AdamW with a client axis: C independent optimizers in one."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -40,12 +41,23 @@ class Optimizer:
     them, those still at work are the first ones, and `step` takes the gradients of these only.
     """
 
-    def __init__(self, settings: OptimizerSettings, params: Parameters, state: Parameters, steps: Tensor) -> None:
-        """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (AdamW corrects for few)."""
+    def __init__(
+        self,
+        settings: OptimizerSettings,
+        params: Parameters,
+        state: Parameters,
+        steps: Tensor,
+        rate: Mapping[str, float] | None = None,
+    ) -> None:
+        """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (AdamW corrects for few).
+
+        `rate` are factors on the learning rate, by the parameter's name.
+        """
         self.settings = settings
         self.params = params
         self.state = state
         self.steps = steps
+        self.rate = rate or {}
 
     @torch.no_grad()
     def step(self, gradients: Parameters, lr: float) -> None:
@@ -53,7 +65,7 @@ class Optimizer:
         for name, gradient in gradients.items():
             n_active = len(gradient)
             update = self._sgd if self.settings.name == "sgd" else self._adamw
-            update(name, self.params[name][:n_active], gradient, lr)
+            update(name, self.params[name][:n_active], gradient, lr * self.rate.get(name, 1.0))
         self.steps[: len(next(iter(gradients.values())))] += 1
 
     def _sgd(self, name: str, param: Tensor, gradient: Tensor, lr: float) -> None:

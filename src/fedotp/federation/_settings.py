@@ -1,9 +1,10 @@
 """How a federation is run: rounds, local training, evaluation, hardware. Defaults are the paper's."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from fedotp._ranges import MOST, require, require_from
+from fedotp.federation._precision import Precision
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 
@@ -119,14 +120,15 @@ class ComputeSettings:
     """
 
     device: str = "auto"
-    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    precision: Precision = "float32"
     sequential: bool = False
     group_size: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no machine could make right."""
-        known = ("float32", "bfloat16", "float64")
-        require(self.precision in known, "compute.precision", self.precision, "float32, bfloat16 or float64")
+        require(
+            self.precision in get_args(Precision), "compute.precision", self.precision, "float32, bfloat16 or float64"
+        )
         require_from(0, MOST, "compute.group_size", self.group_size, " (0: what fits)")
 
 

@@ -3,16 +3,21 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from fedotp.errors import FedotpError
+from fedotp.federation._checkpoint import Progress, save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import FederatedData
 from fedotp.federation._evaluate import Predictions
 from fedotp.federation._groups import group_size
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
+from fedotp.federation._metrics import Evaluation, evaluate_predictions
 from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled, survivors
 from fedotp.federation._settings import Settings
@@ -73,14 +78,43 @@ class Simulator(Clients):
         self.held_out = held_out(settings.federation, len(data), settings.seed)
         with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
         self.members = np.setdiff1d(with_images, self.held_out)
-        n_private = sum(map(len, method.private(task).values()))
-        n_prompts = n_private + sum(value.shape[1] for value in self._messages().values())
-        self.group_size = group_size(method, task, settings, max(n_prompts, 2))
+        self.group_size = group_size(method, task, settings)
+
+    # What a run wants to know (`fedotp.runs.Federation`) ---------------------------------------------------
 
     @property
     def learns(self) -> bool:
         """Whether the method has anything to train."""
         return bool(self.server) or bool(self.private_names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return self.data.names
+
+    @property
+    def domains(self) -> tuple[str | None, ...]:
+        """The clients' domains, None where mixed."""
+        return self.data.domains
+
+    @property
+    def images_per_round(self) -> int:
+        """Of the members' images, those of the share that takes part, in every epoch."""
+        rounds = self.settings.federation
+        return int(rounds.participation * rounds.local_epochs * self.data.train.sizes(self.members).sum())
+
+    def may_go_on(self) -> bool:
+        """Always: nothing runs out in a simulation."""
+        return True
+
+    def save(self, path: Path, progress: Progress) -> None:
+        """Write a checkpoint."""
+        progress.group_size = self.group_size
+        save_checkpoint(path, self, progress)
+
+    def facts(self) -> dict[str, Any]:
+        """Images that could not be read."""
+        return {"skipped_images": self.data.n_skipped}
 
     # Rounds ------------------------------------------------------------------------------------------------
 
@@ -95,7 +129,7 @@ class Simulator(Clients):
         losses: list[torch.Tensor] = []
         n_images = 0
         for clients, result in self.train(work, on_images):
-            uploads.append(self.method.upload(result.params, self.private_names))
+            uploads.append(self.upload(clients, result))
             self.keep(clients, result)
             losses.append(result.loss)
             n_images += result.n_images
@@ -125,6 +159,25 @@ class Simulator(Clients):
         clients = np.setdiff1d(np.arange(len(self.data)), self.held_out) if clients is None else clients
         return super().predict(clients, on_images)
 
+    def evaluate(self, *, everyone: bool = True) -> tuple[Evaluation, Predictions]:
+        """Evaluate all that took part in training, or those drawn for this round."""
+        predictions = self.predict(None if everyone else self.drawn_for_evaluation())
+        if not len(predictions.row):
+            raise FedotpError(
+                "no client that trains has a test image: nothing can be evaluated; divide the data otherwise"
+            )
+        return self._count(predictions), predictions
+
+    def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
+        """Let the clients join that never trained; None where there are none."""
+        if not len(self.held_out):
+            return None
+        predictions = self.join(self.held_out, on_images)
+        return self._count(predictions), predictions
+
+    def _count(self, predictions: Predictions) -> Evaluation:
+        return evaluate_predictions(predictions, len(self.task.classes), self.domains)
+
     def drawn_for_evaluation(self) -> Ints | None:
         """The clients evaluated after this round; None for all."""
         everyone = np.setdiff1d(np.arange(len(self.data)), self.held_out)
@@ -138,7 +191,8 @@ class Simulator(Clients):
         """
         rounds = self.settings.federation
         if self.private_names:
-            epochs, frozen = rounds.join_epochs or max(rounds.rounds, 1) * rounds.local_epochs, frozenset(self.server)
+            epochs = rounds.join_epochs or max(rounds.rounds, 1) * rounds.local_epochs
+            frozen = frozenset(self._messages())
         else:
             epochs, frozen = self._finetune_epochs(), frozenset[str]()
         work = LocalWork(clients, self.round, epochs, self.settings.optimizer.lr, purpose="join", frozen=frozen)

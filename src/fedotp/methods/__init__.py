@@ -1,13 +1,15 @@
 """Methods of federated prompt learning: one short file each, all declared through `Method`."""
 
+from fedotp.methods._batch import Batch, Memory, Need
 from fedotp.methods._coop import CoOp
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedotp import FedOTP
 from fedotp.methods._fedper import PromptFLPer
 from fedotp.methods._fedprox import PromptFLProx
 from fedotp.methods._finetune import PromptFLFineTuned
-from fedotp.methods._method import Batch, Memory, Method, Parameters, weighted_average
+from fedotp.methods._method import Method, weighted_average
 from fedotp.methods._pfedprompt import PFedPrompt
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import PromptSettings, Task
 from fedotp.methods._zeroshot import ZeroShot
@@ -33,10 +35,13 @@ __all__ = [
     "Batch",
     "CoOp",
     "FedOTP",
+    "Kind",
     "Memory",
     "Method",
+    "Need",
     "PFedPrompt",
     "Parameters",
+    "Prompt",
     "PromptFL",
     "PromptFLAmp",
     "PromptFLFineTuned",

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from fedotp.methods._method import Method, Parameters
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 
@@ -24,6 +23,6 @@ class CoOp(Method):
         """The prompt (1, s, d)."""
         return {"prompt": task.contexts(1)}
 
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """The features of the client's prompt."""
-        return task.features(params["prompt"])
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The client's own."""
+        return (Prompt(Kind.LOCAL, params["prompt"]),)

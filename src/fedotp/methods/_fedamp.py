@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_from
-from fedotp.methods._method import Method, Parameters
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 
@@ -59,15 +60,15 @@ class PromptFLAmp(Method):
         """Training starts from the mixture."""
         return {"prompt": received["mixture"]}
 
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """The features of the client's prompt."""
-        return task.features(params["prompt"])
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The client's own."""
+        return (Prompt(Kind.LOCAL, params["prompt"]),)
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
         """Prediction uses the client's own prompt, not the mixture."""
         return private
 
-    def penalty(self, params: Parameters, received: Parameters) -> Tensor | None:
+    def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
         """mu / 2 times the squared distance from the mixture, (C,)."""
         return self.mu / 2 * (params["prompt"] - received["mixture"]).square().flatten(1).sum(1)
 

@@ -1,14 +1,13 @@
 """FedOTP: global and local prompts that cooperate through optimal transport."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
-
-from torch import Tensor
 
 from fedotp import ot
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching
-from fedotp.methods._method import Batch, Method, Parameters
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 _MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
@@ -51,8 +50,14 @@ class FedOTP(Method):
 
     @property
     def matching(self) -> Matching:
-        """The rule that turns tokens and class features into scores."""
+        """Optimal transport of patches onto prompts: scores are 1 - d_{C,k} up to a constant (Eq. 6 to 10)."""
         return Matching(rule=self.rule, reg=self.reg, mass=self.mass, method=self.solver)
+
+    def with_matching(self, matching: Matching) -> "FedOTP":
+        """The same prompts, matched in another way."""
+        if matching.rule == "pooled":
+            raise FedotpError("FedOTP matches patches: its rule must be unbalanced, classical or average")
+        return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.method)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""
@@ -62,10 +67,7 @@ class FedOTP(Method):
         """P_l (N_l, s, d)."""
         return {"private": task.contexts(self.n_shared + self.n_private)[self.n_shared :]} if self.n_private else {}
 
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """H_k = [H_{k,g}, H_{k,l}]: the features of P_i = [P_g, P_{l,i}]."""
-        return task.features(*(params[name] for name in ("shared", "private") if name in params))
-
-    def score(self, batch: Batch, classes: Tensor) -> Tensor:
-        """1 - d_{C,k} up to a constant (Eq. 6 to 10)."""
-        return self.matching(batch.image, classes)
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """P_i = [P_g, P_{l,i}]."""
+        kinds = {"shared": Kind.GLOBAL, "private": Kind.LOCAL}
+        return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from fedotp._ranges import MOST, require_from
 from fedotp.errors import FedotpError
-from fedotp.methods._method import Method, Parameters
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 
@@ -38,9 +39,9 @@ class PromptFLPer(Method):
         """The personal vectors (1, s - s_b, d)."""
         return {"personal": self._divided(task)[1]}
 
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """The features of the prompt [base, personal]."""
-        return task.features(torch.cat([params["base"], params["personal"]], dim=-2))
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The prompt [base, personal]."""
+        return (Prompt(Kind.BOTH, torch.cat([params["base"], params["personal"]], dim=-2)),)
 
     def _divided(self, task: Task) -> tuple[Tensor, Tensor]:
         context = task.contexts(1)

@@ -6,8 +6,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_from
-from fedotp.methods._method import Parameters
+from fedotp.methods._prompt import Parameters
 from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import Task
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,6 @@ class PromptFLProx(PromptFL):
         """Refuse a weight out of range."""
         require_from(0, MOST, "method.mu", self.mu, " (the authors use 0.5)")
 
-    def penalty(self, params: Parameters, received: Parameters) -> Tensor | None:
+    def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
         """mu / 2 times the squared distance from what the server sent, (C,)."""
         return self.mu / 2 * (params["prompt"] - received["prompt"]).square().flatten(1).sum(1)

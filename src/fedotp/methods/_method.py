@@ -1,4 +1,4 @@
-"""What a method of federated prompt learning declares.
+"""What a method of federated prompt learning declares, and whatever anyone may ask of it.
 
 One round, for C clients side by side (every tensor a client handles has the client axis in front):
 
@@ -8,58 +8,28 @@ One round, for C clients side by side (every tensor a client handles has the cli
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedotp.clip import ImageFeatures
-from fedotp.matching import cross_entropy, pooled_score
+from fedotp.errors import FedotpError
+from fedotp.matching import Matching, cross_entropy
+from fedotp.methods._batch import Batch, Need
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
-
-Parameters = dict[str, Tensor]
-
-
-class Memory(NamedTuple):
-    """The training images of C clients, padded to the longest: what a non-parametric method may look up.
-
-    features: pooled (C, M, e) and spatial (C, M, e), the mean of the normalised patch tokens; labels (C, M), -1 where
-    a client has fewer images.
-    """
-
-    pooled: Tensor
-    spatial: Tensor
-    labels: Tensor
-
-    def first(self, n: int) -> "Memory":
-        """Of the first n clients."""
-        return Memory(self.pooled[:n], self.spatial[:n], self.labels[:n])
-
-
-class Batch(NamedTuple):
-    """B images of each of C clients.
-
-    Attributes:
-        image:  pooled (C, B, e) and tokens (C, B, V, e).
-        labels: (C, B), -1 for padding.
-        places: (C, B) position of a training image in its client's memory; None for images to be predicted.
-        memory: of the clients, for methods with `uses_memory`.
-    """
-
-    image: ImageFeatures
-    labels: Tensor
-    places: Tensor | None = None
-    memory: Memory | None = None
 
 
 @dataclass(frozen=True)
 class Method(ABC):
     """A method: its options are its fields, everything else is what it declares here.
 
-    A subclass gives its parameters, its class features and, where it differs from the defaults, its score, its
-    penalty and its server. `name` is what a configuration calls it, `title` what a table calls it.
+    A subclass gives its parameters (`shared`, `private`: tensors of any shape, scalars too), its `prompts` and, where
+    it differs from the defaults, its matching, its score, its penalty and its server. `name` is what a configuration
+    calls it, `title` what a table calls it.
     """
 
     name: ClassVar[str]
@@ -68,6 +38,37 @@ class Method(ABC):
     uses_memory: ClassVar[bool] = False
     publishes: ClassVar[frozenset[str]] = frozenset()
     """Names of kept parameters that are also sent; empty unless the method needs every client's own at the server."""
+
+    # What it is --------------------------------------------------------------------------------------------
+
+    @property
+    def matching(self) -> Matching:
+        """The rule that turns image features and class features into scores; plans and a mass follow from it."""
+        return Matching("pooled")
+
+    def with_matching(self, matching: Matching) -> "Method":
+        """The same method under another rule: a method whose `matching` can be chosen says how."""
+        raise FedotpError(f"{self.title} has no transport to change: its images are matched as a whole")
+
+    @property
+    def bound_to_classes(self) -> str:
+        """Why what was learned cannot be used with other class names, in a sentence; "" where it can."""
+        return ""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it must see of an image."""
+        return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """Names of parameters that a client uses but does not train, and so does not send back."""
+        return frozenset()
+
+    @property
+    def rate(self) -> Mapping[str, float]:
+        """Factors on the learning rate, by the parameter's name; 1 where none is given."""
+        return {}
 
     @property
     def finetune_epochs(self) -> int | None:
@@ -84,6 +85,11 @@ class Method(ABC):
         """What each client holds at the start and keeps between rounds; no client axis."""
         return {}
 
+    def untrained(self, task: Task) -> Parameters:
+        """What a client would predict with before anybody has trained: (1, ...)."""
+        private = {name: value[None] for name, value in self.private(task).items()}
+        return self.deployed(self.send(self.shared(task, 1), None, 1), private)
+
     # Client ------------------------------------------------------------------------------------------------
 
     def start(self, received: Parameters, private: Parameters) -> Parameters:
@@ -95,27 +101,46 @@ class Method(ABC):
         return self.start(received, private)
 
     @abstractmethod
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The prompts that `params` (C, ...) make, and what they are."""
+
+    def kinds(self, task: Task, params: Parameters) -> tuple[Kind, ...]:
+        """What each of the N prompts is: (N,)."""
+        return tuple(prompt.kind for prompt in self.prompts(task, params) for _ in range(prompt.n_prompts))
+
+    def weights(self, task: Task, params: Parameters) -> Tensor | None:
+        """How much each prompt counts, (N,) or (C, N), summing to 1; None: all alike."""
+        return None
+
     def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """Class features (C, N, K, e)."""
+        """Class features (C, N, K, e), or (1, N, K, e) for all clients: by default those of the prompts.
 
-    def score(self, batch: Batch, classes: Tensor) -> Tensor:
-        """Scores (C, B, K) of images for class features (C, N, K, e); by default Eq. 1, the pooled cosine."""
-        return pooled_score(batch.image.pooled, classes)
+        Only their directions may matter to `score`: for prediction they are brought to length 1 once.
+        """
+        return task.features(*(prompt.context for prompt in self.prompts(task, params)))
 
-    def penalty(self, params: Parameters, received: Parameters) -> Tensor | None:
-        """What is added to the cross-entropy of each client (C,)."""
+    def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
+        """Scores (C, B, K) of images for class features (C, N, K, e): by default the matching's."""
+        return self.matching(batch.image, classes, self.weights(task, params))
+
+    def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
+        """What is added to the cross-entropy of each client (C,); `classes` are its class features (C, N, K, e)."""
         return None
 
     def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
         """The objective of each client (C,) on a batch: Eq. 2 and the method's penalty."""
-        scores = self.score(batch, self.class_features(task, params))
-        loss = cross_entropy(scores, batch.labels, task.logit_scale)
-        penalty = self.penalty(params, received)
+        classes = self.class_features(task, params)
+        loss = cross_entropy(self.score(task, params, batch, classes), batch.labels, task.logit_scale)
+        penalty = self.penalty(task, params, received, classes)
         return loss if penalty is None else loss + penalty
 
-    def upload(self, params: Parameters, private: Collection[str]) -> Parameters:
-        """What a client sends: everything that is not among its `private` names, and what the method publishes."""
-        return {name: value for name, value in params.items() if name not in private or name in self.publishes}
+    def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
+        """What clients send after a round (C, ...): by default what they received and trained, and what is published.
+
+        `draws` (C,) are the clients' own random streams, for a method that chooses what it sends.
+        """
+        sent = (received.keys() - self.fixed) | self.publishes
+        return {name: value for name, value in params.items() if name in sent}
 
     # Server ------------------------------------------------------------------------------------------------
 

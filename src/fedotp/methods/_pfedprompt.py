@@ -9,8 +9,10 @@ from torch import Tensor
 
 from fedotp._ranges import MOST, require, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._method import Batch
+from fedotp.methods._batch import Batch
+from fedotp.methods._prompt import Parameters
 from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import Task
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,13 @@ class PFedPrompt(PromptFL):
         require_from(0, MOST, "method.beta", self.beta)
         require(self.values in ("features", "labels"), "method.values", self.values, "features or labels")
 
-    def score(self, batch: Batch, classes: Tensor) -> Tensor:
+    @property
+    def bound_to_classes(self) -> str:
+        """Labels of images are those of the classes trained on."""
+        told = "the memory of this client votes for its own classes (method.values = labels) only"
+        return told if self.values == "labels" else ""
+
+    def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """The global score and alpha times the personal one, (C, B, K)."""
         score = pooled_score(batch.image.pooled, classes)
         if batch.memory is None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -49,6 +50,7 @@ class Task:
     prompt: PromptSettings = field(default_factory=PromptSettings)
     template: str = "a photo of a {}."
     seed: int = 0
+    _encoders: dict[int, PromptEncoder] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a template without a place for the name."""
@@ -63,39 +65,50 @@ class Task:
     @cached_property
     def encoder(self) -> PromptEncoder:
         """The text tower on this task's prompts."""
-        n_ctx = len(self.clip.tokenizer.encode(self.prompt.words)) if self.prompt.words else self.prompt.n_ctx
-        settings = self.prompt
-        return PromptEncoder(
-            self.clip, self.classes, n_ctx=n_ctx, position=settings.position, per_class=settings.per_class
-        )
+        words = self.prompt.words
+        return self.encoder_for(len(self.clip.tokenizer.encode(words)) if words else self.prompt.n_ctx)
 
-    def contexts(self, n_prompts: int) -> Tensor:
+    def encoder_for(self, n_ctx: int) -> PromptEncoder:
+        """The text tower on prompts of `n_ctx` vectors, which need not be as long as the task's."""
+        if n_ctx not in self._encoders:
+            settings = self.prompt
+            self._encoders[n_ctx] = PromptEncoder(
+                self.clip, self.classes, n_ctx=n_ctx, position=settings.position, per_class=settings.per_class
+            )
+        return self._encoders[n_ctx]
+
+    def contexts(self, n_prompts: int, n_ctx: int | None = None) -> Tensor:
         """Initial context vectors (N, s, d), or (N, K, s, d) per class: the same for every client.
 
-        They are float64 for a tower in float64, float32 otherwise.
+        They are float64 for a tower in float64, float32 otherwise. `n_ctx` is their number s, the task's if not given.
         """
-        self.encoder  # noqa: B018  (refuses more vectors than the text tower has positions before they are drawn)
         settings = self.prompt
+        n_ctx = self.encoder.n_ctx if n_ctx is None else n_ctx
+        self.encoder_for(n_ctx)  # refuses more vectors than the text tower has positions before they are drawn
         n_classes = len(self.classes) if settings.per_class else None
-        if settings.words:
+        if settings.words and n_ctx == self.encoder.n_ctx:
             # A second prompt equal to the first would get equal gradients for ever.
             context = word_context(
                 self.clip, settings.words, n_prompts, n_classes=n_classes, noise=settings.std, seed=self.seed
             )
         else:
-            context = random_context(
-                self.clip, n_prompts, settings.n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed
-            )
+            context = random_context(self.clip, n_prompts, n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed)
         return context[0].to(torch.promote_types(self.clip.text_projection.dtype, torch.float32))
 
-    def features(self, *contexts: Tensor) -> Tensor:
-        """Class features (C, N, K, e) of prompts (C, N_i, s, d) set side by side.
+    def features(self, *contexts: Tensor | None) -> Tensor:
+        """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.
 
-        Prompts that are one for all clients (expanded along the client axis) are encoded once.
+        Prompts of one length are encoded together, those that are one for all clients (expanded along the client axis)
+        once. None stands for the template; alone it gives (1, 1, K, e), for all clients.
         """
-        if len(contexts[0]) == 1 or all(context.stride(0) for context in contexts):
-            return self.encoder(contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1))
-        parts = [self.encoder(c) if c.stride(0) else self.encoder(c[:1]).expand(len(c), -1, -1, -1) for c in contexts]
+        n_clients = max((len(context) for context in contexts if context is not None), default=1)
+        parts = []
+        for (once, n_ctx), group in groupby(contexts, _shape):
+            some = [context for context in group if context is not None]
+            some = [context[:1] for context in some] if once else some
+            encode = self.encoder_for(n_ctx) if some else None
+            part = encode(some[0] if len(some) == 1 else torch.cat(some, dim=1)) if encode else self.template_features()
+            parts.append(part.expand(n_clients, -1, -1, -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     @torch.no_grad()
@@ -104,3 +117,10 @@ class Task:
         captions = [self.template.replace("{}", name) for name in self.classes]
         ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
         return self.clip.encode_text(ids.to(self.clip.token_embedding.weight.device))[None, None]
+
+
+def _shape(context: Tensor | None) -> tuple[bool, int]:
+    """Whether a prompt is one for all of several clients, and its number of vectors; 0 of the template."""
+    if context is None:
+        return True, 0
+    return len(context) > 1 and context.stride(0) == 0, context.shape[-2]

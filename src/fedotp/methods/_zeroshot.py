@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from fedotp.methods._method import Method, Parameters
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 
@@ -17,6 +16,6 @@ class ZeroShot(Method):
     title: ClassVar[str] = "Zero-shot CLIP"
     reference: ClassVar[str] = "Radford et al., ICML 2021"
 
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """The features of the captions, (1, 1, K, e) for all clients."""
-        return task.template_features()
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The captions: there is nothing to learn in them."""
+        return (Prompt(Kind.CAPTION, None),)

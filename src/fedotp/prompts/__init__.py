@@ -1,7 +1,7 @@
 """Learned prompts: context vectors around class names, and their way through the frozen text tower."""
 
-from fedotp.prompts._context import Prompts, random_context, word_context
+from fedotp.prompts._context import random_context, word_context
 from fedotp.prompts._encode import PromptEncoder
 from fedotp.prompts._layout import Position
 
-__all__ = ["Position", "PromptEncoder", "Prompts", "random_context", "word_context"]
+__all__ = ["Position", "PromptEncoder", "random_context", "word_context"]

@@ -1,31 +1,10 @@
-"""The learned context vectors: N_g shared and N_l private prompts per client."""
-
-from dataclasses import dataclass
+"""Context vectors before anybody has learned: random, or those of words."""
 
 import torch
 from torch import Tensor
 
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """What C clients learn, P_i = [P_g, P_{l,i}].
-
-    Attributes:
-        shared:  (C, N_g, s, d) every client's copy of the global prompts, averaged by the server (Eq. 4).
-        private: (C, N_l, s, d) local prompts, which never leave their client.
-
-    With one context per class, K stands before s: (C, N, K, s, d).
-    """
-
-    shared: Tensor
-    private: Tensor
-
-    def context(self) -> Tensor:
-        """All prompts of each client, shared first: (C, N_g + N_l, s, d)."""
-        return torch.cat([self.shared, self.private], dim=1)
 
 
 def random_context(

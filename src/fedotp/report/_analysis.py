@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from fedotp.errors import FedotpError
-from fedotp.methods import FedOTP
 from fedotp.report._bound import Bound, measure_bound
 from fedotp.report._client import MASSES, Floats, choose, require_clients, restored
 from fedotp.report._maps import ImageMap, image_maps
@@ -64,7 +63,7 @@ def analyse(
         run: its directory.
         clients: whose maps and words to show; three of them, evenly spread, if not given.
         n_images: maps of each client.
-        masses: of the plans shown and compared (FedOTP only). The numbers are of at most 256 test images of 8 clients.
+        masses: of the plans shown and compared, where there are any; of at most 256 test images of 8 clients.
 
     Example:
         >>> from fedotp.report import analyse                         # doctest: +SKIP
@@ -75,7 +74,7 @@ def analyse(
         require_clients(directory, clients)
     notes: list[str] = []
     maps, plans = _attempt(partial(_images, directory, clients, n_images, masses), notes) or ((), None)
-    if plans is None and not isinstance(directory.config.method, FedOTP):
+    if plans is None and not directory.config.method.matching.has_plan:
         notes.append(f"no transport plans: {directory.config.method.title} has none")
     return Analysis(
         maps,
@@ -99,12 +98,12 @@ def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
 def _images(
     run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float]
 ) -> tuple[tuple[ImageMap, ...], PlanStatistics | None]:
-    """What needs the data: maps, and for FedOTP the numbers of its plans."""
+    """What needs the data: maps, and the numbers of the plans where there are any."""
     prepared, simulator = restored(run)
     shown = choose(prepared, clients)
     maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))
-    method = simulator.method
-    return maps, plans_of(prepared, simulator, masses, clients) if isinstance(method, FedOTP) else None
+    has_plan = simulator.method.matching.has_plan
+    return maps, plans_of(prepared, simulator, masses, clients) if has_plan else None
 
 
 def _map(shown: ImageMap) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, held_out
-from fedotp.methods import FedOTP
 from fedotp.runs import RunDirectory, stored_parameters
 
 LOSS_LIPSCHITZ = math.sqrt(2)
@@ -135,7 +135,7 @@ def measure_bound(
     lipschitz_shared: float = 1.0,
     lipschitz_private: float | Sequence[float] = 1.0,
 ) -> Bound:
-    """Theorem 1 with what a run of FedOTP can tell: M, N and the lengths of its prompts.
+    """Theorem 1 with what a run can tell: M, N and the lengths of its prompts.
 
     Neither data nor backbone are needed. The optimal prompts are unknown, so A_g and A_l,i are the lengths of the
     learned ones: it is assumed that the optimum is no farther away than the origin. `vc_dimension` is, if not given,
@@ -143,24 +143,27 @@ def measure_bound(
     """
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     config = directory.config
-    if not isinstance(config.method, FedOTP):
-        raise FedotpError(f"no bound: Theorem 1 is about FedOTP, this is a run of {config.method.title}")
+    if not config.method.matching.has_plan:
+        raise FedotpError(
+            f"no bound: Theorem 1 is about prompts that share the patches of an image, as in FedOTP; "
+            f"{config.method.title} looks at the image as a whole"
+        )
     if directory.is_deployed:
         raise FedotpError("no bound: the private prompts of real sites stay there, their lengths are not known here")
-    server, rows, owners = stored_parameters(directory)
-    shared, private = server.get("shared"), rows.get("private")
+    server, private, owners = stored_parameters(directory)
+    shared = [value for name, value in server.items() if name not in config.method.fixed]
     clients = directory.partition.clients
     away = held_out(config.federation, len(clients), config.seed)
     members = [i for i in range(len(clients)) if len(clients[i].train) and i not in away]
-    if private is not None:  # those never sampled have learned nothing
+    if private:  # those never sampled have learned nothing
         members = [i for i in members if i in owners]
-    lengths = [float(private[list(owners).index(i)].double().norm()) if private is not None else 0.0 for i in members]
-    learned = sum(value.numel() for value in (shared, None if private is None else private[0]) if value is not None)
+    own = [[value[list(owners).index(i)] for value in private.values()] for i in members]
+    learned = sum(value.numel() for value in (*shared, *own[0])) if own else 0
     bound = generalization_bound(
         [len(clients[i].train) for i in members],
         vc_dimension=learned if vc_dimension is None else vc_dimension,
-        radius_shared=0.0 if shared is None else float(shared.double().norm()),
-        radius_private=lengths,
+        radius_shared=_length(shared),
+        radius_private=[_length(values) for values in own],
         delta=delta,
         lipschitz_loss=lipschitz_loss,
         lipschitz_shared=lipschitz_shared,
@@ -191,6 +194,11 @@ def _assumptions(bound: Bound, rounds: RoundSettings, *, given: bool) -> Iterato
     )
     if bound.is_vacuous:
         yield "The value is above 1: the bound is vacuous, it says nothing about this run."
+
+
+def _length(tensors: Sequence[Tensor]) -> float:
+    """Of all values written out as one vector."""
+    return math.sqrt(sum(float(value.double().square().sum()) for value in tensors))
 
 
 def _norm(value: float | Sequence[float], n: int, name: str) -> float:

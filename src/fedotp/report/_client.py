@@ -4,15 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.clip import EvalTransform, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation import Ints, Simulator
-from fedotp.matching import Matching, similarity
-from fedotp.methods import Batch, FedOTP, Memory, Method
+from fedotp.federation import Ints, Predictor, Simulator
+from fedotp.matching import Matching
 from fedotp.runs import Prepared, RunDirectory, restore
 
 Floats = NDArray[np.float64]
@@ -24,31 +22,26 @@ _CHUNK = 32  # images whose similarities to all classes are held at a time
 
 @dataclass(frozen=True, eq=False)
 class ClientImages:
-    """n test images of one client, taking its classes in turn, and its class features.
+    """n test images of one client, taking its classes in turn, and what it predicts with.
 
     `rows` (n,) are positions in the test split; `image` has pooled (1, n, e) and tokens (1, n, V, e); `labels` (n,);
-    `classes` (1, N, K, e); `kinds` (N,) says of each prompt whether it is "global", "local" or the only "prompt".
+    `predictor` is the client's, C = 1.
     """
 
     name: str
     rows: Ints
     image: ImageFeatures
     labels: Tensor
-    classes: Tensor
-    memory: Memory | None
-    kinds: tuple[str, ...]
+    predictor: Predictor
 
     @classmethod
-    @torch.no_grad()
     def of(cls, prepared: Prepared, simulator: Simulator, client: str, n_images: int) -> "ClientImages":
         """The first `n_images` of `client`."""
         number = np.array([prepared.data.names.index(client)])
-        test, method = prepared.data.test, simulator.method
+        test, weight = prepared.data.test, simulator.task.clip.text_projection
         rows = in_turn(test.clients[number[0]], test.labels)[:n_images]
-        classes = method.class_features(simulator.task, simulator.parameters(number))  # (1, N, K, e)
-        image, labels = test.read(rows[None], 0, simulator.device, classes.dtype)
-        memory = prepared.data.memory(number, simulator.device, classes.dtype) if method.uses_memory else None
-        return cls(client, rows, image, labels[0], classes, memory, prompt_kinds(method))
+        image, labels = test.read(rows[None], 0, weight.device, weight.dtype)
+        return cls(client, rows, image, labels[0], simulator.predictor(number))
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -61,17 +54,18 @@ class ClientImages:
             image = ImageFeatures(*(x[:, part] for x in self.image))
             yield replace(self, rows=self.rows[part], image=image, labels=self.labels[part])
 
-    @torch.no_grad()
     def own_similarity(self) -> Tensor:
         """Cosines (n, V, N) of patches and prompts, for each image's own class."""
-        every = similarity(self.image.tokens, self.classes)[0]  # (n, K, V, N)
-        return every[torch.arange(len(self)), self.labels]
+        return self.predictor.similarity(self.image.tokens, self.labels[None])[0]
 
-    @torch.no_grad()
-    def predicted(self, method: Method) -> Tensor:
-        """The classes (n,) that `method` predicts with these class features."""
-        batch = Batch(self.image, self.labels[None], memory=self.memory)
-        return method.score(batch, self.classes)[0].argmax(-1)
+    def plan(self, similar: Tensor, matching: Matching) -> Tensor:
+        """Transport plans (n, V, N) for similarities (n, V, N)."""
+        return self.predictor.plan(similar[None], matching)[0]
+
+    def predicted(self, matching: Matching | None = None) -> Tensor:
+        """The classes (n,) that the client predicts, by its own rule or another `matching`."""
+        predictor = self.predictor if matching is None else self.predictor.with_matching(matching)
+        return predictor.scores(self.image)[0].argmax(-1)
 
 
 def restored(run: RunDirectory) -> tuple[Prepared, Simulator]:
@@ -83,16 +77,9 @@ def restored(run: RunDirectory) -> tuple[Prepared, Simulator]:
     return restore(run.path)
 
 
-def prompt_kinds(method: Method) -> tuple[str, ...]:
-    """What each of a client's prompts is."""
-    if isinstance(method, FedOTP):
-        return ("global",) * method.n_shared + ("local",) * method.n_private
-    return ("prompt",)
-
-
-def at_mass(method: FedOTP, mass: float) -> Matching:
-    """Unbalanced transport as `method` has it, at another mass; at 1 it is the classical problem."""
-    return replace(method.matching, rule="unbalanced", mass=mass)
+def at_mass(matching: Matching, mass: float) -> Matching:
+    """Unbalanced transport as `matching` has it, at another mass; at 1 it is the classical problem."""
+    return replace(matching, rule="unbalanced", mass=mass)
 
 
 def require_clients(run: RunDirectory, clients: Sequence[str]) -> None:

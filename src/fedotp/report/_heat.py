@@ -47,7 +47,7 @@ def plot_similarity(maps: Mapping[str, Sequence[ImageMap]], title: str = "") -> 
     scale, from its least to its greatest cosine, which are written below it.
     """
     columns = [
-        (f"{name}-{_SHORT[kind]}" if kind in _SHORT else name, shown, n)
+        (f"{name}-{_SHORT[kind]}" if kind in _SHORT and len(shown[0].kinds) > 1 else name, shown, n)
         for name, shown in maps.items()
         for n, kind in enumerate(shown[0].kinds)
     ]

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
 from fedotp.matching import Matching
-from fedotp.methods import FedOTP
 from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients, restored
 from fedotp.runs import Prepared, RunDirectory
 
@@ -21,7 +19,7 @@ class ImageMap:
 
     image (H, W, 3) in 0 to 1, as the tower sees it; similarity (N, g, g), cosines; `plans` by mass, each (N, g, g): the
     share of its column's mass that a patch receives, so that each sums to 1, and empty for a method without transport;
-    `kinds` (N,) says "global", "local" or "prompt".
+    `kinds` (N,) says what the prompts are, as `fedotp.methods.Kind` does.
     """
 
     client: str
@@ -34,36 +32,35 @@ class ImageMap:
 
 
 def transport_maps(run: str | Path, client: str, n_images: int = 4) -> list[ImageMap]:
-    """The maps of the first test images of `client` in a run of FedOTP, at the mass it was trained with.
+    """The maps of the first test images of `client` in a run with transport plans, at the mass it was trained with.
 
     The classes of the client are taken in turn.
     """
     directory = RunDirectory.open(run)
     method = directory.config.method
-    if not isinstance(method, FedOTP):
+    if not method.matching.has_plan:
         raise FedotpError(f"{run} is a run of {method.title}, which has no transport plan; give a run of FedOTP")
     require_clients(directory, [client])
     prepared, simulator = restored(directory)
-    return _maps(prepared, simulator, client, n_images, {method.mass: method.matching})
+    return _maps(prepared, simulator, client, n_images, {method.matching.mass: method.matching})
 
 
 def image_maps(
     prepared: Prepared, simulator: Simulator, client: str, n_images: int, masses: Sequence[float]
 ) -> list[ImageMap]:
     """The maps of the first test images of a client of a restored run, with plans at several masses."""
-    method = simulator.method
-    rules = {mass: at_mass(method, mass) for mass in masses} if isinstance(method, FedOTP) else {}
+    matching = simulator.method.matching
+    rules = {mass: at_mass(matching, mass) for mass in masses} if matching.has_plan else {}
     return _maps(prepared, simulator, client, n_images, rules)
 
 
-@torch.no_grad()
 def _maps(
     prepared: Prepared, simulator: Simulator, client: str, n_images: int, rules: Mapping[float, Matching]
 ) -> list[ImageMap]:
     images = ClientImages.of(prepared, simulator, client, n_images)
     own = images.own_similarity()  # (n, V, N)
-    predicted = images.predicted(simulator.method)
-    plans = {mass: normalised(rule.plan(own)) for mass, rule in rules.items()}
+    predicted = images.predicted()
+    plans = {mass: normalised(images.plan(own, rule)) for mass, rule in rules.items()}
     grid, names = simulator.task.clip.config.vision.grid, simulator.task.classes
 
     def over_image(values: Tensor) -> Floats:
@@ -75,7 +72,7 @@ def _maps(
             label=names[int(images.labels[i])],
             predicted=names[int(predicted[i])],
             image=pixels(prepared, int(row)),
-            kinds=images.kinds,
+            kinds=images.predictor.kinds,
             similarity=over_image(own[i]),
             plans={mass: over_image(plan[i]) for mass, plan in plans.items()},
         )

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
-from fedotp.methods import FedOTP
+from fedotp.matching import Matching
+from fedotp.methods import Kind
 from fedotp.report._client import MASSES, ClientImages, at_mass, choose, require_clients, restored
 from fedotp.report._maps import normalised
 from fedotp.report._round import rounded
@@ -94,13 +95,13 @@ class PlanStatistics:
 def plan_statistics(
     run: str | Path | RunDirectory, masses: Sequence[float] = MASSES, clients: Sequence[str] | None = None
 ) -> PlanStatistics:
-    """Measure the plans of a run of FedOTP, on at most 256 test images of `clients` (if not given, of 8).
+    """Measure the plans of a run that has them, on at most 256 test images of `clients` (if not given, of 8).
 
     Clients are evenly spread, and each gives equally many images if it has them, its classes in turn.
     """
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     method = directory.config.method
-    if not isinstance(method, FedOTP):
+    if not method.matching.has_plan:
         raise FedotpError(f"{directory.path} is a run of {method.title}, which has no transport plan")
     if clients is not None:
         require_clients(directory, clients)
@@ -111,37 +112,40 @@ def plans_of(
     prepared: Prepared, simulator: Simulator, masses: Sequence[float], clients: Sequence[str] | None
 ) -> PlanStatistics:
     """The same of a run that is restored already."""
-    assert isinstance(simulator.method, FedOTP)
     chosen = choose(prepared, clients, _CLIENTS)
     if not chosen:
         raise FedotpError("no plans: none of the clients has a test image")
     each = max(1, _IMAGES // len(chosen))
     images = [ClientImages.of(prepared, simulator, client, each) for client in chosen]
-    return measure_plans(simulator.method, images, masses)
+    return measure_plans(images, masses)
 
 
-@torch.no_grad()
-def measure_plans(method: FedOTP, clients: Sequence[ClientImages], masses: Sequence[float]) -> PlanStatistics:
+def measure_plans(clients: Sequence[ClientImages], masses: Sequence[float]) -> PlanStatistics:
     """Measure the plans of these images."""
-    rules = [at_mass(method, mass) for mass in masses]
-    own = torch.cat([part.own_similarity() for client in clients for part in client.parts()])  # (n, V, N)
-    plans = [rule.plan(own) for rule in rules]
-    both = 0 < method.n_shared < own.shape[-1]
+    matching, kinds = clients[0].predictor.matching, clients[0].predictor.kinds
+    rules = [at_mass(matching, mass) for mass in masses]
+    own = [part.own_similarity() for client in clients for part in client.parts()]  # (n, V, N) each
+    parts = [part for client in clients for part in client.parts()]
+    plans = [torch.cat([part.plan(x, rule) for part, x in zip(parts, own, strict=True)]) for rule in rules]
+    global_, local = ([n for n, kind in enumerate(kinds) if kind == side] for side in (Kind.GLOBAL, Kind.LOCAL))
+
+    def overlap(plan: Tensor) -> Tensor:
+        return plan_overlap(plan[..., global_ + local], len(global_))
+
     entropy = torch.stack([plan_entropy(plan).mean(0) for plan in plans], -1)  # (N, G)
-    uniform, trained = replace(method, rule="average"), method
-    varied = [replace(method, rule="unbalanced", mass=mass) for mass in masses]
+    uniform = replace(matching, rule="average")
     return PlanStatistics(
         masses=tuple(masses),
-        prompts=clients[0].kinds,
+        prompts=kinds,
         entropy=tuple(map(tuple, entropy.tolist())),
         unassigned=_means(unassigned_share, plans),
-        overlap=_means(lambda plan: plan_overlap(plan, method.n_shared), plans) if both else None,
-        accuracy=tuple(_accuracy(each, clients) for each in varied),
+        overlap=_means(overlap, plans) if global_ and local else None,
+        accuracy=tuple(_accuracy(each, clients) for each in rules),
         accuracy_uniform=_accuracy(uniform, clients),
-        accuracy_trained=_accuracy(trained, clients),
-        changed_uniform=float((_predicted(uniform, clients) != _predicted(trained, clients)).double().mean()),
-        mass_trained={"unbalanced": method.mass, "classical": 1.0, "average": None}[method.rule],
-        n_images=len(own),
+        accuracy_trained=_accuracy(None, clients),
+        changed_uniform=float((_predicted(uniform, clients) != _predicted(None, clients)).double().mean()),
+        mass_trained=matching.mass if matching.has_mass else 1.0 if matching.rule == "classical" else None,
+        n_images=len(plans[0]),
         n_clients=len(clients),
     )
 
@@ -150,10 +154,10 @@ def _means(measure: Callable[[Tensor], Tensor], plans: Sequence[Tensor]) -> tupl
     return tuple(float(measure(plan).mean()) for plan in plans)
 
 
-def _predicted(method: FedOTP, clients: Sequence[ClientImages]) -> Tensor:
-    return torch.cat([part.predicted(method) for client in clients for part in client.parts()])
+def _predicted(matching: Matching | None, clients: Sequence[ClientImages]) -> Tensor:
+    return torch.cat([part.predicted(matching) for client in clients for part in client.parts()])
 
 
-def _accuracy(method: FedOTP, clients: Sequence[ClientImages]) -> float:
-    shares = [(_predicted(method, [client]) == client.labels).double().mean() for client in clients]
+def _accuracy(matching: Matching | None, clients: Sequence[ClientImages]) -> float:
+    shares = [(_predicted(matching, [client]) == client.labels).double().mean() for client in clients]
     return float(torch.stack(shares).mean())

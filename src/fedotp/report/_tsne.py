@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
 from fedotp.report._client import Floats
 from fedotp.report._figure import COLOURS, MARKERS, new_figure
+from fedotp.report._learned import LearnedPrompts
 from fedotp.runs import RunDirectory, stored_parameters
 
 if TYPE_CHECKING:
@@ -42,37 +44,49 @@ class Projection:
 
 
 def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Projection:
-    """t-SNE of the private prompts of a run, each client's written out as one vector; neither data nor backbone needed.
+    """t-SNE of the private prompts of a run, each client's written out as one vector. The data are not needed.
 
     Perplexity 30, or (n - 1) / 3 for n clients where that is less. Distances between groups mean little in a t-SNE, and
     with few clients so do the groups.
     """
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
-    stored = stored_parameters(directory)
-    n = len(stored.clients)
-    if n < _FEWEST:
-        raise FedotpError(f"no t-SNE: it needs {_FEWEST} clients with private prompts, this run has {n or 'none'}")
+    n = len(stored_parameters(directory).clients)
+    prompts = _private_prompts(LearnedPrompts(directory)) if n >= _FEWEST else {}
+    if not prompts:
+        has = n if 0 < n < _FEWEST else "none"
+        raise FedotpError(f"no t-SNE: it needs {_FEWEST} clients with private prompts, this run has {has}")
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
         raise FedotpError("t-SNE needs scikit-learn: pip install 'fedotp[report]'") from error
-    vectors = np.concatenate([value.double().flatten(1).numpy() for value in stored.private.values()], axis=1)
+    vectors = np.stack([_written_out(contexts) for contexts in prompts.values()])
     perplexity = min(_PERPLEXITY, (n - 1) / 3)
     plane = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors).astype(np.float64)
     names = directory.manifest["clients"]
     by, everyones = client_groups(directory)
-    groups = tuple(everyones[i] for i in stored.clients)
+    groups = tuple(everyones[names.index(client)] for client in prompts)
     together, by_chance = neighbours(vectors, groups)
     return Projection(
         x=plane[:, 0],
         y=plane[:, 1],
-        client=tuple(names[i] for i in stored.clients),
+        client=tuple(prompts),
         group=groups,
         by=by,
         perplexity=perplexity,
         together=together,
         by_chance=by_chance,
     )
+
+
+def _private_prompts(learned: LearnedPrompts) -> dict[str, list[Tensor]]:
+    """The contexts of the prompts that are not the same for all clients, by client."""
+    prompts = {name: [context for _, context in learned.of(name)] for name in learned.names}
+    return {name: contexts for name, contexts in prompts.items() if contexts}
+
+
+def _written_out(contexts: Sequence[Tensor]) -> Floats:
+    """The prompts of a client as one vector."""
+    return torch.cat([context.double().flatten() for context in contexts]).cpu().numpy()
 
 
 def neighbours(vectors: Floats, groups: Sequence[str]) -> tuple[float, float]:

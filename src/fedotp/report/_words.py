@@ -10,12 +10,13 @@ from torch import Tensor
 
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
+from fedotp.methods import Kind
 from fedotp.report._client import SHOWN_CLIENTS, spread
-from fedotp.runs import RunDirectory, find_device, load_backbone, require_same, stored_parameters
+from fedotp.report._learned import LearnedPrompts, backbone_of
+from fedotp.runs import RunDirectory
 
 _SPACING_WORDS = 128
 _CHUNK = 64  # vectors compared with the whole vocabulary at a time
-_KINDS = {"shared": "global", "base": "global", "private": "local", "personal": "local", "prompt": "prompt"}
 
 
 @dataclass(frozen=True)
@@ -59,32 +60,21 @@ def nearest_words(clip: CLIP, vectors: Tensor, k: int = 5) -> list[VectorWords]:
 def prompt_words(
     run: str | Path | RunDirectory, clients: Sequence[str] | None = None, *, k: int = 5
 ) -> list[PromptWords]:
-    """The words nearest to the vectors of the shared prompts of a run and of those of `clients` (three, if not given).
+    """The words nearest to the vectors of the global prompts of a run and of those of `clients` (three, if not given).
 
     The backbone is needed, the data are not.
     """
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
-    config = directory.config
-    stored = stored_parameters(directory)
-    if config.prompt.per_class:
+    if directory.config.prompt.per_class:
         raise FedotpError("no words: every class has context vectors of its own, too many to show")
-    if not stored.private and not any(name in _KINDS for name in stored.server):
-        raise FedotpError(f"no words: {config.method.title} has learned no vectors that are kept here")
-    clip = _backbone(directory)
-    names = directory.manifest["clients"]
-    chosen = spread([names[i] for i in stored.clients], SHOWN_CLIENTS) if clients is None else clients
-    prompts = [
-        (None, _KINDS[name], prompt) for name, value in stored.server.items() if name in _KINDS for prompt in value
-    ]
-    prompts += [
-        (names[number], _KINDS[name], prompt)
-        for row, number in enumerate(stored.clients)
-        if names[number] in chosen
-        for name, value in stored.private.items()
-        for prompt in value[row]
-    ]
-    found = iter(nearest_words(clip, torch.cat([prompt for _, _, prompt in prompts]), k))
-    return [PromptWords(client, kind, tuple(next(found) for _ in prompt)) for client, kind, prompt in prompts]
+    learned = LearnedPrompts(directory)
+    chosen = spread(learned.names, SHOWN_CLIENTS) if clients is None else clients
+    prompts: list[tuple[str | None, Kind, Tensor]] = [(None, Kind.GLOBAL, context) for context in learned.common()]
+    prompts += [(name, *prompt) for name in learned.names if name in chosen for prompt in learned.of(name)]
+    if not prompts:
+        raise FedotpError(f"no words: {directory.config.method.title} has learned no vectors that are kept here")
+    found = iter(nearest_words(learned.task.clip, torch.cat([context for _, _, context in prompts]), k))
+    return [PromptWords(client, kind, tuple(next(found) for _ in context)) for client, kind, context in prompts]
 
 
 def word_spacing(run: str | Path | RunDirectory) -> float:
@@ -93,14 +83,8 @@ def word_spacing(run: str | Path | RunDirectory) -> float:
     It is the median over some 128 words. A context vector that is farther from its nearest word than words are from
     one another does not mean that word.
     """
-    clip = _backbone(run if isinstance(run, RunDirectory) else RunDirectory.open(run))
+    clip = backbone_of(run if isinstance(run, RunDirectory) else RunDirectory.open(run))
     table = clip.token_embedding.weight.detach()
     some = [i for i in range(min(clip.tokenizer.vocab_size, len(table))) if clip.tokenizer.word(i) is not None]
     some = some[:: max(1, len(some) // _SPACING_WORDS)]
     return statistics.median(near.distances[1] for near in nearest_words(clip, table[some], k=2))  # [0] is itself
-
-
-def _backbone(run: RunDirectory) -> CLIP:
-    clip = load_backbone(run.config.backbone.source, find_device(run.config.compute.device))
-    require_same(run, "backbone", run.config.backbone.name, clip.digest)
-    return clip

@@ -6,7 +6,7 @@ from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
-from fedotp.runs._parameters import StoredParameters, stored_parameters
+from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
 from fedotp.runs._prepare import (
     Prepared,
     encode_for,
@@ -40,12 +40,14 @@ __all__ = [
     "by_grid",
     "by_method",
     "class_numbers",
+    "deployed_parameters",
     "encode_for",
     "evaluate_run",
     "find_device",
     "find_runs",
     "free_name",
     "join",
+    "kept_by",
     "load_backbone",
     "made_with",
     "make_simulator",

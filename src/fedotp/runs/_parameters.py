@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import torch
+
 from fedotp.errors import FedotpError
 from fedotp.federation import Ints, load_rows, load_server
-from fedotp.methods import Parameters
+from fedotp.methods import Method, Parameters, Task
 from fedotp.runs._directory import RunDirectory
 
 
@@ -31,3 +34,27 @@ def stored_parameters(run: str | Path | RunDirectory) -> StoredParameters:
     clients, rows = load_rows(directory.checkpoint, directory.kept)
     private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
     return StoredParameters(load_server(directory.checkpoint), private, clients if private else clients[:0])
+
+
+def kept_by(stored: StoredParameters, method: Method, task: Task, client: int) -> Parameters:
+    """What a client keeps, no client axis; one that has trained nothing yet stands at the start."""
+    initial = method.private(task)
+    if client not in stored.clients:
+        return initial
+    row = int(np.flatnonzero(stored.clients == client)[0])
+    return {name: stored.private[name][row] for name in initial}
+
+
+def deployed_parameters(
+    stored: StoredParameters, method: Method, task: Task, private: Parameters, client: int | None
+) -> Parameters:
+    """What a client predicts with (1, ...), given what it keeps (no client axis); before fine-tuning, if there is any.
+
+    `client` is its number in the run, None if it is new there.
+    """
+    weight = task.clip.text_projection
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    server = {name: value.to(weight.device, dtype) for name, value in stored.server.items()}
+    number = None if client is None else torch.tensor([client], device=weight.device)
+    own = {name: value[None].to(weight.device, dtype) for name, value in private.items()}
+    return method.deployed(method.send(server, number, 1), own)

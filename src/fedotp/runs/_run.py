@@ -1,7 +1,6 @@
 """Run a federation from its configuration to its summary, and go on where it was stopped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,10 @@ from fedotp.errors import FedotpError
 from fedotp.federation import (
     Evaluation,
     KeptRows,
-    OnImages,
-    Predictions,
     Progress,
-    RoundReport,
-    Settings,
     Simulator,
     evaluate_predictions,
     load_checkpoint,
-    save_checkpoint,
 )
 from fedotp.runs._directory import RunDirectory, free_name
 from fedotp.runs._loop import Loop
@@ -46,7 +40,7 @@ def run(config: Config, out: str | Path | None = None, *, observer: Observer | N
     directory.create(config, make_manifest(prepared), prepared.partition)
     with directory.locked():
         progress = Progress(group_size=simulator.group_size)
-        Loop(config, directory, Simulated(prepared, simulator), progress, observer).go()
+        Loop(config, directory, simulator, progress, observer).go()
     return directory
 
 
@@ -68,7 +62,7 @@ def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirector
         if directory.checkpoint.is_file():
             progress = load_checkpoint(directory.checkpoint, simulator)
         directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
-        Loop(directory.config, directory, Simulated(prepared, simulator), progress, observer).go()
+        Loop(directory.config, directory, simulator, progress, observer).go()
     return directory
 
 
@@ -86,82 +80,6 @@ def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
 
 def _kept_in(directory: RunDirectory, initial: Any, n_clients: int) -> KeptRows:
     return KeptRows(initial, n_clients, directory.kept)
-
-
-@dataclass(eq=False)
-class Simulated:
-    """A federation simulated here, as a run sees it."""
-
-    prepared: Prepared
-    simulator: Simulator
-
-    @property
-    def settings(self) -> Settings:
-        """How it is run."""
-        return self.simulator.settings
-
-    @property
-    def round(self) -> int:
-        """Rounds done."""
-        return self.simulator.round
-
-    @property
-    def learns(self) -> bool:
-        """Whether the method has anything to train."""
-        return self.simulator.learns
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The clients' names."""
-        return self.simulator.data.names
-
-    @property
-    def domains(self) -> tuple[str | None, ...]:
-        """The clients' domains."""
-        return self.simulator.data.domains
-
-    @property
-    def images_per_round(self) -> int:
-        """Of the members' images, those of the share that takes part, in every epoch."""
-        rounds = self.settings.federation
-        n_images = self.simulator.data.train.sizes(self.simulator.members).sum()
-        return int(rounds.participation * rounds.local_epochs * n_images)
-
-    def may_go_on(self) -> bool:
-        """Always: nothing runs out in a simulation."""
-        return True
-
-    def run_round(self, on_images: OnImages | None = None) -> RoundReport:
-        """One communication round."""
-        return self.simulator.run_round(on_images)
-
-    def evaluate(self, *, everyone: bool) -> tuple[Evaluation, Predictions]:
-        """Evaluate all that took part in training, or those drawn for this round."""
-        predictions = self.simulator.predict(None if everyone else self.simulator.drawn_for_evaluation())
-        if not len(predictions.row):
-            raise FedotpError(
-                "no client that trains has a test image: nothing can be evaluated; divide the data otherwise"
-            )
-        return self._evaluation(predictions), predictions
-
-    def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
-        """Let the held-out clients join."""
-        if not len(self.simulator.held_out):
-            return None
-        predictions = self.simulator.join(self.simulator.held_out, on_images)
-        return self._evaluation(predictions), predictions
-
-    def save(self, path: Path, progress: Progress) -> None:
-        """Write a checkpoint."""
-        progress.group_size = self.simulator.group_size
-        save_checkpoint(path, self.simulator, progress)
-
-    def facts(self) -> dict[str, Any]:
-        """Images that could not be read."""
-        return {"skipped_images": len(self.prepared.dataset.skipped)}
-
-    def _evaluation(self, predictions: Predictions) -> Evaluation:
-        return evaluate_predictions(predictions, len(self.prepared.task.classes), self.domains)
 
 
 def restore(

@@ -43,15 +43,14 @@ class Model:
     def about(self) -> dict[str, Any]:
         """What the page needs to know before there is an image."""
         first = self._first
-        rule = first.matching.rule
         return {
             "source": self._classifiers.path.resolve().name,
             "method": first.method.title,
             "backbone": backbone_name(first.origin.backbone),
             "clients": list(self._classifiers.names),
             "classes": list(first.classes),
-            "mass": first.matching.mass if rule == "unbalanced" else None,
-            "transport": rule != "pooled",
+            "mass": first.matching.mass if first.matching.has_mass else None,
+            "transport": first.matching.has_plan,
             "max_bytes": MAX_BYTES,
         }
 

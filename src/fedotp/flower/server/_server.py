@@ -24,6 +24,7 @@ from fedotp.federation import (
     RoundReport,
     Settings,
     drawn_for_evaluation,
+    draws,
     learning_rate,
     sampled,
     save_checkpoint,
@@ -219,8 +220,7 @@ class Deployed:
                 faults[member.name] = f"no answer within {self._deals.round_timeout:g} s"
                 continue
             try:
-                sent = self._sent_to(number)
-                update = checked_update(reply, self._expected_upload(sent), member, self._deals, most)
+                update = checked_update(reply, self._expected_upload(number), member, self._deals, most)
             except FedotpError as error:
                 faults[member.name] = one_line(error)
                 continue
@@ -363,11 +363,14 @@ class Deployed:
         known = torch.tensor([number]) if number < self.n_sites else None
         return {name: value[0] for name, value in self.method.send(self.server, known, 1).items()}
 
-    def _expected_upload(self, sent: Parameters) -> Parameters:
+    def _expected_upload(self, number: int) -> Parameters:
         """What a site's update holds, as names, shapes and types."""
+        sent = self._sent_to(number)
         private = {name: value.cpu() for name, value in self.method.private(self._task).items()}
-        params = self.method.start(_with_axis(sent), _with_axis(private))
-        return {name: value[0] for name, value in self.method.upload(params, private).items()}
+        received = _with_axis(sent)
+        params = self.method.start(received, _with_axis(private))
+        chance = [draws(self.settings.seed, "upload", self.round, number)]
+        return {name: value[0] for name, value in self.method.upload(params, received, chance).items()}
 
 
 def _with_axis(params: Parameters) -> Parameters:

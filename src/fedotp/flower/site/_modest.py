@@ -9,7 +9,7 @@ import torch
 
 from fedotp.clip import CLIP
 from fedotp.config import Config
-from fedotp.federation import client_bytes
+from fedotp.federation import client_bytes, prompt_lengths
 from fedotp.flower._agreement import DisagreementError
 from fedotp.methods import Task
 
@@ -41,15 +41,15 @@ def require_memory(task: Task, config: Config, n_images: int, name: str) -> None
         federation=replace(rounds, batch_size=min(rounds.batch_size, max(n_images, 1))),
         evaluation=replace(tests, batch_size=min(tests.batch_size, max(n_images, 1))),
     )
-    n_prompts = max(2, sum(value for value in vars(config.method).values() if isinstance(value, int)))
+    lengths = prompt_lengths(config.method, task)
     n_contexts = len(task.classes) if config.prompt.per_class else 1
     weight = task.clip.text_projection
-    prompts = n_prompts * n_contexts * config.prompt.n_ctx * task.clip.config.text.width * weight.element_size()
-    needed = _NEEDED * client_bytes(task, settings, n_prompts) + _COPIES * prompts
+    prompts = sum(lengths) * n_contexts * task.clip.config.text.width * weight.element_size()
+    needed = _NEEDED * client_bytes(config.method, task, settings) + _COPIES * prompts
     memory = _memory(weight.device)
     if needed > memory:
         raise DisagreementError(
-            f"{len(task.classes)} classes and {n_prompts} prompts take about {needed / _GIB:.0f} GiB of memory, and "
+            f"{len(task.classes)} classes and {len(lengths)} prompts take about {needed / _GIB:.0f} GiB of memory, and "
             f"site {name} has {memory / _GIB:.0f} GiB; right are fewer classes or prompts"
         )
 

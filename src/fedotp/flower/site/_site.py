@@ -18,7 +18,7 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
 from fedotp.flower.site._private import PrivateFile, make_private
-from fedotp.flower.site._source import OwnImages, Part, Source, in_place
+from fedotp.flower.site._source import OwnImages, Part, Source
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs import find_device, load_backbone, make_task
 
@@ -28,6 +28,7 @@ Share = Literal["nothing", "loss", "scores", "predictions"]
 SHARES: tuple[Share, ...] = get_args(Share)
 
 _MOST_SITES = 100_000
+_ONLY: Ints = np.zeros(1, np.int64)  # the row of the only client that is here
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,10 @@ class Site:
         """Prepare to work as client `number`; return what the server must know. What does not fit is refused."""
         work = self._prepared(agreement, number)
         data = work.clients.data
-        only = np.array([number])
         return {
-            words.DOMAIN: data.domains[number] or "",
-            words.TRAIN_IMAGES: int(data.train.sizes(only)[0]),
-            words.TEST_IMAGES: int(data.test.sizes(only)[0]),
+            words.DOMAIN: data.domains[0] or "",
+            words.TRAIN_IMAGES: int(data.train.sizes(_ONLY)[0]),
+            words.TEST_IMAGES: int(data.test.sizes(_ONLY)[0]),
         }
 
     def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
@@ -130,13 +130,12 @@ class Site:
         clients = work.clients
         clients.round = round_ - 1
         clients.received = received
-        only = np.array([number])
-        n_examples = int(clients.data.train.sizes(only)[0])
+        n_examples = int(clients.data.train.sizes(_ONLY)[0])
         if not n_examples:
             return Trained({}, 0, float("nan"), 0)
-        ((_, result),) = clients.train(clients.round_work(only))
+        ((_, result),) = clients.train(clients.round_work(_ONLY))
         work.keep(round_, result, accepted)
-        update = clients.method.upload(result.params, clients.private_names)
+        update = clients.upload(_ONLY, result)
         return Trained(
             update={name: value[0] for name, value in update.items()},
             n_examples=n_examples,
@@ -150,13 +149,13 @@ class Site:
         """What the site predicts for its test images after round `round_`, and the classifier it does so with."""
         work = self._prepared(agreement, number)
         work.recall(accepted)
-        clients, only = work.clients, np.array([number])
+        clients = work.clients
         clients.round = round_
         clients.received = received
-        ((_, params),) = clients.deployed(only)
-        return clients.predict_with(only, params), self._classifier(agreement, clients, params, only)
+        ((_, params),) = clients.deployed(_ONLY)
+        return clients.predict_with(_ONLY, params), self._classifier(agreement, clients, params)
 
-    def _classifier(self, agreement: Agreement, clients: "_OneClient", params: Parameters, only: Ints) -> Classifier:
+    def _classifier(self, agreement: Agreement, clients: "_OneClient", params: Parameters) -> Classifier:
         config = self.settings.local(agreement.config)
         digest = hashlib.sha256(agreement.config.to_toml().encode()).hexdigest()
         weight = clients.task.clip.text_projection
@@ -169,7 +168,7 @@ class Site:
             tower=load_backbone(config.backbone.source, clients.device),
             storage=config.data.storage,
             precision=config.compute.precision,
-            memory=clients.data.memory(only, weight.device, weight.dtype) if uses_memory else None,
+            memory=clients.data.memory(_ONLY, weight.device, weight.dtype) if uses_memory else None,
         )
 
     def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> Path:
@@ -210,11 +209,11 @@ class Site:
         require_memory(task, config, max(n_train, n_test), settings.name)
         require_room(config, clip, n_train, n_test, settings.name)
         data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
-        clients = _OneClient(config.method, task, in_place(data, number), config.settings)
+        clients = _OneClient(config.method, task, replace(data, numbers=(number,)), config.settings)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors")
-        n_images = clients.data.train.sizes(np.array([number]))[0]
+        n_images = clients.data.train.sizes(_ONLY)[0]
         log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
-        return _Work(clients, private, number)
+        return _Work(clients, private)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
         """A site may lack classes; what it has must be known, in whatever order."""
@@ -246,12 +245,11 @@ class _Work:
 
     clients: _OneClient
     private: PrivateFile
-    number: int
 
     def recall(self, accepted: int) -> None:
         """Put the private parameters where they were after round `accepted`."""
         kept = self.clients.kept
-        kept.slot[self.number] = -1  # the initial ones
+        kept.slot[_ONLY] = -1  # the initial ones
         if not accepted or not kept.layout:
             return
         params = self.private.after(accepted)
@@ -270,12 +268,11 @@ class _Work:
                 raise FedotpError(
                     f"{self.private.path} holds {shapes}, the method keeps {kept.layout}; restore it, or remove it"
                 )
-            kept.write(np.array([self.number]), {name: value[None] for name, value in params.items()})
+            kept.write(_ONLY, {name: value[None] for name, value in params.items()})
 
     def keep(self, round_: int, result: LocalResult, accepted: int) -> None:
         """Write down what is the site's own after a round that began where it stood after round `accepted`."""
-        only = np.array([self.number])
-        self.clients.keep(only, result)
-        rows = self.clients.kept.read(only, self.clients.device)
+        self.clients.keep(_ONLY, result)
+        rows = self.clients.kept.read(_ONLY, self.clients.device)
         if rows:
             self.private.keep(round_, {name: value[0] for name, value in rows.items()}, accepted)

@@ -9,7 +9,7 @@ import numpy as np
 from fedotp.clip import CLIP
 from fedotp.config import Config
 from fedotp.data import Client, OnProgress, load_dataset
-from fedotp.federation import FederatedData, Images
+from fedotp.federation import FederatedData
 from fedotp.flower._agreement import DisagreementError
 from fedotp.runs import Prepared, class_numbers, encode_for, prepare
 
@@ -93,23 +93,10 @@ class Part:
             domains=(data.domains[self.part],),
             train=replace(data.train, clients=(data.train.clients[self.part],)),
             test=replace(data.test, clients=(data.test.clients[self.part],)),
+            n_skipped=data.n_skipped,
         )
 
 
 @lru_cache(maxsize=1)
 def _prepared(config: Config) -> Prepared:
     return prepare(config)
-
-
-def in_place(data: FederatedData, number: int) -> FederatedData:
-    """The only client of `data` as number `number` of a federation whose other clients' images are elsewhere."""
-
-    def moved(images: Images) -> Images:
-        return replace(images, clients=(np.empty(0, np.int64),) * number + images.clients)
-
-    return FederatedData(
-        names=("",) * number + data.names,
-        domains=(None,) * number + data.domains,
-        train=moved(data.train),
-        test=moved(data.test),
-    )
