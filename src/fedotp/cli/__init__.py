@@ -30,6 +30,8 @@ from fedotp.errors import FedotpError, TransientError
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL
 
+__all__ = ["app", "main"]
+
 app = typer.Typer(
     name="fedotp",
     help="Personalised federated prompt learning of CLIP.",

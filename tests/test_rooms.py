@@ -1,0 +1,216 @@
+"""The house keeps the rules of docs/architecture.md: private names, faces, the order of its rooms."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from house import breaches, rooms_of
+
+REPOSITORY = Path(__file__).parents[1]
+SOURCES = {
+    path.relative_to(REPOSITORY / "src").as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted((REPOSITORY / "src/fedotp").rglob("*.py"))
+}
+PAGE = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
+PACKAGES = [path.removesuffix("/__init__.py").replace("/", ".") for path in SOURCES if path.endswith("/__init__.py")]
+
+
+def test_the_house_is_in_order() -> None:
+    found = breaches(SOURCES, rooms_of(PAGE))
+    assert not found, "\n".join(["", *found])
+
+
+@pytest.mark.parametrize("package", [package for package in PACKAGES if "_app" not in package])
+def test_what_a_room_shows_is_there(package: str) -> None:
+    """Also what it imports only when it is asked for."""
+    room = importlib.import_module(package)
+    assert [name for name in room.__all__ if not hasattr(room, name)] == []
+
+
+# The rules themselves, on a house of a few lines ---------------------------------------------------------------
+
+TABLE = """
+| room | knows | must not know |
+|---|---|---|
+| the root: `errors`, `_*` | files | `ot` |
+| `ot` | plans | |
+| `matching` | scores | |
+| `data` | images | |
+| `runs` | directories | |
+"""
+
+HOUSE = {
+    "fedotp/__init__.py": """
+        import importlib
+
+        _WHERE = {"run": "runs"}
+        __all__ = ["run"]
+        __version__ = "1"
+
+        def __getattr__(name):
+            return getattr(importlib.import_module(f"fedotp.{_WHERE[name]}"), name)
+        """,
+    "fedotp/errors.py": "class FedotpError(Exception): ...",
+    "fedotp/_files.py": "from fedotp.errors import FedotpError\ndef read(): ...",
+    "fedotp/ot/__init__.py": "from fedotp.ot._solve import solve\n__all__ = ['solve']",
+    "fedotp/ot/_solve.py": "from fedotp import _files\ndef solve(): return _files.read()\ndef _newton(): ...",
+    "fedotp/matching.py": "from fedotp import ot\n_LEAST = 1e-6\ndef match(): return ot.solve()",
+    "fedotp/data/__init__.py": """
+        import importlib
+        from typing import TYPE_CHECKING
+        from fedotp.data.sets import Dataset
+
+        if TYPE_CHECKING:
+            from fedotp.data.store import Store
+
+        _LATER = {"Store": "store"}
+        __all__ = ["Dataset", "Store"]
+
+        def __getattr__(name):
+            return getattr(importlib.import_module(f"fedotp.data.{_LATER[name]}"), name)
+        """,
+    "fedotp/data/_names.py": "def readable(): ...",
+    "fedotp/data/sets/__init__.py": "from fedotp.data.sets._dataset import Dataset\n__all__ = ['Dataset']",
+    "fedotp/data/sets/_dataset.py": "from fedotp.data._names import readable\nclass Dataset: _rows = ()",
+    "fedotp/data/store/__init__.py": "from fedotp.data.store._store import Store\n__all__ = ['Store']",
+    "fedotp/data/store/_store.py": "from fedotp.data import Dataset\nclass Store:\n    def open(self): self._rows = 1",
+    "fedotp/runs/__init__.py": "from fedotp.runs._run import run\n__all__ = ['run']",
+    "fedotp/runs/_run.py": """
+        import fedotp
+        from fedotp.data.store import Store
+
+        def run(store):
+            import fedotp.matching
+            if store is None:
+                store = Store()
+            data = store.data
+            return fedotp.matching.match(), fedotp.__version__, data._unknown
+        """,
+    "fedotp/runs/app/run_app/__init__.py": '"""A template that is not imported as a part of fedotp."""',
+}
+
+
+def broken(changes: dict[str, str], table: str = TABLE) -> list[str]:
+    house = {
+        path: "\n".join(line.removeprefix("        ") for line in text.split("\n")) for path, text in HOUSE.items()
+    }
+    return breaches(house | changes, rooms_of(table))
+
+
+def test_nothing_is_wrong_with_a_house_that_keeps_the_rules() -> None:
+    assert broken({}) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            "from fedotp.ot._solve import solve",
+            "fedotp.ot._solve.solve is private to fedotp/ot; import solve from fedotp.ot",
+        ),
+        (
+            "from fedotp.data._names import readable",
+            "fedotp.data._names.readable is private to fedotp/data; "
+            "import readable from fedotp.data and put it on its __all__",
+        ),
+        (
+            "from fedotp.data.store import _store",
+            "fedotp.data.store._store is private to fedotp/data/store; "
+            "import what is needed from fedotp.data.store and put it on its __all__",
+        ),
+        (
+            "import fedotp.ot._solve as transport",
+            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its __all__",
+        ),
+        (
+            "def late():\n    from ..ot._solve import solve",
+            "fedotp.ot._solve.solve is private to fedotp/ot; import solve from fedotp.ot",
+        ),
+        (
+            "if TYPE_CHECKING:\n    from fedotp.ot._solve import solve",
+            "fedotp.ot._solve.solve is private to fedotp/ot; import solve from fedotp.ot",
+        ),
+        (
+            "import_module('fedotp.ot._solve')",
+            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its __all__",
+        ),
+        (
+            "start('-m', 'fedotp.ot._solve')",
+            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its __all__",
+        ),
+        (
+            "from fedotp.matching import _LEAST",
+            "fedotp.matching._LEAST is private to fedotp/matching; "
+            "import what is needed from fedotp.matching and put it on its __all__",
+        ),
+        ("def size(store): return store._rows", "._rows is private to fedotp/data/sets and fedotp/data/store; "),
+        (
+            "from fedotp.ot import plan",
+            "plan is not on the face of fedotp.ot; put it on its __all__, or use what is there",
+        ),
+        ("import fedotp.ot\nfedotp.ot.plan", "plan is not on the face of fedotp.ot; "),
+        ("from fedotp import ot\ndef f(): return ot.plan()", "plan is not on the face of fedotp.ot; "),
+        ("from fedotp.matching import ot", "ot is not on the face of fedotp.matching; "),
+        ("from fedotp import run", "fedotp.run is the front door, for users; import run from fedotp.runs"),
+        ("from fedotp.gone import it", "fedotp.gone does not exist; write out the name of a module that does"),
+        ("start('fedotp.runs._gone')", "fedotp.runs._gone does not exist; "),
+        ("import_module(f'fedotp.runs.{name}')", "fedotp.runs.{...} does not exist; "),
+    ],
+)
+def test_what_a_room_must_not_take_from_another(line: str, what: str) -> None:
+    (found,) = broken({"fedotp/runs/_other.py": line})
+    n_lines = line.count("\n") + 1
+    assert found.startswith(f"fedotp/runs/_other.py:{n_lines}: {what}")
+
+
+def test_rooms_import_upwards_only() -> None:
+    assert broken({"fedotp/ot/_late.py": "def f():\n    from fedotp.data import Store"}) == [
+        "fedotp/ot/_late.py:2: ot stands above data in the table of rooms and must not know it; "
+        "move what both need up, or this down"
+    ]
+    (found,) = broken({"fedotp/_text.py": "import fedotp.matching"})
+    assert found.startswith("fedotp/_text.py:1: _text stands above matching")
+
+
+def test_rooms_and_rows_find_each_other() -> None:
+    assert broken({"fedotp/new.py": ""}) == [
+        "fedotp/new: is missing from the table of rooms; give it a row below all that it imports"
+    ]
+    assert broken({}, TABLE + "| `gone` | | |\n") == [
+        "fedotp/gone: is in the table of rooms and not in the house; take the row out"
+    ]
+    with pytest.raises(ValueError, match="no table"):
+        rooms_of("| room |\n|---|\n| `ot` |\n")
+
+
+def test_rooms_and_their_folders_do_not_go_in_circles() -> None:
+    """`store` takes `Dataset` from the face of `data`, but it is made in `sets`: `sets` may not ask `store` back."""
+    (found,) = broken({"fedotp/data/sets/_kept.py": "def f():\n    from fedotp.data import Store"})
+    assert found == (
+        "fedotp/data/sets/_kept.py:2: fedotp/data/sets -> fedotp/data/store -> fedotp/data/sets is a circle "
+        "(fedotp/data/sets/_kept.py:2, fedotp/data/store/_store.py:1); "
+        "move what both need to where both may import it"
+    )
+    (found,) = broken({"fedotp/data/_names.py": "from fedotp.data.sets import Dataset\ndef readable(): ..."})
+    assert "fedotp/data/_names -> fedotp/data/sets" in found or "fedotp/data/sets -> fedotp/data/_names" in found
+    found = broken({"fedotp/ot/_late.py": "from fedotp import runs"})
+    assert [line for line in found if " fedotp/matching -> fedotp/ot -> fedotp/runs -> fedotp/matching " in line]
+
+
+@pytest.mark.parametrize(
+    ("face", "what"),
+    [
+        ("from fedotp.ot._solve import solve", "1: there is no __all__; list what other folders may use"),
+        (
+            "from fedotp.ot._solve import solve\n__all__ = ['plan', 'solve']",
+            "2: plan in __all__ does not exist; import it here, or take it out",
+        ),
+        (
+            "from fedotp.ot._solve import plan, solve\n__all__ = ['plan', 'solve']",
+            "2: plan in __all__ does not exist; import it here, or take it out",
+        ),
+    ],
+)
+def test_a_face_shows_what_is_there(face: str, what: str) -> None:
+    assert f"fedotp/ot/__init__.py:{what}" in broken({"fedotp/ot/__init__.py": face})
