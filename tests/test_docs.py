@@ -86,14 +86,35 @@ def test_a_method_in_the_documentation_runs() -> None:
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+def commands_in(page: Path) -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = [part for block in blocks for line in block.splitlines() for part in line.split("; ")]
+    return [line for line in lines if line.startswith("fedotp ")]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_are_spelt_right(page: Path) -> None:
     """Commands, options and settings exist."""
-    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
-    lines = [part for block in blocks for line in block.splitlines() for part in line.split("; ")]
-    for line in lines:
-        if line.startswith("fedotp "):
-            check_command(line)
+    for line in commands_in(page):
+        check_command(line)
+
+
+def test_every_command_is_shown() -> None:
+    shown = [shlex.split(line, comments=True)[1:] for page in PAGES for line in commands_in(page)]
+    groups: list[tuple[list[str], typer.core.TyperGroup]] = [([], typer.main.get_command(fedotp.cli.app))]
+    for words, group in groups:
+        for name, command in group.commands.items():
+            whole = [*words, name]
+            if hasattr(command, "commands"):
+                groups.append((whole, command))
+            else:
+                assert any(line[: len(whole)] == whole for line in shown), f"no page shows fedotp {' '.join(whole)}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"], ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        assert target.startswith(("https:", "http:")) or (page.parent / target).exists(), f"{target} is not there"
 
 
 def test_commands_to_deploy_are_spelt_right() -> None:
@@ -148,3 +169,12 @@ def test_every_test_that_the_page_on_trust_names_is_there() -> None:
             assert not test or test in there[file], f"{file} has no {test}"
             checked += 1
     assert checked > 50
+
+
+def test_every_file_that_the_page_on_architecture_names_is_there() -> None:
+    """Below src/fedotp or the repository; what a run's directory holds stands in a block of its own."""
+    page = re.sub(r"```.*?```", "", (ROOT / "docs/architecture.md").read_text(), flags=re.DOTALL)
+    named = {name for name in re.findall(r"`([\w./]+)`", page) if "/" in name or name.endswith((".py", ".txt", ".md"))}
+    missing = [n for n in sorted(named) if not any((base / n).exists() for base in (ROOT / "src/fedotp", ROOT))]
+    assert len(named) > 50
+    assert not missing, ", ".join(missing)
