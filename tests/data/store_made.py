@@ -8,7 +8,7 @@ from PIL import Image
 
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.data import Dataset, ImageArray, ImageFiles, Split
-from fedotp.data._tokens import EncodedDataset
+from fedotp.data.store._tokens import EncodedDataset
 
 
 class CountingClip(CLIP):

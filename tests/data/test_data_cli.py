@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data_layouts import LAYOUTS, write_tree
+from layouts import LAYOUTS, write_tree
 from PIL import Image
 from typer.testing import CliRunner, Result
 

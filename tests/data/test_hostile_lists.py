@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_layouts import LAYOUTS
+from layouts import LAYOUTS
 
 from fedotp.data import load_dataset
 from fedotp.data._files import read_json
-from fedotp.data._mat import read_mat
-from fedotp.data._unpickle import read_pickle
+from fedotp.data.sets._mat import read_mat
+from fedotp.data.sets._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
 

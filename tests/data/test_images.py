@@ -12,15 +12,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from data_layouts import write_tree
+from layouts import write_tree
 from PIL import Image
 from store_made import tiny_clip
 
 from fedotp import _images
 from fedotp._images import MAX_PIXELS, decode_image, decoded, open_image
 from fedotp.data import Split, check_dataset, read_folder
-from fedotp.data._encode import encode
-from fedotp.data._hf import _Table
+from fedotp.data.sets._hf import _Table
+from fedotp.data.store._encode import encode
 from fedotp.errors import FedotpError
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"

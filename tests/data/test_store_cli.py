@@ -5,13 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
-from data_layouts import LAYOUTS
+from layouts import LAYOUTS
 from store_made import tiny_clip
 from typer.testing import CliRunner, Result
 
 from fedotp.cli.tokens import app
 from fedotp.clip import save
-from fedotp.data._store import default_store
+from fedotp.data.store._store import default_store
 from fedotp.errors import FedotpError
 
 

@@ -13,8 +13,8 @@ import pytest
 from store_made import array_dataset, assert_same_tokens, tiny_clip
 
 from fedotp.data import Dataset
-from fedotp.data._encode import encode
-from fedotp.data._tokens import EncodedDataset
+from fedotp.data.store._encode import encode
+from fedotp.data.store._tokens import EncodedDataset
 from fedotp.errors import FedotpError
 
 N_TRAIN, N_TEST = 60, 20
@@ -26,12 +26,12 @@ import os, signal, sys, time
 from pathlib import Path
 import torch
 from store_made import array_dataset, tiny_clip
-from fedotp.data import _store_shard
-from fedotp.data._encode import encode
+from fedotp.data.store import _shard
+from fedotp.data.store._encode import encode
 
 torch.set_num_threads(1)
 root, moment, n_writes = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-write = _store_shard._write
+write = _shard._write
 def dying_write(file, offset, data):
     global n_writes
     n_writes -= 1
@@ -40,7 +40,7 @@ def dying_write(file, offset, data):
         os.kill(os.getpid(), signal.SIGKILL)
     write(file, offset, data)
 if moment in ("half", "before"):
-    _store_shard._write = dying_write
+    _shard._write = dying_write
 if moment == "together":
     (root / f"ready {os.getpid()}").touch()
     while len(list(root.glob("ready *"))) < n_writes:
@@ -53,7 +53,7 @@ def start(root: Path, moment: str, n: int) -> "subprocess.Popen[str]":
     root.mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-c", PROCESS, str(root), moment, str(n)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdout=subprocess.PIPE,
         text=True,
     )

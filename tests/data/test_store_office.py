@@ -9,7 +9,7 @@ import pytest
 from store_made import tiny_clip
 
 from fedotp.data import load_dataset
-from fedotp.data._encode import encode
+from fedotp.data.store._encode import encode
 
 _NEARBY = Path(__file__).resolve().parents[3] / "shared" / "data" / "office_caltech10_224.tar"
 _TAR = Path(os.environ.get("FEDOTP_OFFICE_TAR", _NEARBY))

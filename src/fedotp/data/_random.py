@@ -5,11 +5,8 @@ fixed) and `Generator.standard_gamma`. Nothing depends on hash or set order.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedotp.data._dataset import Ints
-
-Floats = NDArray[np.float64]
+from fedotp.data._types import Floats, Ints
 
 _NOISE = 1e-9  # remainders closer than this are equal: platforms differ in the last bits
 

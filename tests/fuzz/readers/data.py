@@ -4,7 +4,7 @@ from pathlib import Path
 
 from clip.clip_oracles import random_clip
 from coloured_squares import draw_squares
-from data.data_layouts import (
+from data.layouts import (
     caltech101,
     cifar10,
     cifar_batch,
@@ -18,8 +18,8 @@ from data.data_layouts import (
     zhou_split,
 )
 from fedotp.clip import save
-from fedotp.data._domains import DOMAINNET, OFFICE
-from fedotp.data._names import DOMAINNET10, OFFICE_CALTECH10
+from fedotp.data.sets._domains import DOMAINNET, OFFICE
+from fedotp.data.sets._names import DOMAINNET10, OFFICE_CALTECH10
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
 from fuzz.readers.weights import VIT

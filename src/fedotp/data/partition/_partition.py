@@ -1,0 +1,140 @@
+"""A partition: who has which images. Saved as JSON, read back only if its digest holds."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedotp._files import write_atomically
+from fedotp.data._files import read_json
+from fedotp.data._types import Ints
+from fedotp.data.partition._settings import PartitionSettings
+from fedotp.data.sets import Dataset, SplitName
+from fedotp.errors import FedotpError
+
+_FORMAT = "fedotp-partition-1"
+_SPLITS: tuple[SplitName, SplitName] = ("train", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One client's images: sorted positions in the data set's train (n,) and test (m,) splits.
+
+    `domain` is the name of the one domain all of them come from, or None where they are mixed.
+    """
+
+    name: str
+    domain: str | None
+    train: Ints
+    test: Ints
+
+    def rows(self, split: SplitName) -> Ints:
+        """Return the positions in the split called `split`."""
+        return self.train if split == "train" else self.test
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A data set divided among clients, with everything needed to make it again."""
+
+    dataset: str
+    data_digest: str
+    settings: PartitionSettings
+    clients: tuple[Client, ...]
+
+    def __len__(self) -> int:
+        """Return the number of clients, C."""
+        return len(self.clients)
+
+    def counts(self, dataset: Dataset, split: SplitName = "train") -> Ints:
+        """Count images by client and class: (C, K)."""
+        labels = dataset.split(split).labels
+        return np.stack([np.bincount(labels[c.rows(split)], minlength=len(dataset.classes)) for c in self.clients])
+
+    def require(self, dataset: Dataset) -> None:
+        """Refuse to be used with another data set, or another version of it, than the one divided."""
+        if self.data_digest != dataset.digest:
+            raise FedotpError(
+                f"the partition divides {self.dataset} {self.data_digest[:12]}, but the data read are "
+                f"{dataset.name} {dataset.digest[:12]}; make the partition again"
+            )
+        for client in self.clients:
+            for name in _SPLITS:
+                rows, n = client.rows(name), len(dataset.split(name))
+                if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+                    raise FedotpError(
+                        f"the partition gives {client.name} {name} images from {rows.min()} to {rows.max()} of {n}; "
+                        "make the partition again"
+                    )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the partition's JSON form."""
+        text = json.dumps(self._as_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _as_dict(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "dataset": self.dataset,
+            "data_digest": self.data_digest,
+            "settings": asdict(self.settings),
+            "clients": [
+                {"name": c.name, "domain": c.domain, "train": c.train.tolist(), "test": c.test.tolist()}
+                for c in self.clients
+            ],
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the partition to `path`; a crash leaves the old file or the new one, never half of it."""
+        text = json.dumps({"digest": self.digest, **self._as_dict()}) + "\n"
+        write_atomically(path, text)
+
+    @classmethod
+    def load(cls, path: Path) -> "Partition":
+        """Read a partition, refusing a file that is damaged, edited or something else."""
+        content = read_json(path)
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise FedotpError(f"{path} is not a partition: it should say format {_FORMAT!r}")
+        try:
+            partition = cls(
+                dataset=_text(content["dataset"]),
+                data_digest=_text(content["data_digest"]),
+                settings=_settings(content["settings"]),
+                clients=tuple(_client(values) for values in content["clients"]),
+            )
+            stored = content["digest"]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FedotpError(f"{path} is not a complete partition: {type(error).__name__} {error}") from error
+        if stored != partition.digest:
+            raise FedotpError(f"{path} was changed after it was saved: its digest does not match; make it again")
+        return partition
+
+
+def _settings(values: dict[str, Any]) -> PartitionSettings:
+    unknown = sorted(set(values) - {field.name for field in fields(PartitionSettings)})
+    if unknown:
+        raise ValueError(f"unknown settings {', '.join(unknown)}")
+    return PartitionSettings(**values)
+
+
+def _rows(values: Sequence[int]) -> Ints:
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise ValueError("images should be whole numbers")
+    return np.array(values, dtype=np.int64)
+
+
+def _client(values: dict[str, Any]) -> Client:
+    domain = None if values["domain"] is None else _text(values["domain"])
+    return Client(_text(values["name"]), domain, _rows(values["train"]), _rows(values["test"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:40]} should be text")
+    return value

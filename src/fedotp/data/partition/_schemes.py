@@ -1,0 +1,218 @@
+"""Divide a data set among clients.
+
+Every scheme is a way to form groups of clients with a pool of images each, and a way to draw what share of
+each class of the pool goes to which client of the group. `_deal` does the rest for all of them:
+
+1. Every client gets a *seat*: `min_size` training images and one test image of one class, the class it
+   expects most of among those with seats left. So nobody ends up empty, and there is nothing to repeat.
+2. The rest of every class is divided by largest remainders, so that counts follow the drawn shares.
+3. The test images of a class are divided in proportion to its training images: a client's test data have
+   the label distribution of its training data, as in the paper.
+
+Random draws, in this order, from one PCG64 stream: the class order (pathological only); then, group by group,
+the shares class by class, and for every class in label order the shuffle of its training images and that of
+its test images. The paper's code shuffles the classes with seed 2023 whatever the run's seed; here it is the
+run's seed.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedotp.data._random import apportion, dirichlet, generator, shuffled
+from fedotp.data._types import Floats, Ints
+from fedotp.data.partition._partition import Client, Partition
+from fedotp.data.partition._settings import DEFAULT_ALPHA, PartitionSettings
+from fedotp.data.sets import Dataset
+from fedotp.errors import FedotpError
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """`n` clients named after `stem` that divide the images `train` and `test`, positions in the data set's splits."""
+
+    title: str
+    stem: str
+    n: int
+    domain: str | None
+    train: Ints
+    test: Ints
+
+
+def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
+    """Divide `dataset` among clients; the same settings give the same partition on every platform."""
+    form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings.scheme)
+    n_clients = settings.clients_for(n_groups=n_groups, per_group=per_group)
+    alpha = DEFAULT_ALPHA.get(settings.scheme) if settings.alpha is None else settings.alpha
+    settings = replace(settings, n_clients=n_clients, alpha=alpha)
+    rng = generator(settings.seed)
+    clients = []
+    for group in form_groups(dataset, n_clients, rng):
+        room = _require_room(dataset, group, settings, n_groups)
+        shares = draw_shares(alpha or 0.0, len(dataset.classes), group.n, rng)
+        clients += _deal(dataset, group, shares, room, settings, rng)
+    return Partition(dataset.name, dataset.digest, settings, tuple(clients))
+
+
+# Groups ---------------------------------------------------------------------------------------------------
+
+
+def _one_group(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
+    everything = np.ones(len(dataset.classes), bool)
+    yield _class_group(dataset, dataset.name, "client", n_clients, everything)
+
+
+def _domain_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
+    for d, domain in enumerate(dataset.domains):
+        pools = (np.flatnonzero(split.domains == d) for split in (dataset.train, dataset.test))
+        yield _Group(f"domain {domain}", domain, n_clients // len(dataset.domains), domain, *pools)
+
+
+def _coarse_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
+    for c, coarse in enumerate(dataset.coarse_classes):
+        n = n_clients // len(dataset.coarse_classes)
+        yield _class_group(dataset, f"coarse label {coarse}", coarse, n, np.array(dataset.coarse_of) == c)
+
+
+def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
+    n_classes = len(dataset.classes)
+    if n_clients > n_classes:
+        raise FedotpError(
+            f"pathological: {n_clients} clients cannot have classes of their own, {dataset.name} has only "
+            f"{n_classes}; use n_clients <= {n_classes}"
+        )
+    order = shuffled(rng, np.arange(n_classes))
+    for name, classes in zip(_numbered("client", n_clients), np.array_split(order, n_clients), strict=True):
+        yield _class_group(dataset, name, name, 1, np.isin(np.arange(n_classes), classes))
+
+
+def _class_group(dataset: Dataset, title: str, stem: str, n: int, wanted: NDArray[np.bool_]) -> _Group:
+    """Pool all images of the classes marked in `wanted` (K,)."""
+    domain = dataset.domains[0] if len(dataset.domains) == 1 else None
+    pools = (np.flatnonzero(wanted[split.labels]) for split in (dataset.train, dataset.test))
+    return _Group(title, stem, n, domain, *pools)
+
+
+def _numbered(stem: str, n: int) -> list[str]:
+    width = len(str(n - 1))
+    return [f"{stem}-{i:0{width}d}" for i in range(n)] if n > 1 else [stem]
+
+
+# Shares: (K, n) weights, one row per class ----------------------------------------------------------------
+
+
+def _even_shares(alpha: float, n_classes: int, n: int, rng: Rng) -> Floats:
+    return np.full((n_classes, n), 1.0 / n)
+
+
+def _shares_by_class(alpha: float, n_classes: int, n: int, rng: Rng) -> Floats:
+    return np.stack([dirichlet(rng, alpha, n) for _ in range(n_classes)])
+
+
+def _shares_by_size(alpha: float, n_classes: int, n: int, rng: Rng) -> Floats:
+    return np.tile(dirichlet(rng, alpha, n), (n_classes, 1))
+
+
+# Schemes --------------------------------------------------------------------------------------------------
+
+_PER_DOMAIN = {"domainnet": 5}  # clients per domain in the paper; 3 for Office-Caltech10
+
+_FormGroups = Callable[[Dataset, int, Rng], Iterator[_Group]]
+_DrawShares = Callable[[float, int, int, Rng], Floats]
+
+
+def _scheme(dataset: Dataset, name: str) -> tuple[_FormGroups, _DrawShares, int, int]:
+    """Return how `name` forms groups and draws shares, its number of groups and usual clients per group."""
+    n_domains, n_coarse = len(dataset.domains), len(dataset.coarse_classes)
+    if name.startswith("domain") and n_domains == 1:
+        raise FedotpError(f"{name}: {dataset.name} has one domain only; use iid, pathological or dirichlet")
+    if name == "coarse" and not n_coarse:
+        raise FedotpError(f"coarse: {dataset.name} has no coarse labels (cifar100 has); use pathological")
+    schemes: dict[str, tuple[_FormGroups, _DrawShares, int, int]] = {
+        "iid": (_one_group, _even_shares, 1, 10),
+        "pathological": (_pathological_groups, _even_shares, 1, 10),
+        "dirichlet": (_one_group, _shares_by_class, 1, 10),
+        "domain": (_domain_groups, _even_shares, n_domains, 1),
+        "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, _PER_DOMAIN.get(dataset.name, 3)),
+        "coarse": (_coarse_groups, _even_shares, n_coarse, 5),
+        "quantity": (_one_group, _shares_by_size, 1, 10),
+    }
+    return schemes[name]
+
+
+# Dealing --------------------------------------------------------------------------------------------------
+
+
+def _deal(
+    dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng
+) -> list[Client]:
+    """Divide the group's images by `shares` (K, n), with `room` (K,) for seats."""
+    n_classes, n = shares.shape
+    train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
+    n_train = np.bincount(train_labels, minlength=n_classes)
+    n_test = np.bincount(test_labels, minlength=n_classes)
+    seats = _take_seats(shares * n_train[:, None], room)  # (K, n)
+
+    held: list[tuple[list[Ints], list[Ints]]] = [([], []) for _ in range(n)]
+    load, test_load = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for k in np.flatnonzero(n_train):
+        counts = apportion(n_train[k], shares[k], at_least=settings.min_size * seats[k], load=load)
+        test_counts = apportion(n_test[k], counts.astype(float), at_least=seats[k], load=test_load)
+        load, test_load = load + counts, test_load + test_counts
+        train = np.split(shuffled(rng, group.train[train_labels == k]), np.cumsum(counts)[:-1])
+        test = np.split(shuffled(rng, group.test[test_labels == k]), np.cumsum(test_counts)[:-1])
+        for c in range(n):
+            held[c][0].append(_shots(train[c], settings.shots, dataset))
+            held[c][1].append(test[c])
+    return [
+        Client(name, group.domain, np.sort(np.concatenate(train_rows)), np.sort(np.concatenate(test_rows)))
+        for name, (train_rows, test_rows) in zip(_numbered(group.stem, n), held, strict=True)
+    ]
+
+
+def _take_seats(expected: Floats, room: Ints) -> Ints:
+    """Give every client one seat in the class it expects most of, between equals in the emptiest: (K, n)."""
+    seats, left = np.zeros(expected.shape, np.int64), room.copy()
+    for c in range(expected.shape[1]):
+        best = np.lexsort((-left, -expected[:, c], left == 0))[0]
+        seats[best, c] = 1
+        left[best] -= 1
+    return seats
+
+
+def _require_room(dataset: Dataset, group: _Group, settings: PartitionSettings, n_groups: int) -> Ints:
+    """The seats each class can offer (K,); a group with fewer than clients is refused, saying what would work."""
+    n_classes, n = len(dataset.classes), group.n
+    n_train = np.bincount(dataset.train.labels[group.train], minlength=n_classes)
+    n_test = np.bincount(dataset.test.labels[group.test], minlength=n_classes)
+    seats = np.minimum(n_train // settings.min_size, n_test)
+    room = int(seats.sum())
+    if room >= n:
+        return seats
+    if room:
+        problem, works = f"can seat {room} clients, not {n}", f"n_clients <= {n_groups * room}"
+    elif settings.min_size > 1:
+        problem, works = "has no class large enough", "a smaller min_size"
+    else:
+        problem, works = "cannot be tested", "data with test images of the classes trained on"
+    raise FedotpError(
+        f"{settings.scheme}: {group.title} {problem}; "
+        f"each needs {settings.min_size} training and 1 test images of one class; use {works}"
+    )
+
+
+def _shots(rows: Ints, shots: int | None, dataset: Dataset) -> Ints:
+    if shots is None:
+        return rows
+    if len(rows) < shots:
+        counts = dataset.counts("train")
+        scarcest = int(counts.argmin())
+        raise FedotpError(
+            f"pathological: {shots} shots, but class {dataset.classes[scarcest]!r} has only "
+            f"{counts[scarcest]} training images; use shots <= {counts[scarcest]}"
+        )
+    return rows[:shots]

@@ -1,0 +1,98 @@
+"""The data in the box: images that come with the package, so that a first run needs no network.
+
+A data set is one ZIP archive of WebP files, `<split>/[<domain>/]<class>/<name>.webp`; unpacked it is a folder that
+`read_folder` understands. box/README.md says where the images come from and under which licences.
+"""
+
+import hashlib
+import io
+import zipfile
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from fedotp import _images
+from fedotp.data.sets._dataset import Dataset, Split
+from fedotp.data.sets._names import readable
+from fedotp.errors import FedotpError
+
+
+@dataclass(frozen=True, eq=False)
+class ImageZip:
+    """The members `names` of a ZIP archive that was read from the file `path`; any thread may read."""
+
+    path: Path
+    archive: zipfile.ZipFile
+    names: tuple[str, ...]
+
+    def name(self, row: int) -> str:
+        """Return the path within the archive, for example `train/noto/bird/1f426.webp`."""
+        return self.names[row]
+
+    def where(self, row: int) -> str:
+        """Return the path of the archive and the path within it."""
+        return f"{self.path}/{self.names[row]}"
+
+    def read(self, row: int) -> bytes:
+        """Return the bytes of the image file."""
+        return self.archive.read(self.names[row])
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Decode with Pillow."""
+        return _images.decoded(content)
+
+
+def box_file(name: str) -> Path:
+    """Return where the archive of the data set `name` is."""
+    return Path(str(resources.files("fedotp.data.sets") / "box" / f"{name}.zip"))
+
+
+def _read(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
+    """Read the archive `path`, which must be the one that `sha256` belongs to."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FedotpError(f"cannot read {path}: {error.strerror}; install fedotp again") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise FedotpError(f"{path} is damaged: it is not the file fedotp was made with; install fedotp again")
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    names = tuple(archive.namelist())
+    splits, domains, classes = zip(*map(_place, names), strict=True)  # (n,) words each
+    class_names, labels = np.unique(classes, return_inverse=True)
+    domain_names, numbers = np.unique(domains, return_inverse=True)
+    source = ImageZip(path, archive, names)
+    everything = Split(source, np.arange(len(names)), labels.astype(np.int64), numbers.astype(np.int64))
+    in_train = np.array(splits) == "train"
+    return Dataset(
+        name=name,
+        classes=tuple(readable(str(c)) for c in class_names),
+        domains=tuple(str(d) for d in domain_names),
+        train=everything.select(in_train),
+        test=everything.select(~in_train),
+        split_note=split_note,
+    )
+
+
+def _place(name: str) -> tuple[str, str, str]:
+    """Split, domain and class of the image `name`."""
+    split, *domain, kind, _ = name.split("/")
+    return split, domain[0] if domain else "all", kind
+
+
+read_cifar10_mini = partial(
+    _read,
+    "cifar10-mini",
+    "e6c3c3ac12a2bde7c9638da1415345f337a9a4022e96e487de5eaae1c587070e",
+    "of the official test batch: the first 200 images of every class, and the next 200",
+)
+read_emoji = partial(
+    _read,
+    "emoji",
+    "2b178304678a6f97fad92a608537bcd14890cb89a45c9c573c89b3a31e4067ae",
+    "by emoji, the same for all vendors: half of every class, look-alikes on one side",
+)

@@ -1,0 +1,90 @@
+"""Look at every image before anything depends on it: broken files, and test images that are in train."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from fedotp._images import reason
+from fedotp.data.sets._dataset import Dataset, ImageRef, SplitName
+from fedotp.errors import FedotpError
+
+_SPLITS: tuple[SplitName, SplitName] = ("train", "test")
+_BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An image that cannot be decoded: which one, where it is, why."""
+
+    ref: ImageRef
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check_dataset` found; `duplicates` are (train image, test image) pairs with equal bytes."""
+
+    n_images: int
+    broken: tuple[Broken, ...]
+    duplicates: tuple[tuple[ImageRef, ImageRef], ...]
+
+
+def check_dataset(
+    dataset: Dataset, *, workers: int | None = None, on_image: Callable[[], object] | None = None
+) -> CheckReport:
+    """Decode every image of `dataset` in `workers` threads (Pillow decodes without the interpreter lock).
+
+    `on_image` is called after each image, for a progress bar.
+    """
+    refs = [ImageRef(name, i) for name in _SPLITS for i in range(len(dataset.split(name)))]
+    broken: list[Broken] = []
+    in_train: dict[bytes, ImageRef] = {}
+    duplicates: list[tuple[ImageRef, ImageRef]] = []
+
+    def look(ref: ImageRef) -> tuple[bytes, str | None]:
+        split = dataset.split(ref.split)
+        try:
+            content = split.read(ref.index)
+            with split.decoded(content):
+                return hashlib.sha256(content).digest(), None
+        except (OSError, FedotpError) as error:
+            return b"", reason(error)
+
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        looked = (found for i in range(0, len(refs), _BLOCK) for found in pool.map(look, refs[i : i + _BLOCK]))
+        for ref, (digest, why) in zip(refs, looked, strict=True):
+            if on_image is not None:
+                on_image()
+            if why is not None:
+                broken.append(Broken(ref, dataset.where(ref), why))
+            elif ref.split == "train":
+                in_train.setdefault(digest, ref)
+            elif digest in in_train:
+                duplicates.append((in_train[digest], ref))
+    return CheckReport(len(refs), tuple(broken), tuple(duplicates))
+
+
+def require_sound(
+    dataset: Dataset,
+    *,
+    skip_broken: bool = False,
+    workers: int | None = None,
+    on_image: Callable[[], object] | None = None,
+) -> Dataset:
+    """Return `dataset` if every image can be decoded: the gate before training.
+
+    With `skip_broken` broken images are left out and counted in `skipped`; without it they are an error that
+    names the first of them.
+    """
+    broken = check_dataset(dataset, workers=workers, on_image=on_image).broken
+    if not broken:
+        return dataset
+    if skip_broken:
+        return dataset.without(b.ref for b in broken)
+    raise FedotpError(
+        f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
+        "`fedotp data check` lists them, --skip-broken goes on without them"
+    )

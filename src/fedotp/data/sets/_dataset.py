@@ -1,0 +1,232 @@
+"""What a data set is: columns of images, labels and domains, split into train and test."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedotp import _images
+from fedotp.data._types import Ints
+from fedotp.errors import FedotpError
+
+SplitName = Literal["train", "test"]
+
+
+class ImageSource(Protocol):
+    """Where the images of a split come from: files, an array, a Hugging Face table."""
+
+    def name(self, row: int) -> str:
+        """Identify the image within its data set, the same on every machine."""
+
+    def where(self, row: int) -> str:
+        """Say where a person finds the image."""
+
+    def read(self, row: int) -> bytes:
+        """Return the stored bytes: equal bytes mean equal images."""
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Turn what `read` returned into an image; the block is where it takes memory."""
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files under `root`; `paths` are relative to it, with forward slashes."""
+
+    root: Path
+    paths: tuple[str, ...]
+
+    def name(self, row: int) -> str:
+        """Return the path below the data set's folder."""
+        return self.paths[row]
+
+    def where(self, row: int) -> str:
+        """Return the whole path."""
+        return str(self.root / self.paths[row])
+
+    def read(self, row: int) -> bytes:
+        """Return the bytes of the file."""
+        return _images.read_image(self.root / self.paths[row])
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
+        return _images.decoded(content)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageArray:
+    """Images held in memory: `pixels` (n, height, width, 3) uint8, read from the file `path`."""
+
+    path: Path
+    pixels: NDArray[np.uint8]
+
+    def name(self, row: int) -> str:
+        """Return for example `train[17]`."""
+        return f"{self.path.name}[{row}]"
+
+    def where(self, row: int) -> str:
+        """Return the path of the array's file and the row in it."""
+        return f"{self.path}[{row}]"
+
+    def read(self, row: int) -> bytes:
+        """Return the pixels of one image."""
+        return bytes(self.pixels[row].tobytes())
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Make an RGB image of the pixels."""
+        return nullcontext(Image.fromarray(np.frombuffer(content, np.uint8).reshape(self.pixels.shape[1:])))
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """n images in a fixed order.
+
+    `rows` (n,) says where in `source` each image is, `labels` (n,) are class numbers and `domains` (n,)
+    domain numbers of the data set the split belongs to.
+    """
+
+    source: ImageSource
+    rows: Ints
+    labels: Ints
+    domains: Ints
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.rows)
+
+    def name(self, i: int) -> str:
+        """Identify image `i` within the data set, the same on every machine."""
+        return self.source.name(int(self.rows[i]))
+
+    def where(self, i: int) -> str:
+        """Say where a person finds image `i`."""
+        return self.source.where(int(self.rows[i]))
+
+    def read(self, i: int) -> bytes:
+        """Return the stored bytes of image `i`: the key to look its content up by."""
+        return self.source.read(int(self.rows[i]))
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Decode what `read` returned, completely, in the image's own mode; a broken one is a `FedotpError`.
+
+        The block ends when the image is no longer needed: it bounds what all threads together decode at a time.
+        """
+        return self.source.decoded(content)
+
+    def image(self, i: int) -> Image.Image:
+        """Read and decode image `i`; it is returned as opened, not converted to RGB."""
+        try:
+            with self.decoded(self.read(i)) as image:
+                return image
+        except (OSError, FedotpError) as error:
+            raise FedotpError(
+                f"cannot read image {self.where(i)}: {_images.reason(error)}; replace it or skip broken images"
+            ) from error
+
+    def select(self, keep: Ints | NDArray[np.bool_]) -> "Split":
+        """Return the images at the positions `keep` (indices or mask), in that order."""
+        return Split(self.source, self.rows[keep], self.labels[keep], self.domains[keep])
+
+
+@dataclass(frozen=True, order=True)
+class ImageRef:
+    """Image number `index` of the split `split`."""
+
+    split: SplitName
+    index: int
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set ready to be partitioned.
+
+    `classes` are the K names as CLIP should read them, in label order; `split_note` says in one line where
+    the division into train and test comes from. `coarse_of` (K,) maps classes to `coarse_classes` where the
+    data set has a second level of labels. `skipped` lists the images left out by `without`.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    domains: tuple[str, ...]
+    train: Split
+    test: Split
+    split_note: str
+    coarse_classes: tuple[str, ...] = ()
+    coarse_of: tuple[int, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a data set in which a class cannot be told apart, learnt or found."""
+        _check_names(self.name, "classes", self.classes)
+        _check_names(self.name, "domains", self.domains)
+        for split, labels in (("train", self.train.labels), ("test", self.test.labels)):
+            if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
+                raise FedotpError(
+                    f"{self.name}: a {split} label is outside 0 to {len(self.classes) - 1}, the classes known"
+                )
+        counts = self.counts("train")
+        if not counts.all():
+            missing = ", ".join(self.classes[k] for k in np.flatnonzero(counts == 0)[:3])
+            raise FedotpError(f"{self.name}: {(counts == 0).sum()} of the classes have no training image: {missing}")
+        if not len(self.test):
+            raise FedotpError(f"{self.name}: the test split is empty; it needs at least one image")
+
+    def split(self, name: SplitName) -> Split:
+        """Return the split called `name`."""
+        return self.train if name == "train" else self.test
+
+    def counts(self, name: SplitName) -> Ints:
+        """Count the images of each class: (K,)."""
+        return np.bincount(self.split(name).labels, minlength=len(self.classes)).astype(np.int64)
+
+    def where(self, ref: ImageRef) -> str:
+        """Say where a person finds the image `ref`."""
+        return self.split(ref.split).where(ref.index)
+
+    def without(self, refs: Iterable[ImageRef]) -> "Dataset":
+        """Leave the images `refs` out; they are remembered in `skipped`."""
+        left_out = sorted(refs)
+        keep = {name: np.ones(len(self.split(name)), bool) for name in ("train", "test")}
+        for ref in left_out:
+            keep[ref.split][ref.index] = False
+        return replace(
+            self,
+            train=self.train.select(keep["train"]),
+            test=self.test.select(keep["test"]),
+            skipped=(*self.skipped, *(self.split(ref.split).name(ref.index) for ref in left_out)),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over names, classes, labels and domains; the same on every machine."""
+        columns = [
+            [
+                [split.name(i) for i in range(len(split))],
+                split.labels.tolist(),
+                split.domains.tolist(),
+            ]
+            for split in (self.train, self.test)
+        ]
+        facts = [self.name, self.classes, self.domains, self.coarse_of, columns]
+        return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()
+
+
+def _check_names(dataset: str, what: str, names: Sequence[str]) -> None:
+    if not names:
+        raise FedotpError(f"{dataset}: no {what} found")
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if not name:
+            raise FedotpError(f"{dataset}: number {i} of the {what} has an empty name")
+        if not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):  # what Python makes of other bytes
+            raise FedotpError(f"{dataset}: the name {name!r} of number {i} of the {what} is not UTF-8; rename it")
+        if name in seen:
+            raise FedotpError(f"{dataset}: numbers {seen[name]} and {i} of the {what} both read {name!r}; rename one")
+        seen[name] = i

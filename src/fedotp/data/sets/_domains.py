@@ -1,0 +1,97 @@
+"""DomainNet (10 classes) and Office-Caltech10: one folder per domain, one per class in it.
+
+The split comes from FedBN's pickles `<domain>_{train,test}.pkl` where they are, else from DomainNet's
+official lists `<domain>_{train,test}.txt`, else it is drawn once with FedBN's sizes.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from fedotp.data._files import read_lines
+from fedotp.data.sets import _names
+from fedotp.data.sets._dataset import Dataset
+from fedotp.data.sets._image_files import Item, file_dataset, list_folders, list_images, relative
+from fedotp.data.sets._split import split_by_domain
+from fedotp.data.sets._unpickle import read_pickle
+from fedotp.errors import FedotpError
+
+DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+OFFICE = ("amazon", "caltech", "dslr", "webcam")
+
+
+def _key(name: str) -> str:
+    """Make `back_pack`, `Back-Pack` and `backpack` the same class."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def _read(name: str, domains: Sequence[str], classes: Sequence[str], root: Path) -> Dataset:
+    """Read the data set `name` from the folder `root`; classes other than `classes` are left alone."""
+    train, test, note = _divide(root, domains, classes)
+    return file_dataset(name, root, classes=classes, domains=domains, train=train, test=test, split_note=note)
+
+
+def _divide(root: Path, domains: Sequence[str], classes: Sequence[str]) -> tuple[list[Item], list[Item], str]:
+    """Return train items, test items and where the split comes from."""
+    label_of = {_key(c): k for k, c in enumerate(classes)}
+    for suffix, read_list, note in (
+        ("pkl", _fedbn_pickle, "FedBN's pickles"),
+        ("txt", _official_list, "DomainNet's official lists"),
+    ):
+        train, test = ([root / f"{domain}_{s}.{suffix}" for domain in domains] for s in ("train", "test"))
+        if all(path.is_file() for path in train + test):
+            train_items, test_items = (
+                [item for d, path in enumerate(paths) for item in read_list(path, d, label_of)]
+                for paths in (train, test)
+            )
+            return train_items, test_items, note
+    items = list(_tree(root, domains, classes, label_of))
+    note = "drawn once, 80 % of every domain for training (FedBN's sizes, not its members)"
+    return *split_by_domain(items), note
+
+
+def _tree(root: Path, domains: Sequence[str], classes: Sequence[str], label_of: dict[str, int]) -> Iterator[Item]:
+    """List `<domain>/<class>/*`; every domain must have every class."""
+    for d, domain in enumerate(domains):
+        if not (root / domain).is_dir():
+            raise FedotpError(f"{root} has no folder {domain!r}; it should have {', '.join(domains)}")
+        folder_of = {label_of[_key(f)]: f for f in list_folders(root / domain) if _key(f) in label_of}
+        for label, name in enumerate(classes):
+            images = list_images(root / domain / folder_of[label]) if label in folder_of else []
+            if not images:
+                raise FedotpError(f"{root / domain}: no image of class {name!r}")
+            for image in images:
+                yield f"{domain}/{folder_of[label]}/{image}", label, d
+
+
+def _fedbn_pickle(path: Path, domain: int, label_of: dict[str, int]) -> Iterator[Item]:
+    """Read (paths, class names); the paths end in `<domain>/<class>/<file>`."""
+    content = read_pickle(path)
+    try:
+        paths, names = map(list, content)
+    except (TypeError, ValueError) as error:
+        raise FedotpError(f"{path} should hold two columns: paths and class names") from error
+    if not all(isinstance(value, str) for value in (*paths, *names)):
+        raise FedotpError(f"{path} should hold two columns of text: paths and class names")
+    if len(paths) != len(names):
+        raise FedotpError(f"{path} has {len(paths)} paths but {len(names)} class names")
+    for image, name in zip(paths, names, strict=True):
+        if _key(name) not in label_of:
+            raise FedotpError(f"{path}: unknown class {name!r}")
+        below = "/".join(PurePosixPath(relative(image, path)).parts[-3:])
+        yield below, label_of[_key(name)], domain
+
+
+def _official_list(path: Path, domain: int, label_of: dict[str, int]) -> Iterator[Item]:
+    """Read `<domain>/<class>/<file> <number>` lines, leaving out the other 335 classes."""
+    for line in read_lines(path):
+        image = relative(line.rsplit(" ", 1)[0], path)
+        parts = PurePosixPath(image).parts
+        if len(parts) != 3:
+            raise FedotpError(f"{path}: {line[:80]!r} should be '<domain>/<class>/<file> <number>'")
+        if _key(parts[1]) in label_of:
+            yield image, label_of[_key(parts[1])], domain
+
+
+read_domainnet = partial(_read, "domainnet", DOMAINNET, _names.DOMAINNET10)
+read_office_caltech10 = partial(_read, "office_caltech10", OFFICE, _names.OFFICE_CALTECH10)

@@ -1,0 +1,70 @@
+"""From a name or a folder to a data set."""
+
+import difflib
+import os
+from pathlib import Path
+
+from fedotp.data.sets._box import box_file
+from fedotp.data.sets._catalog import DATASETS, DatasetInfo
+from fedotp.data.sets._dataset import Dataset
+from fedotp.data.sets._folder import read_folder
+from fedotp.data.sets._hf import read_hf
+from fedotp.errors import FedotpError
+
+_HF_PREFIX = "hf:"
+
+
+def default_root() -> Path:
+    """Return where data sets are kept: `$FEDOTP_CACHE/data`, else `fedotp/data` in the user's cache."""
+    if "FEDOTP_CACHE" in os.environ:
+        return Path(os.environ["FEDOTP_CACHE"]) / "data"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedotp" / "data"
+
+
+def dataset_info(name: str) -> DatasetInfo:
+    """Look a data set up by name."""
+    if name not in DATASETS:
+        near = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.0)[0]
+        raise FedotpError(f"unknown data set {name!r}; did you mean {near!r}? ({', '.join(DATASETS)})")
+    return DATASETS[name]
+
+
+def find_dataset(name: str, root: Path | None = None) -> Path | None:
+    """Return the folder of the data set `name` below `root`, or `root` itself if it is that folder.
+
+    Data in the box are one file, wherever `root` is.
+    """
+    info = dataset_info(name)
+    if info.in_box:
+        return box_file(name)
+    base = root or default_root()
+    return next((place for place in (base / info.folder, base / name, base) if info.is_at(place)), None)
+
+
+def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
+    """Read a data set.
+
+    `name` is one of `DATASETS`, looked for below `root` unless it is in the box; or a folder, whose layout is
+    recognised (a tree of class folders if it is none of the nine); or `folder` to read `root` as a tree of class
+    folders whatever it looks like; or `hf:<path>` for the Hugging Face hub.
+    """
+    text = str(name)
+    if text.startswith(_HF_PREFIX):
+        return read_hf(text.removeprefix(_HF_PREFIX))
+    if text == "folder":
+        if root is None:
+            raise FedotpError("the data set 'folder' needs a root: the folder that holds the class folders")
+        return read_folder(root)
+    if text not in DATASETS and os.path.isdir(text):  # which a name too long for a path is not
+        folder = Path(text)
+        known = next((info for info in DATASETS.values() if info.is_at(folder)), None)
+        return known.read(folder) if known else read_folder(folder)
+    if text not in DATASETS and len(Path(text).parts) > 1:
+        raise FedotpError(f"the folder {text} does not exist")
+    info = dataset_info(text)
+    place = find_dataset(text, root)
+    if place is None:
+        expected = (root or default_root()) / info.folder
+        how = f"`fedotp data download {text}` fetches it" if info.resources else info.advice
+        raise FedotpError(f"{info.title} is not at {expected} (no {info.markers[0]} there); {how}")
+    return info.read(place)

@@ -1,0 +1,123 @@
+"""The content of images as SHA-256, so that tokens follow an image wherever it is copied.
+
+Files are not read again only to be hashed: their digests are remembered per folder in
+`<root>/hashes/<folder>.npy`, each with the file's size, inode and times of change. A file that was changed in
+the two seconds before it was looked at is not remembered, because one more change could leave the same times.
+Of two processes that write this memory at once one wins; what is lost is only hashed again.
+"""
+
+import hashlib
+import io
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedotp._files import read_regular
+from fedotp._images import reason
+from fedotp.data.sets import ImageArray, ImageFiles, ImageSource, Split
+from fedotp.data.store._format import DIGEST, Digests
+
+_FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
+_MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
+_MOST_BYTES = 1 << 30  # of a memory: ten million files
+_UNSETTLED_NS = 2_000_000_000  # the coarsest clock among file systems
+_BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
+
+
+def content_digest(source: ImageSource, content: bytes) -> bytes:
+    """SHA-256 of what `source.read` returned; for bare pixels, of their shape and them."""
+    shape = str(source.pixels.shape[1:]).encode() if isinstance(source, ImageArray) else b""
+    return hashlib.sha256(shape + content).digest()
+
+
+def hash_images(
+    split: Split,
+    root: Path,
+    pool: Executor,
+    *,
+    on_images: Callable[[int], object],
+    on_broken: Callable[[int, str], object],
+) -> Digests:
+    """Hash every image of `split` (n,), or recall its hash from an earlier call with the same `root`.
+
+    `on_images` is told of images done, `on_broken` of images that cannot be read; their digest is empty.
+    """
+    started = time.time_ns()
+    digests = np.zeros(len(split), DIGEST)
+    if isinstance(split.source, ImageFiles):
+        memo = _look_at(split, split.source)
+        earlier = _load(_memo_file(split.source, root))
+        _recall(memo, earlier)
+        digests[:] = memo["digest"]
+
+    def look(i: int) -> tuple[bytes, str]:
+        try:
+            return content_digest(split.source, split.read(i)), ""
+        except OSError as error:
+            return b"", reason(error)
+
+    unknown = np.flatnonzero(digests == b"")
+    on_images(len(split) - len(unknown))
+    for start in range(0, len(unknown), _BLOCK):
+        block = unknown[start : start + _BLOCK]
+        for i, (digest, why) in zip(block, pool.map(look, block.tolist()), strict=True):
+            digests[i] = digest
+            if why:
+                on_broken(int(i), why)
+            on_images(1)
+    if isinstance(split.source, ImageFiles) and len(unknown):
+        memo["digest"] = digests
+        newest = np.maximum(memo["facts"]["mtime"], memo["facts"]["ctime"])
+        settled = memo[(digests != b"") & (newest < started - _UNSETTLED_NS)]
+        _save(_memo_file(split.source, root), earlier, settled)
+    return digests
+
+
+def _memo_file(files: ImageFiles, root: Path) -> Path:
+    folder = hashlib.sha256(os.fsencode(files.root.resolve())).hexdigest()
+    return root / "hashes" / f"{folder}.npy"
+
+
+def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
+    """What the file system says of each file (n,), before any of them is read."""
+    memo = np.zeros(len(split), _MEMO)
+    for i, row in enumerate(split.rows):
+        memo["path"][i] = hashlib.sha256(os.fsencode(files.paths[row])).digest()[:16]
+        with suppress(OSError):  # a missing file is reported when it is read
+            stat = (files.root / files.paths[row]).stat()
+            memo["facts"][i] = (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+    return memo
+
+
+def _recall(memo: NDArray[np.void], earlier: NDArray[np.void]) -> None:
+    """Fill in the digests of the files that `earlier`, sorted by path, knows unchanged."""
+    if len(earlier):
+        nearest = earlier[np.searchsorted(earlier["path"], memo["path"]).clip(max=len(earlier) - 1)]
+        same = (nearest["path"] == memo["path"]) & (nearest["facts"] == memo["facts"])
+        memo["digest"][same] = nearest["digest"][same]
+
+
+def _load(file: Path) -> NDArray[np.void]:
+    try:
+        stored = io.BytesIO(read_regular(file, _MOST_BYTES))
+        earlier: NDArray[np.void] = np.lib.format.read_array(stored, allow_pickle=False)
+    except Exception:  # whatever NumPy makes of damage: the images are hashed again
+        return np.zeros(0, _MEMO)
+    return earlier if earlier.dtype == _MEMO and earlier.ndim == 1 else np.zeros(0, _MEMO)
+
+
+def _save(file: Path, earlier: NDArray[np.void], now: NDArray[np.void]) -> None:
+    kept = earlier[~np.isin(earlier["path"], now["path"])]
+    memo = np.concatenate([kept, now])
+    unfinished = file.with_suffix(f".{os.getpid()}.tmp")
+    with suppress(OSError):  # remembering is a convenience; a full disk shows where tokens are written
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as out:
+            np.save(out, memo[np.argsort(memo["path"], kind="stable")], allow_pickle=False)
+        os.replace(unfinished, file)

@@ -1,0 +1,43 @@
+"""Features as they are stored, and back.
+
+float16 keeps 11 bits of every number. int8 writes a token as whole multiples, from -127 to 127, of a step of
+its own, so that a component is off by at most half a step: 1/254 of the token's largest component.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedotp.clip import ImageFeatures
+from fedotp.data.store._format import Storage
+from fedotp.errors import FedotpError
+
+
+def compress(features: ImageFeatures, storage: Storage) -> dict[str, Tensor]:
+    """The fields of the records of n images: pooled (n, e), tokens (n, V, e), for int8 also step (n, V)."""
+    fields = {"pooled": features.pooled.half(), "tokens": features.tokens.half()}
+    if not all(values.isfinite().all() for values in fields.values()):
+        raise FedotpError(
+            "the image tower gave numbers that are not finite or beyond float16; "
+            "check the weights, or let the tower run in float32"
+        )
+    if storage == "int8":
+        tokens = features.tokens.float()
+        fields["step"] = tokens.abs().amax(dim=-1) / 127
+        steps = fields["step"].where(fields["step"] > 0, 1.0)
+        fields["tokens"] = (tokens / steps[..., None]).round().clamp(-127, 127).to(torch.int8)
+    return fields
+
+
+def restore(fields: Mapping[str, Tensor], dtype: torch.dtype) -> ImageFeatures:
+    """Inverse of `compress`, up to rounding."""
+    tokens = fields["tokens"]
+    if "step" in fields:
+        tokens = tokens * fields["step"][..., None]  # in float32
+    return ImageFeatures(pooled=fields["pooled"].to(dtype), tokens=tokens.to(dtype))
+
+
+def as_stored(features: ImageFeatures, storage: Storage, dtype: torch.dtype) -> ImageFeatures:
+    """Features as they are read back from a store, without one."""
+    return restore(compress(features, storage), dtype)

@@ -1,0 +1,77 @@
+"""A data set whose images are tokens: what training and evaluation read."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from fedotp.clip import ImageFeatures
+from fedotp.data._types import Ints
+from fedotp.data.sets import Dataset, SplitName
+from fedotp.data.store._storage import restore
+from fedotp.data.store._store import TokenStore
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSplit:
+    """The features of n images in k views; `records` (k, n) are their numbers in `store`."""
+
+    store: TokenStore
+    records: Ints
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return self.records.shape[1]
+
+    @property
+    def n_views(self) -> int:
+        """Views of every image: 1, or the number of random crops drawn ahead."""
+        return self.records.shape[0]
+
+    def read(
+        self,
+        indices: ArrayLike | torch.Tensor,
+        view: ArrayLike | torch.Tensor = 0,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> ImageFeatures:
+        """The features of the images `indices` (...), in the view(s) `view`, a number or one per image.
+
+        Returns pooled (..., e) and tokens (..., V, e). They travel to `device` as they are stored and take
+        on `dtype` there.
+
+        >>> encoded.train.read(batch).tokens.shape  # batch (C, B), one row per client   # doctest: +SKIP
+        torch.Size([10, 32, 196, 512])
+        """
+        fields = self.store.gather(self.records[np.asarray(view), np.asarray(indices)])
+        return restore({name: torch.from_numpy(v).to(device) for name, v in fields.items()}, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedDataset:
+    """`dataset` and its tokens; image i of `dataset.train` is image i of `train`, and so for `test`.
+
+    `n_encoded` views went through the tower for it; `n_repaired` were in the store, but damaged.
+    """
+
+    dataset: Dataset
+    train: EncodedSplit
+    test: EncodedSplit
+    n_encoded: int
+    n_repaired: int
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 over the contents of all images, in order: equal only where every image has the same bytes."""
+        sha = hashlib.sha256()
+        for split in (self.train, self.test):
+            sha.update(split.store.keys(split.records).tobytes())
+        return sha.hexdigest()
+
+    def split(self, name: SplitName) -> EncodedSplit:
+        """Return the split called `name`."""
+        return self.train if name == "train" else self.test

@@ -1,0 +1,372 @@
+"""Partitions: what must hold for all of them, in thousands of random settings, and what is pinned."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_made import assert_sound, make_dataset, uniform_dataset
+
+from fedotp.data import Dataset, Partition, PartitionSettings, make_partition
+from fedotp.data._random import apportion, dirichlet, generator, shuffled
+from fedotp.data.partition import _schemes
+from fedotp.errors import FedotpError
+
+
+def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
+    n_domains, n_classes = int(rng.integers(1, 4)), int(rng.integers(1, 9))
+    train = rng.integers(0, 13, (n_domains, n_classes)) * rng.integers(0, 2, (n_domains, n_classes))
+    train[0] = np.maximum(train[0], 1)  # every class can be trained on somewhere
+    test = rng.integers(0, 6, (n_domains, n_classes))
+    test[0, 0] += 1
+    n_coarse = int(rng.integers(1, n_classes + 1))
+    dataset = make_dataset(train, test, coarse_of=tuple(k % n_coarse for k in range(n_classes)))
+    schemes = ["iid", "pathological", "dirichlet", "coarse", "quantity"]
+    scheme = str(rng.choice([*schemes, "domain", "domain-dirichlet"] if n_domains > 1 else schemes))
+    drawn = scheme in ("dirichlet", "domain-dirichlet", "quantity")
+    settings = PartitionSettings(
+        scheme,
+        n_clients=None if scheme == "domain" else int(rng.integers(1, 25)),
+        alpha=float(10 ** rng.uniform(-3, 2)) if drawn else None,
+        shots=int(rng.integers(1, 5)) if scheme == "pathological" and rng.random() < 0.5 else None,
+        min_size=int(rng.integers(1, 4)) if drawn else 1,
+        seed=int(rng.integers(0, 2**32)),
+    )
+    return dataset, settings
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_thousand_random_settings(seed: int) -> None:
+    """Every setting gives a sound partition, or an error whose advice works."""
+    rng = np.random.default_rng(seed)
+    outcomes = {"sound": 0, "refused": 0}
+    for _ in range(1000):
+        dataset, settings = _random_case(rng)
+        try:
+            partition = make_partition(dataset, settings)
+        except FedotpError as error:
+            outcomes["refused"] += 1
+            _assert_advice_works(str(error), dataset, settings)
+        else:
+            outcomes["sound"] += 1
+            assert_sound(partition, dataset)
+    assert min(outcomes.values()) > 200, outcomes  # both sides are exercised
+
+
+def _assert_advice_works(message: str, dataset: Dataset, settings: PartitionSettings) -> None:
+    """Follow the error's advice: it cures this error, though the data may have another one."""
+    assert "\n" not in message
+    advice = message.rsplit("use ", 1)[1]
+    name, _, values = advice.replace("<=", "=").partition(" = ")
+    if not values:
+        assert advice in ("a smaller min_size", "data with test images of the classes trained on")
+    for value in values.split(" or ") if values else ():
+        try:
+            partition = make_partition(dataset, replace(settings, **{name: int(value)}))
+        except FedotpError as error:
+            another = str(error)
+        else:
+            another = ""
+            assert_sound(partition, dataset)
+        assert advice not in another
+
+
+def test_tiny_alpha_with_a_hundred_clients_finishes() -> None:
+    dataset = uniform_dataset(100, 500, 100)  # the size of CIFAR-100
+    partition = make_partition(dataset, PartitionSettings("dirichlet", 100, alpha=0.01, min_size=10, seed=3))
+    assert_sound(partition, dataset)
+    largest_share = partition.counts(dataset).max(axis=0) / 500  # (K,) of each class, held by one client
+    assert largest_share.mean() > 0.5  # it is still extreme: GEM(1) has 0.62
+
+
+def test_test_data_follow_the_training_distribution() -> None:
+    dataset = uniform_dataset(10, 500, 100)
+    for scheme, seed in itertools.product(("dirichlet", "quantity", "iid"), range(3)):
+        partition = make_partition(dataset, PartitionSettings(scheme, 20, seed=seed))
+        train = partition.counts(dataset, "train")
+        test = partition.counts(dataset, "test")
+        # 500 training images to 100 test images: a fifth, up to rounding and one guaranteed image
+        assert np.abs(train / 5 - test).max() <= 1.5
+
+
+def test_dirichlet_shares_are_dirichlet() -> None:
+    rng = generator(0)
+    for alpha in (0.05, 0.3, 1.0, 10.0):
+        draws = np.stack([dirichlet(rng, alpha, 5) for _ in range(20_000)])
+        assert np.allclose(draws.sum(axis=1), 1)
+        assert np.allclose(draws.mean(axis=0), 0.2, atol=0.01)
+        variance = 0.2 * 0.8 / (5 * alpha + 1)
+        assert np.allclose(draws.var(axis=0), variance, rtol=0.06)
+
+
+def test_partitions_keep_the_dirichlet_variance() -> None:
+    """Seats and rounding do not distort the class counts of clients."""
+    dataset = uniform_dataset(50, 1000, 200)
+    shares = np.concatenate(
+        [
+            (
+                make_partition(dataset, PartitionSettings("dirichlet", 10, alpha=0.3, seed=s)).counts(dataset) / 1000
+            ).ravel()
+            for s in range(20)
+        ]
+    )
+    assert shares.mean() == pytest.approx(0.1)
+    assert shares.var() == pytest.approx(0.1 * 0.9 / (10 * 0.3 + 1), rel=0.05)
+
+
+def test_dirichlet_survives_tiny_alpha() -> None:
+    draws = np.stack([dirichlet(generator(s), 1e-6, 100) for s in range(50)])
+    assert np.isfinite(draws).all()
+    assert (draws.max(axis=1) > 0.99).mean() > 0.9
+    assert len(np.unique(draws.argmax(axis=1))) > 20  # and it is not always the same client
+
+
+def test_iid_is_balanced() -> None:
+    dataset = uniform_dataset(7, 53, 11)
+    counts = make_partition(dataset, PartitionSettings("iid", 9)).counts(dataset)
+    assert np.ptp(counts.sum(axis=1)) <= 1
+    assert np.ptp(counts, axis=0).max() <= 1
+
+
+def test_pathological_classes_are_disjoint_and_even() -> None:
+    dataset = uniform_dataset(37, 20, 5)
+    partition = make_partition(dataset, PartitionSettings("pathological", 10, shots=16, seed=1))
+    assert_sound(partition, dataset)
+    owned = partition.counts(dataset) > 0
+    assert (owned.sum(axis=0) == 1).all()
+    assert sorted(owned.sum(axis=1)) == [3, 3, 3, 4, 4, 4, 4, 4, 4, 4]
+    tested = partition.counts(dataset, "test")
+    assert np.array_equal(tested, 5 * owned)  # all test images of its classes
+    other = make_partition(dataset, PartitionSettings("pathological", 10, shots=16, seed=2))
+    assert not np.array_equal(other.counts(dataset) > 0, owned)  # the class shuffle follows the run's seed
+
+
+def test_domain_gives_each_domain_to_one_client() -> None:
+    dataset = make_dataset(np.array([[5, 7], [3, 2]]), np.array([[2, 2], [1, 1]]))
+    partition = make_partition(dataset, PartitionSettings("domain"))
+    assert [c.name for c in partition.clients] == list(dataset.domains)
+    assert partition.counts(dataset).tolist() == [[5, 7], [3, 2]]
+    assert partition.counts(dataset, "test").tolist() == [[2, 2], [1, 1]]
+
+
+def test_domain_dirichlet_names_and_numbers() -> None:
+    dataset = uniform_dataset(10, 20, 5, n_domains=4)
+    partition = make_partition(dataset, PartitionSettings("domain-dirichlet", alpha=0.1))
+    assert_sound(partition, dataset)
+    assert len(partition) == 12
+    assert partition.clients[5].name == "domain 1-2"
+
+
+@pytest.mark.parametrize(
+    ("name", "n_domains", "n_clients"), [("domainnet", 6, 30), ("office_caltech10", 4, 12), ("mine", 2, 6)]
+)
+def test_domain_dirichlet_defaults_are_the_papers(name: str, n_domains: int, n_clients: int) -> None:
+    dataset = replace(uniform_dataset(10, 40, 10, n_domains=n_domains), name=name)
+    partition = make_partition(dataset, PartitionSettings("domain-dirichlet"))
+    assert len(partition) == n_clients
+    assert partition.settings.alpha == 0.1
+    assert make_partition(dataset, PartitionSettings("dirichlet")).settings.alpha == 0.3
+    assert make_partition(dataset, PartitionSettings("iid")).settings.alpha is None
+
+
+def test_coarse_labels_belong_to_five_clients_each() -> None:
+    dataset = make_dataset(np.full((1, 100), 50), np.full((1, 100), 10), coarse_of=tuple(k // 5 for k in range(100)))
+    partition = make_partition(dataset, PartitionSettings("coarse"))
+    assert_sound(partition, dataset)
+    assert len(partition) == 100
+    for c, row in enumerate(partition.counts(dataset)):
+        mine = np.zeros(100, np.int64)
+        mine[c // 5 * 5 : c // 5 * 5 + 5] = 10
+        assert np.array_equal(row, mine)
+
+
+def test_quantity_skew_changes_sizes_not_labels() -> None:
+    dataset = uniform_dataset(5, 1000, 200)
+    counts = make_partition(dataset, PartitionSettings("quantity", 8, alpha=0.5)).counts(dataset)
+    sizes = counts.sum(axis=1)
+    assert sizes.max() > 5 * sizes.min()
+    assert np.ptp(counts, axis=1).max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scheme": "dirichlett"}, "did you mean 'dirichlet'"),
+        ({"scheme": "iid", "n_clients": 0}, "from 1 to 1000000"),
+        ({"scheme": "dirichlet", "alpha": 0.0}, "1e-6 to 1e6"),
+        ({"scheme": "dirichlet", "alpha": float("nan")}, "1e-6 to 1e6"),
+        ({"scheme": "dirichlet", "alpha": float("inf")}, "1e-6 to 1e6"),
+        ({"scheme": "iid", "alpha": 0.3}, "alpha and min_size are for"),
+        ({"scheme": "iid", "shots": 4}, "shots is for the scheme pathological"),
+        ({"scheme": "pathological", "shots": 0}, "from 1 to 1000000"),
+        ({"scheme": "dirichlet", "min_size": 0}, "from 1 to 1000000"),
+        ({"scheme": "iid", "seed": -1}, "negative"),
+    ],
+)
+def test_meaningless_settings_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(FedotpError, match=message):
+        PartitionSettings(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (PartitionSettings("pathological", 11), "use n_clients <= 10"),
+        (PartitionSettings("pathological", 10, shots=31), "use shots <= 30"),
+        (PartitionSettings("iid", 61), "use n_clients <= 60"),
+        (PartitionSettings("dirichlet", 30, min_size=14), "use n_clients <= 20"),
+        (PartitionSettings("dirichlet", 5, min_size=31), "use a smaller min_size"),
+        (PartitionSettings("domain-dirichlet", 7), "use n_clients = 6 or 8"),
+        (PartitionSettings("domain", 3), "use n_clients = 2 or 4"),
+        (PartitionSettings("domain", 4), "take domain-dirichlet, or use n_clients = 2"),
+        (PartitionSettings("coarse"), "no coarse labels"),
+    ],
+)
+def test_impossible_settings_say_what_would_work(settings: PartitionSettings, message: str) -> None:
+    shape = (2, 10)
+    dataset = make_dataset(np.full(shape, 15), np.full(shape, 3))
+    with pytest.raises(FedotpError, match=message):
+        make_partition(dataset, settings)
+
+
+@pytest.mark.parametrize("scheme", ["iid", "dirichlet", "domain-dirichlet", "quantity"])
+def test_more_clients_than_images_are_refused_before_anything_is_made_for_each(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = uniform_dataset(3, 6, 4, n_domains=2)
+    for name in ("_numbered", "_even_shares", "_shares_by_class", "_shares_by_size"):
+        monkeypatch.setattr(_schemes, name, lambda *_: pytest.fail("something was made for every client"))
+    with pytest.raises(FedotpError, match=r"can seat \d+ clients, not \d+; .*use n_clients <= \d+"):
+        make_partition(dataset, PartitionSettings(scheme, n_clients=10**6))
+
+
+def test_one_domain_cannot_be_divided_by_domain() -> None:
+    with pytest.raises(FedotpError, match="has one domain only"):
+        make_partition(uniform_dataset(3, 5, 2), PartitionSettings("domain"))
+
+
+# Files
+
+
+def _partition() -> tuple[Dataset, Partition]:
+    dataset = uniform_dataset(4, 10, 4, n_domains=2)
+    return dataset, make_partition(dataset, PartitionSettings("domain-dirichlet", 4, alpha=0.5, seed=7))
+
+
+def test_saved_partition_comes_back_equal(tmp_path: Path) -> None:
+    dataset, partition = _partition()
+    path = tmp_path / "new" / "p.json"
+    partition.save(path)
+    loaded = Partition.load(path)
+    assert loaded.digest == partition.digest
+    assert loaded.settings == partition.settings
+    assert np.array_equal(loaded.counts(dataset, "test"), partition.counts(dataset, "test"))
+    assert [p.name for p in path.parent.iterdir()] == ["p.json"]  # no temporary file stays
+    loaded.require(dataset)
+
+
+def test_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, partition = _partition()
+    path = tmp_path / "p.json"
+    path.write_text("old")
+
+    def fail(source: object, target: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(FedotpError, match=r"cannot write .*p.json: disk full"):
+        partition.save(path)
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("field", ["dataset", "data_digest", "settings", "clients"])
+def test_changed_file_is_refused(field: str, tmp_path: Path) -> None:
+    _, partition = _partition()
+    path = tmp_path / "p.json"
+    partition.save(path)
+    content = json.loads(path.read_text())
+    if field == "settings":
+        content["settings"]["seed"] = 8
+    elif field == "clients":
+        content["clients"][0]["train"][0] += 1
+    else:
+        content[field] = "other"
+    path.write_text(json.dumps(content))
+    with pytest.raises(FedotpError, match="changed after it was saved"):
+        Partition.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a partition"),
+        ('{"format": "fedotp-partition-1"}', "not a complete partition"),
+        (
+            '{"format": "fedotp-partition-1", "dataset": "a", "data_digest": "b", "settings": {"speed": 1}}',
+            "unknown settings speed",
+        ),
+    ],
+)
+def test_foreign_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(FedotpError, match=message):
+        Partition.load(tmp_path / "p.json")
+
+
+def test_partition_is_tied_to_its_data() -> None:
+    _, partition = _partition()
+    with pytest.raises(FedotpError, match="make the partition again"):
+        partition.require(uniform_dataset(4, 10, 5, n_domains=2))
+
+
+# The same numbers everywhere
+
+_GOLDEN = {
+    PartitionSettings("iid", 7, seed=1): "c8897dbb4c7c119c",
+    PartitionSettings("pathological", 5, shots=8, seed=2): "0fe73a651b43ccc1",
+    PartitionSettings("dirichlet", 20, alpha=0.01, seed=3): "64f39fadc67047b3",
+    PartitionSettings("dirichlet", 20, alpha=0.3, min_size=5, seed=3): "85796858468215c2",
+    PartitionSettings("domain", seed=4): "6e49af0633c149de",
+    PartitionSettings("domain-dirichlet", 9, alpha=0.1, seed=5): "b4bbe219c49705de",
+    PartitionSettings("coarse", 10, seed=6): "008d90b86dc83391",
+    PartitionSettings("quantity", 12, alpha=0.5, seed=7): "c86a8ef45b7d77d2",
+}
+
+
+@pytest.mark.parametrize("settings", _GOLDEN, ids=lambda s: f"{s.scheme}-{s.seed}")
+def test_digests_are_pinned(settings: PartitionSettings) -> None:
+    """The same settings give these partitions on every platform and with every NumPy."""
+    train = np.array([[17, 23, 31, 12, 40, 9], [11, 28, 19, 33, 8, 25], [14, 10, 22, 27, 35, 16]])
+    dataset = make_dataset(train, train // 4, coarse_of=(0, 1, 0, 1, 0, 1))
+    assert make_partition(dataset, settings).digest[:16] == _GOLDEN[settings]
+
+
+def test_shuffle_is_pinned() -> None:
+    assert shuffled(generator(0), np.arange(10)).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
+
+
+# Shares
+
+
+def test_apportion_promises() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        n = int(rng.integers(1, 12))
+        weights = rng.random(n) ** 5 + 1e-12
+        at_least = rng.integers(0, 3, n)
+        total = int(at_least.sum() + rng.integers(0, 60))
+        shares = apportion(total, weights, at_least=at_least)
+        assert shares.sum() == total
+        assert (shares >= at_least).all()
+        if not at_least.any():
+            assert np.abs(shares - total * weights / weights.sum()).max() < 1
+
+
+def test_apportion_breaks_ties_by_load_then_position() -> None:
+    even, nothing = np.ones(4), np.zeros(4, np.int64)
+    assert apportion(6, even, at_least=nothing).tolist() == [2, 2, 1, 1]
+    assert apportion(6, even, at_least=nothing, load=np.array([5, 1, 0, 5])).tolist() == [1, 2, 2, 1]
