@@ -26,9 +26,7 @@ from torch.nn.functional import normalize
 from fedotp._images import decoded
 from fedotp.clip import CLIP, CONFIGS, TINY, EvalTransform, load, save
 from fedotp.data import Dataset, ImageSource, Split
-from fedotp.data.store._encode import encode
-from fedotp.data.store._format import Storage
-from fedotp.data.store._tokens import EncodedDataset
+from fedotp.data.store import EncodedDataset, Storage, encode
 from fedotp.data.store._views import Tower
 from fedotp.ot import score
 

@@ -36,7 +36,7 @@ from fedotp.data.sets import (
     readable,
     require_sound,
 )
-from fedotp.data.store import StoreInfo, TokenStore, default_store, list_stores, remove_stores, select_stores
+from fedotp.data.store import Storage, StoreInfo, TokenStore, default_store, list_stores, remove_stores, select_stores
 
 if TYPE_CHECKING:
     from fedotp.data.store import EncodedDataset, EncodedSplit, as_stored, encode, encoding_of
@@ -62,6 +62,7 @@ __all__ = [
     "PartitionSettings",
     "Resource",
     "Split",
+    "Storage",
     "StoreInfo",
     "TokenStore",
     "as_stored",

@@ -14,11 +14,10 @@ from fedotp._files import write_atomically
 from fedotp.data._files import read_json
 from fedotp.data._types import Ints
 from fedotp.data.partition._settings import PartitionSettings
-from fedotp.data.sets import Dataset, SplitName
+from fedotp.data.sets import SPLITS, Dataset, SplitName
 from fedotp.errors import FedotpError
 
 _FORMAT = "fedotp-partition-1"
-_SPLITS: tuple[SplitName, SplitName] = ("train", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class Partition:
                 f"{dataset.name} {dataset.digest[:12]}; make the partition again"
             )
         for client in self.clients:
-            for name in _SPLITS:
+            for name in SPLITS:
                 rows, n = client.rows(name), len(dataset.split(name))
                 if len(rows) and not 0 <= rows.min() <= rows.max() < n:
                     raise FedotpError(

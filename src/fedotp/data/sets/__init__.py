@@ -1,20 +1,22 @@
 """Data sets: what one is, readers of the layouts they come in, where they are, their checks and downloads."""
 
 from fedotp.data.sets._box import ImageZip
-from fedotp.data.sets._catalog import DATASETS, DatasetInfo
+from fedotp.data.sets._catalog import DATASETS
 from fedotp.data.sets._check import Broken, CheckReport, check_dataset, require_sound
 from fedotp.data.sets._coarse import coarse_labels
-from fedotp.data.sets._dataset import Dataset, ImageArray, ImageFiles, ImageRef, ImageSource, Split, SplitName
+from fedotp.data.sets._dataset import SPLITS, Dataset, ImageArray, ImageFiles, ImageRef, ImageSource, Split, SplitName
 from fedotp.data.sets._download import Resource, download
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import from_hf, read_hf
 from fedotp.data.sets._image_files import IMAGE_SUFFIXES
+from fedotp.data.sets._info import DatasetInfo
 from fedotp.data.sets._names import readable
 from fedotp.data.sets._registry import dataset_info, default_root, find_dataset, load_dataset
 
 __all__ = [
     "DATASETS",
     "IMAGE_SUFFIXES",
+    "SPLITS",
     "Broken",
     "CheckReport",
     "Dataset",

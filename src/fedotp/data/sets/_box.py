@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from fedotp import _images
-from fedotp.data.sets._dataset import Dataset, Split
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, Split
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
@@ -81,7 +81,7 @@ def _read(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
 def _place(name: str) -> tuple[str, str, str]:
     """Split, domain and class of the image `name`."""
     split, *domain, kind, _ = name.split("/")
-    return split, domain[0] if domain else "all", kind
+    return split, *(domain or ONE_DOMAIN), kind
 
 
 read_cifar10_mini = partial(

@@ -1,51 +1,17 @@
 """The nine data sets of the paper and the two in the box: facts, official sources, and who reads them."""
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedotp.data.sets import _box, _coop, _domains
 from fedotp.data.sets._cifar import read_cifar10, read_cifar100
-from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._download import Resource
+from fedotp.data.sets._info import DatasetInfo
 
 _VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 _DOMAINNET = "https://csr.bu.edu/ftp/visda/2019/multi-source"
 _COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
 _FEDBN = "https://github.com/med-air/FedBN"
 _IN_BOX = "it comes with fedotp, there is nothing to download"
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """Facts about a data set; the sizes are those of the paper, for the data in the box their own.
-
-    `folder` is its usual place below the root; any of the `markers` (a file, or a folder with a slash at the
-    end) tells its layout from others; `template` is the caption zero-shot CLIP uses (CoOp's); `advice` says
-    what a person may have to fetch by hand. A data set `in_box` comes with the package and has no folder.
-    """
-
-    name: str
-    title: str
-    folder: str
-    markers: tuple[str, ...]
-    read: Callable[[Path], Dataset]
-    n_classes: int
-    n_domains: int
-    n_train: int
-    n_test: int
-    template: str
-    resources: tuple[Resource, ...]
-    advice: str = ""
-    in_box: bool = False
-
-    def is_at(self, folder: Path) -> bool:
-        """Tell whether `folder` has this data set's layout."""
-        return any(
-            os.path.isdir(folder / marker) if marker.endswith("/") else os.path.isfile(folder / marker)
-            for marker in self.markers
-        )
 
 
 def _zhou(name: str) -> str:

@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fedotp._images import reason
-from fedotp.data.sets._dataset import Dataset, ImageRef, SplitName
+from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef
 from fedotp.errors import FedotpError
 
-_SPLITS: tuple[SplitName, SplitName] = ("train", "test")
 _BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
 
 
@@ -39,7 +38,7 @@ def check_dataset(
 
     `on_image` is called after each image, for a progress bar.
     """
-    refs = [ImageRef(name, i) for name in _SPLITS for i in range(len(dataset.split(name)))]
+    refs = [ImageRef(name, i) for name in SPLITS for i in range(len(dataset.split(name)))]
     broken: list[Broken] = []
     in_train: dict[bytes, ImageRef] = {}
     duplicates: list[tuple[ImageRef, ImageRef]] = []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedotp.data._types import Ints
-from fedotp.data.sets._dataset import Dataset, ImageArray, Split
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, ImageArray, Split
 from fedotp.data.sets._names import readable
 from fedotp.data.sets._unpickle import read_pickle
 from fedotp.errors import FedotpError
@@ -24,7 +24,7 @@ def read_cifar10(root: Path) -> Dataset:
     return Dataset(
         name="cifar10",
         classes=names,
-        domains=("all",),
+        domains=ONE_DOMAIN,
         train=_split(root / "data_batch", *batches),
         test=_split(root / "test_batch", _read_images(root / "test_batch", "labels")),
         split_note=_NOTE,
@@ -38,7 +38,7 @@ def read_cifar100(root: Path) -> Dataset:
     return Dataset(
         name="cifar100",
         classes=names,
-        domains=("all",),
+        domains=ONE_DOMAIN,
         train=_split(root / "train", [pixels, fine]),
         test=_split(root / "test", _read_images(root / "test", "fine_labels")),
         split_note=_NOTE,

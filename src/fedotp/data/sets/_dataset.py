@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from fedotp.data._types import Ints
 from fedotp.errors import FedotpError
 
 SplitName = Literal["train", "test"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+ONE_DOMAIN = ("all",)  # of data that have none
 
 
 class ImageSource(Protocol):
@@ -193,7 +195,7 @@ class Dataset:
     def without(self, refs: Iterable[ImageRef]) -> "Dataset":
         """Leave the images `refs` out; they are remembered in `skipped`."""
         left_out = sorted(refs)
-        keep = {name: np.ones(len(self.split(name)), bool) for name in ("train", "test")}
+        keep = {name: np.ones(len(self.split(name)), bool) for name in SPLITS}
         for ref in left_out:
             keep[ref.split][ref.index] = False
         return replace(

@@ -12,7 +12,7 @@ from fedotp.data._files import read_lines
 from fedotp.data.sets import _names
 from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, list_folders, list_images, relative
-from fedotp.data.sets._split import split_by_domain
+from fedotp.data.sets._split import BY_DOMAIN, split_by_domain
 from fedotp.data.sets._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
@@ -46,7 +46,7 @@ def _divide(root: Path, domains: Sequence[str], classes: Sequence[str]) -> tuple
             )
             return train_items, test_items, note
     items = list(_tree(root, domains, classes, label_of))
-    note = "drawn once, 80 % of every domain for training (FedBN's sizes, not its members)"
+    note = f"{BY_DOMAIN} (FedBN's sizes, not its members)"
     return *split_by_domain(items), note
 
 

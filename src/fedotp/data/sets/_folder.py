@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from fedotp.data.sets._dataset import Dataset
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, walk_images
-from fedotp.data.sets._split import split_by_domain
+from fedotp.data.sets._split import BY_DOMAIN, split_by_domain
 from fedotp.errors import FedotpError
 
 _TRAIN = ("train", "training")
@@ -31,14 +31,14 @@ def read_folder(root: Path) -> Dataset:
         raise FedotpError(
             f"{root}: images must all be at class/ or all at domain/class/, not {', '.join(example.values())}"
         )
-    domains = sorted({place[0] for place in places}) if 2 in example else ["all"]
+    domains = sorted({place[0] for place in places}) if 2 in example else ONE_DOMAIN
     classes = sorted({place[-1] for place in places})
     domain_of = {name: d for d, name in enumerate(domains)}
     label_of = {name: k for k, name in enumerate(classes)}
     items = [(path, label_of[place[-1]], domain_of.get(place[0], 0)) for path, place in zip(paths, places, strict=True)]
     if level is None:
         train, test = split_by_domain(items)
-        note = "drawn once, 80 % of every domain for training"
+        note = BY_DOMAIN
     else:
         train, test, note = _by_split_folder(items, [f[level].lower() for f in folders], root)
     return file_dataset(

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from fedotp import _images
-from fedotp.data.sets._dataset import Dataset, Split
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, Split
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
@@ -79,7 +79,7 @@ def from_hf(tables: Any, *, name: str) -> Dataset:
     return Dataset(
         name=name,
         classes=tuple(readable(c) for c in features[label].names),
-        domains=("all",),
+        domains=ONE_DOMAIN,
         train=split("train"),
         test=split(test),
         split_note=f"Hugging Face splits train and {test}",

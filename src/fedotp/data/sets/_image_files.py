@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fedotp.data.sets._dataset import Dataset, ImageFiles, Split
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, ImageFiles, Split
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
@@ -65,7 +65,7 @@ def file_dataset(
     root: Path,
     *,
     classes: Sequence[str],
-    domains: Sequence[str] = ("all",),
+    domains: Sequence[str] = ONE_DOMAIN,
     train: Sequence[Item],
     test: Sequence[Item],
     split_note: str,

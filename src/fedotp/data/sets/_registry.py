@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 from fedotp.data.sets._box import box_file
-from fedotp.data.sets._catalog import DATASETS, DatasetInfo
+from fedotp.data.sets._catalog import DATASETS
 from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import read_hf
+from fedotp.data.sets._info import DatasetInfo
 from fedotp.errors import FedotpError
 
 _HF_PREFIX = "hf:"

@@ -10,6 +10,8 @@ from fedotp.data.sets._image_files import Item
 
 _SPLIT_SEED = 0
 
+BY_DOMAIN = "drawn once, 80 % of every domain for training"  # what `split_by_domain` does, to people
+
 
 def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """Put 80 % (rounded down) of every domain into train, stratified over its classes, the rest into test.

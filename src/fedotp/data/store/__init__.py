@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
+from fedotp.data.store._format import Storage
 from fedotp.data.store._store import TokenStore, default_store
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _NEED_TORCH = {
 __all__ = [
     "EncodedDataset",
     "EncodedSplit",
+    "Storage",
     "StoreInfo",
     "TokenStore",
     "as_stored",
