@@ -25,7 +25,10 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
     "evaluation.min_delta": st.floats(0, 1),
-    "optimizer.momentum": st.floats(0, 1, exclude_max=True),
+    **{
+        key: st.floats(0, 1, exclude_max=True)
+        for key in ("optimizer.momentum", "server.momentum", "server.beta1", "server.beta2")
+    },
 }
 _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     bool: st.booleans(),

@@ -79,6 +79,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("partition.shots = 1.5", "partition.shots = 1.5: must be a whole number"),
         ('seed = "1"', 'seed = "1": must be a whole number'),
         ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be sgd or adamw; did you mean sgd?'),
+        ('server.name = "adma"', 'server.name = "adma": must be average, momentum, adam or yogi; did you mean adam?'),
         ('data.storage = "zip"', 'data.storage = "zip": must be float16 or int8'),
         ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),
         (
@@ -90,6 +91,10 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("method.mass = 1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),
         ("federation.batch_size = 0", "federation.batch_size = 0: must be from 1 to 1000000, for example 32"),
         ("prompt.n_ctx = 0", "prompt.n_ctx = 0: must be from 1 to 1000 (the paper uses 16)"),
+        ("server.momentum = 1.0", "server.momentum = 1.0: must be in [0, 1)"),
+        ("server.beta2 = -0.1", "server.beta2 = -0.1: must be in [0, 1)"),
+        ("server.epsilon = 0", "server.epsilon = 0.0: must be from 1e-12 to 1000000 (the paper uses 0.001)"),
+        ("server.lr = 0", "server.lr = 0.0: must be from 1e-12 to 1000000 (with adam and yogi for example 0.02)"),
         ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
         (
             "data.views = -1",

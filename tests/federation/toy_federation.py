@@ -21,6 +21,7 @@ from fedotp.federation import (
     OptimizerSettings,
     Predictions,
     RoundSettings,
+    ServerStepSettings,
     Settings,
     Simulator,
 )
@@ -86,6 +87,7 @@ def make_data(
 def make_settings(
     *,
     optimizer: dict[str, Any] | None = None,
+    server: dict[str, Any] | None = None,
     evaluation: dict[str, Any] | None = None,
     compute: dict[str, Any] | None = None,
     seed: int = 0,
@@ -94,6 +96,7 @@ def make_settings(
     return Settings(
         RoundSettings(**{"rounds": 3, "local_epochs": 2, "batch_size": 4, **federation}),
         OptimizerSettings(**{"lr": 0.05, **(optimizer or {})}),
+        ServerStepSettings(**(server or {})),
         EvaluationSettings(**(evaluation or {})),
         ComputeSettings(**{"group_size": 64, **(compute or {})}),
         seed,

@@ -15,7 +15,7 @@ from PIL import Image
 from report_made import make_inputs, make_run
 
 from fedotp.errors import FedotpError
-from fedotp.federation import KeptRows, Progress, load_server, save_checkpoint
+from fedotp.federation import KeptRows, Progress, ServerStep, ServerStepSettings, load_server, save_checkpoint
 from fedotp.methods import METHODS
 from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
 from fedotp.runs import RunDirectory
@@ -137,7 +137,10 @@ def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_pat
     (deployed.path / "partition.json").unlink()
     deployed.kept.unlink()
     server = load_server(deployed.checkpoint)
-    state = SimpleNamespace(server=server, kept=KeptRows({}, 2), device=torch.device("cpu"), round=2, group_size=1)
+    step = ServerStep(ServerStepSettings())
+    state = SimpleNamespace(
+        server=server, step=step, kept=KeptRows({}, 2), device=torch.device("cpu"), round=2, group_size=1
+    )
     save_checkpoint(deployed.checkpoint, state, Progress())
     deployed.save_manifest({**deployed.manifest, "deployment": {"sites": 2}})
     found = analyse(deployed.path)

@@ -74,6 +74,7 @@ def outcome(run: RunDirectory) -> dict[str, Any]:
     }
     arrays = {f"predictions.{name}": value for name, value in vars(predictions).items()}
     arrays |= {f"server.{name}": value.numpy() for name, value in simulator.server.items()}
+    arrays |= {f"step.{name}": value.numpy() for name, value in simulator.step.state.items()}
     arrays |= {f"kept.{name}": value.numpy() for name, value in kept.items()}
     return found | {name: value.tobytes() for name, value in arrays.items()}
 

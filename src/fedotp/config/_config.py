@@ -20,6 +20,7 @@ from fedotp.federation import (
     EvaluationSettings,
     OptimizerSettings,
     RoundSettings,
+    ServerStepSettings,
     Settings,
 )
 from fedotp.methods import FedOTP, Method, PromptSettings
@@ -52,6 +53,7 @@ class Config:
     method: Method = field(default_factory=FedOTP)
     federation: RoundSettings = field(default_factory=RoundSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    server: ServerStepSettings = field(default_factory=ServerStepSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)
     seed: int = 0
@@ -98,7 +100,7 @@ class Config:
     @property
     def settings(self) -> Settings:
         """The part that drives the federation."""
-        return Settings(self.federation, self.optimizer, self.evaluation, self.compute, self.seed)
+        return Settings(self.federation, self.optimizer, self.server, self.evaluation, self.compute, self.seed)
 
     def to_dict(self) -> Tables:
         """Every key with its value, defaults included, in the order of the file; None where a key has no value."""

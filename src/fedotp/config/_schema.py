@@ -9,7 +9,7 @@ from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError
-from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings
+from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings, ServerStepSettings
 from fedotp.methods import METHODS, FedOTP, Method, PromptSettings
 
 SECTIONS: dict[str, type[Any]] = {
@@ -20,6 +20,7 @@ SECTIONS: dict[str, type[Any]] = {
     "method": Method,
     "federation": RoundSettings,
     "optimizer": OptimizerSettings,
+    "server": ServerStepSettings,
     "evaluation": EvaluationSettings,
     "compute": ComputeSettings,
 }

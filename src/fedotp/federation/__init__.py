@@ -20,11 +20,13 @@ from fedotp.federation._precision import Precision
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints, draws
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
+from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import (
     ComputeSettings,
     EvaluationSettings,
     OptimizerSettings,
     RoundSettings,
+    ServerStepSettings,
     Settings,
 )
 from fedotp.federation._simulator import RoundReport, Simulator
@@ -51,6 +53,8 @@ __all__ = [
     "Progress",
     "RoundReport",
     "RoundSettings",
+    "ServerStep",
+    "ServerStepSettings",
     "Settings",
     "Simulator",
     "by_domain",

@@ -18,9 +18,11 @@ from fedotp._files import parse_json, write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._random import Ints
+from fedotp.federation._server_step import ServerStep
 from fedotp.methods import Parameters
 
 _SERVER = "server."
+_STEP = "step."
 _FORMAT = "fedotp-checkpoint-1"
 _LARGEST = 2**63 - 1
 
@@ -51,6 +53,7 @@ class Saved(Protocol):
     """What a checkpoint holds: a simulator's state, or that of a server of real sites."""
 
     server: Parameters
+    step: ServerStep
     kept: KeptRows
     device: torch.device
     round: int
@@ -58,13 +61,18 @@ class Saved(Protocol):
 
 
 def save_checkpoint(path: Path, simulator: Saved, progress: Progress) -> None:
-    """Write the server's parameters, the index of the clients' rows and `progress` to `path`, atomically.
+    """Write the server's parameters, its step's state, the index of clients' rows and `progress` to `path`, atomically.
 
     The rows themselves must be in a file: give `Simulator` a `make_kept` that says where.
     """
     if not simulator.kept.is_durable:
         raise ValueError("what clients keep is in memory only, a checkpoint would not hold it; keep it in a file")
-    tensors = {f"{_SERVER}{name}": value.detach().cpu().contiguous() for name, value in simulator.server.items()}
+    parts = {_SERVER: simulator.server, _STEP: simulator.step.state}
+    tensors = {
+        f"{prefix}{name}": value.detach().cpu().contiguous()
+        for prefix, part in parts.items()
+        for name, value in part.items()
+    }
     tensors["kept.slot"] = torch.from_numpy(simulator.kept.slot)
     tensors["kept.checksum"] = torch.from_numpy(simulator.kept.checksum.astype(np.int64))
     facts = {"progress": json.dumps(asdict(progress)), "kept": json.dumps(simulator.kept.layout)}
@@ -80,7 +88,7 @@ def load_progress(path: Path) -> Progress:
 
 def load_server(path: Path) -> Parameters:
     """What the server held when the checkpoint `path` was written."""
-    return _server(_read(path)[0])
+    return _part(_SERVER, _read(path)[0])
 
 
 def load_rows(path: Path, kept: Path) -> tuple[Ints, Parameters]:
@@ -107,7 +115,7 @@ def load_checkpoint(path: Path, simulator: Saved) -> Progress:
     if not simulator.kept.is_durable:
         raise ValueError("this simulator's clients keep their own in memory, not in the file a checkpoint speaks of")
     tensors, progress, layout = _read(path)
-    server = _server(tensors)
+    server, state = _part(_SERVER, tensors), _part(_STEP, tensors)
     shapes = {name: tuple(value.shape) for name, value in server.items()}
     expected = {name: tuple(value.shape) for name, value in simulator.server.items()}
     if shapes != expected or len(tensors["kept.slot"]) != simulator.kept.n_clients:
@@ -119,9 +127,15 @@ def load_checkpoint(path: Path, simulator: Saved) -> Progress:
         raise FedotpError(
             f"{path} belongs to another federation: its clients keep {layout}, here they keep {simulator.kept.layout}"
         )
+    if not simulator.step.fits(state, server):
+        raise FedotpError(
+            f"{path} belongs to another federation: its server's step remembers {sorted(state)}, "
+            f"which is not for server.name = {simulator.step.settings.name!r} here"
+        )
     simulator.server = {
         name: value.to(simulator.device, simulator.server[name].dtype) for name, value in server.items()
     }
+    simulator.step.state = {name: value.to(simulator.device) for name, value in state.items()}
     simulator.kept.slot[:] = tensors["kept.slot"].numpy()
     simulator.kept.checksum[:] = tensors["kept.checksum"].numpy().astype(np.uint32)
     simulator.kept.commit()
@@ -151,8 +165,8 @@ def _kind(layout: str, path: Path) -> tuple[list[int], torch.dtype]:
     return [int(size) for size in found[2].replace(",", " ").split()], getattr(torch, found[1])
 
 
-def _server(tensors: Parameters) -> Parameters:
-    return {name.removeprefix(_SERVER): value for name, value in tensors.items() if name.startswith(_SERVER)}
+def _part(prefix: str, tensors: Parameters) -> Parameters:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]]:

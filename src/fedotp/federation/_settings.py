@@ -7,6 +7,7 @@ from fedotp._ranges import MOST, require, require_from
 from fedotp.federation._precision import Precision
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
+_SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,41 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True)
+class ServerStepSettings:
+    """What the server does with the average of a round; the equations are in `fedotp.federation.ServerStep`.
+
+    The defaults of `lr` and the other numbers are those of FedAvgM (Hsu et al., 2019) and of FedAdam and FedYogi
+    (Reddi et al., ICLR 2021), except that an `lr` of 1 is rarely right for these two: there it is about as far as a
+    number of a prompt moves in a round. Try 0.01 to 0.1.
+
+    Attributes:
+        name: "average" takes the average itself; "momentum" is FedAvgM, "adam" FedAdam, "yogi" FedYogi. "average" reads
+            none of the numbers, "momentum" `lr` and `momentum`, the others `lr`, `beta1`, `beta2` and `epsilon`.
+        lr: eta, the server's learning rate.
+        momentum: beta of FedAvgM.
+        beta1: how much of the mean direction is kept from round to round.
+        beta2: how much of the mean square is.
+        epsilon: tau; the larger, the less a step adapts to the size of changes.
+    """
+
+    name: Literal["average", "momentum", "adam", "yogi"] = "average"
+    lr: float = 1.0
+    momentum: float = 0.9
+    beta1: float = 0.9
+    beta2: float = 0.99
+    epsilon: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data could make right."""
+        known = ("average", "momentum", "adam", "yogi")
+        require(self.name in known, "server.name", self.name, "average, momentum, adam or yogi")
+        require_from(_SMALLEST_LR, MOST, "server.lr", self.lr, " (with adam and yogi for example 0.02)")
+        for key in ("momentum", "beta1", "beta2"):
+            require(0 <= getattr(self, key) < 1, f"server.{key}", getattr(self, key), "in [0, 1)")
+        require_from(_SMALLEST_EPSILON, MOST, "server.epsilon", self.epsilon, " (the paper uses 0.001)")
+
+
+@dataclass(frozen=True)
 class EvaluationSettings:
     """When and on whom the clients' classifiers are tested.
 
@@ -138,6 +174,7 @@ class Settings:
 
     federation: RoundSettings = RoundSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
+    server: ServerStepSettings = ServerStepSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     compute: ComputeSettings = ComputeSettings()
     seed: int = 0

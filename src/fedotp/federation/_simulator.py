@@ -20,6 +20,7 @@ from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Evaluation, evaluate_predictions
 from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled, survivors
+from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
 from fedotp.methods import Method, Parameters, Task
 
@@ -74,6 +75,7 @@ class Simulator(Clients):
     ) -> None:
         """A federation before its first round; `make_kept` says where clients keep what is theirs."""
         self.server = method.shared(task, len(data))
+        self.step = ServerStep(settings.server)
         super().__init__(method, task, data, settings, make_kept=make_kept)
         self.held_out = held_out(settings.federation, len(data), settings.seed)
         with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
@@ -137,7 +139,8 @@ class Simulator(Clients):
         examples = self.data.train.sizes(answering)
         if sent and len(answering) >= rounds.min_clients:
             numbers, weights = (torch.from_numpy(x).to(self.device) for x in (answering, examples))
-            self.server = self.method.aggregate(self.server, numbers, sent, weights)
+            aggregated = self.method.aggregate(self.server, numbers, sent, weights)
+            self.server = self.step(self.server, aggregated, sent)
         self.round += 1
         return RoundReport(
             round=self.round,

@@ -22,6 +22,7 @@ from fedotp.federation import (
     Predictions,
     Progress,
     RoundReport,
+    ServerStep,
     Settings,
     drawn_for_evaluation,
     draws,
@@ -73,6 +74,7 @@ class Deployed:
         self.device = torch.device("cpu")
         self.n_sites = len(self.registry.members) if n_sites is None else n_sites
         self.server = {name: value.cpu() for name, value in self.method.shared(task, self.n_sites).items()}
+        self.step = ServerStep(self.settings.server)
         self.kept = KeptRows({}, self.n_sites)  # nothing: what sites keep is at the sites
         self._task = task
         self._deals = settings
@@ -274,11 +276,13 @@ class Deployed:
         prompts = [updates[number].prompts for number in numbers]
         if self._privacy is not None:
             share = 1.0 if self.round == 0 and rounds.first_round == "all" else rounds.participation
-            self.server = self._privacy.release(self.server, prompts, share, self.round + 1)
+            released = self._privacy.release(self.server, prompts, share, self.round + 1)
+            self.server = self.step(self.server, released, prompts[0])  # of what is public: it spends no more privacy
             return n_bytes
         uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]}
         weights = torch.tensor([updates[number].n_examples for number in numbers])
-        self.server = self.method.aggregate(self.server, torch.tensor(numbers), uploads, weights)
+        aggregated = self.method.aggregate(self.server, torch.tensor(numbers), uploads, weights)
+        self.server = self.step(self.server, aggregated, uploads)
         return n_bytes
 
     # Evaluation --------------------------------------------------------------------------------------------
