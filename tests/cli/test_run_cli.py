@@ -250,6 +250,14 @@ def test_runs_list_show_and_diff(place: Path, fedotp: Fedotp) -> None:
     assert "the same" in fedotp("runs", "diff", OUT, OUT).out
 
 
+def test_a_run_is_shown_with_its_servers_step(place: Path, fedotp: Fedotp) -> None:
+    fedotp("run", "tiny.toml", "--quiet", "--out", "plain")
+    assert "server's step" not in fedotp("runs", "show", "plain").out
+    fedotp("run", "tiny.toml", "--quiet", "--out", "stepped", "--set", "server.name=adam", "--set", "server.lr=0.02")
+    (line,) = (line for line in fedotp("runs", "show", "stepped").out.splitlines() if line.startswith("server's step"))
+    assert line.split()[2:] == ["adam", "lr", "0.02"]
+
+
 @pytest.mark.parametrize("name", ["summary.json", "manifest.json", "metrics.jsonl", "config.toml"])
 @pytest.mark.parametrize("content", ["[" * 100_000 + "\n", "a = " + "[" * 100_000, '{"a": []}\n'])
 def test_one_run_that_cannot_be_read_does_not_hide_the_others(

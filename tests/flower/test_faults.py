@@ -168,7 +168,12 @@ class PowerCutError(Exception):
 
 @pytest.mark.parametrize("after", range(7, 25, 3))
 def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(after: int, inputs: Path, tmp_path: Path) -> None:
-    config = make_deployable(inputs, federation={"rounds": 3}, optimizer={"reset": False, "momentum": 0.9})
+    config = make_deployable(
+        inputs,
+        federation={"rounds": 3},
+        optimizer={"reset": False, "momentum": 0.9},
+        server={"name": "momentum"},
+    )
     whole = run_with(NearGrid(parts(tmp_path / "whole", 3)), config, tmp_path / "expected")
     answers = 0
 

@@ -41,6 +41,12 @@ def updates(grid: NearGrid) -> list[np.ndarray]:
     return [np.array(reply.content.array_records["arrays"]["shared"].numpy(), np.float64) for reply in replies]
 
 
+def sent_first(grid: NearGrid) -> torch.Tensor:
+    """The prompt that the sites were sent in the first round."""
+    order = next(message for message in grid.sent if message.metadata.message_type == "train")
+    return torch.from_numpy(order.content.array_records["arrays"]["shared"].numpy().copy())
+
+
 @pytest.mark.parametrize("privacy", ["server", "client", "adaptive"])
 def test_without_noise_and_with_a_wide_norm_it_is_the_plain_mean(privacy: str, inputs: Path, tmp_path: Path) -> None:
     settings = ServerSettings(privacy=privacy, noise=0.0, clip=1e6)  # type: ignore[arg-type]
@@ -51,13 +57,25 @@ def test_without_noise_and_with_a_wide_norm_it_is_the_plain_mean(privacy: str, i
     torch.testing.assert_close(load_server(run.checkpoint)["shared"], mean, atol=1e-6, rtol=0)
 
 
+def test_the_servers_step_is_made_with_what_was_released(inputs: Path, tmp_path: Path) -> None:
+    """Of the released averages alone, so nothing more is spent: without noise it is half of the way to the mean."""
+    settings = ServerSettings(privacy="server", noise=0.0, clip=1e6)
+    grid = NearGrid(parts(tmp_path, 3))
+    config = make_deployable(inputs, federation={"rounds": 1}, server={"name": "momentum", "lr": 0.5})
+    run = serve(grid, config, settings, tmp_path / "run", **named(grid))
+    mean, start = torch.from_numpy(np.mean(updates(grid), 0)), sent_first(grid)
+    assert (mean - start).abs().max() > 1e-3
+    expected = ((mean + start) / 2).float()
+    torch.testing.assert_close(load_server(run.checkpoint)["shared"], expected, atol=1e-6, rtol=0)
+    assert run.summary["privacy"]["releases"] == 1
+
+
 @pytest.mark.parametrize("privacy", ["server", "client"])
 def test_the_average_moves_by_no_more_than_the_norm(privacy: str, inputs: Path, tmp_path: Path) -> None:
     settings = ServerSettings(privacy=privacy, noise=0.0, clip=1e-3)  # type: ignore[arg-type]
     grid = NearGrid(parts(tmp_path, 3))
     run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), settings, tmp_path / "run", **named(grid))
-    order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    start = torch.from_numpy(order.content.array_records["arrays"]["shared"].numpy().copy())
+    start = sent_first(grid)
     moved = (load_server(run.checkpoint)["shared"] - start).norm()
     assert 0 < moved <= 1e-3 * (1 + 1e-4)
     if privacy == "client":  # it was clipped before it left

@@ -21,9 +21,12 @@ DOMAINS = ("day", "night")
 METHODS += ["promptfl-fedamp", "pfedprompt"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_sites_end_with_the_simulators_prompts(method: str, inputs: Path, tmp_path: Path) -> None:
-    config = make_deployable(inputs, method={"name": method})
+@pytest.mark.parametrize(
+    ("method", "step"),
+    [(method, "average") for method in METHODS] + [(METHODS[0], step) for step in ("momentum", "adam", "yogi")],
+)
+def test_sites_end_with_the_simulators_prompts(method: str, step: str, inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, method={"name": method}, server={"name": step, "lr": 0.1})
     simulated = fedotp.run(config, tmp_path / "simulated")
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))

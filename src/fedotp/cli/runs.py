@@ -163,6 +163,8 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
         f"local epochs {rounds.local_epochs}, batches of {rounds.batch_size}, participation {rounds.participation}",
     )
     yield "optimizer", optimizer.name, f"lr {optimizer.lr}, momentum {optimizer.momentum}"
+    if config.server.name != "average":
+        yield "server's step", config.server.name, f"lr {config.server.lr}"
     yield "seed", config.seed
     yield "begun", _date(manifest["started"]), f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
     yield "on", manifest["device"], manifest["commit"] or ""

@@ -85,9 +85,9 @@ class OptimizerSettings:
 class ServerStepSettings:
     """What the server does with the average of a round; the equations are in `fedotp.federation.ServerStep`.
 
-    The defaults of `lr` and the other numbers are those of FedAvgM (Hsu et al., 2019) and of FedAdam and FedYogi
-    (Reddi et al., ICLR 2021), except that an `lr` of 1 is rarely right for these two: there it is about as far as a
-    number of a prompt moves in a round. Try 0.01 to 0.1.
+    The defaults are those of FedAvgM (Hsu et al., 2019) and of FedAdam and FedYogi (Reddi et al., ICLR 2021). Only an
+    `lr` of 1 is rarely right for the latter two: with them it is about how far a steady change moves each number of a
+    prompt in a round. Try 0.01 to 0.1.
 
     Attributes:
         name: "average" takes the average itself; "momentum" is FedAvgM, "adam" FedAdam, "yogi" FedYogi. "average" reads
