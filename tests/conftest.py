@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+import anchored  # noqa: F401  (a method of the tests' own, among those that generic tests go through)
+
 if not torch.cuda.is_available():  # before anything imports Triton: its kernels then run on the CPU, slowly
     os.environ["TRITON_INTERPRET"] = "1"
 

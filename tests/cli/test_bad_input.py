@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_made import Done, Fedotp
 
-from fedotp import load_config, run
+from fedotp import load_config, methods, run
 from fedotp.clip import load
 from fedotp.config import presets
 from fedotp.data import DATASETS
@@ -32,9 +32,7 @@ def check(done: Done, right: str) -> None:
 
 
 PRESETS = ", ".join(presets())
-METHODS = (
-    "fedotp, zeroshot, coop, promptfl, promptfl-ft, promptfl-fedprox, promptfl-fedper, promptfl-fedamp or pfedprompt"
-)
+METHODS = f"{', '.join(list(methods.METHODS)[:-1])} or {list(methods.METHODS)[-1]}"
 NO_DATA = f"unknown data set 'nowhere'; did you mean 'flowers102'? ({', '.join(DATASETS)})"
 DAMAGED = (
     "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"

@@ -84,8 +84,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),
         (
             'method.name = "fedopt"',
-            'method.name = "fedopt": must be fedotp, zeroshot, coop, promptfl, promptfl-ft, promptfl-fedprox, '
-            "promptfl-fedper, promptfl-fedamp or pfedprompt; did you mean fedotp?",
+            f'method.name = "fedopt": must be {", ".join(list(METHODS)[:-1])} or {list(METHODS)[-1]}; '
+            "did you mean fedotp?",
         ),
         # ranges
         ("method.mass = 1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),

@@ -67,7 +67,7 @@ def figures(
     """Draw the figures of the paper from runs, and print what transport does in them.
 
     Curves, accuracy against a setting, t-SNE, words and the bound need the
-    run's directory only (words also the backbone); the others read the data.
+    run's directory only (words and t-SNE also the backbone); the others read the data.
 
     \b
     Examples:

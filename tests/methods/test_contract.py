@@ -1,0 +1,200 @@
+"""What every method promises, whatever it is: checked on all of them, the tests' own included."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import ot as pot
+from anchored import Anchored
+from federation.toy_federation import make_settings, simulator
+from fedotp.clip import CLIP, TINY, ImageFeatures
+from fedotp.errors import FedotpError
+from fedotp.federation import Predictor, prompt_lengths
+from fedotp.matching import Matching
+from fedotp.methods import METHODS, Batch, FedOTP, Kind, Memory, Method, Parameters, Prompt, PromptSettings, Task
+
+C, B, V, K, E = 3, 4, 5, 3, 16
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    clip = CLIP.random(replace(TINY, embed_dim=E, text=replace(TINY.text, width=32, heads=2))).double()
+    return Task(clip, ("cat", "egyptian mau", "car"), PromptSettings(n_ctx=4, std=0.3))
+
+
+@pytest.fixture
+def batch() -> Batch:
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64)
+
+    memory = Memory(draw(C, 2, E), draw(C, 2, E), torch.randint(K, (C, 2)))
+    return Batch(ImageFeatures(draw(C, B, E), draw(C, B, V, E)), torch.randint(K, (C, B)), memory=memory)
+
+
+def params_of(method: Method, task: Task, n_clients: int) -> Parameters:
+    """Parameters of clients that differ."""
+    start = method.untrained(task)
+    return {name: value + 0.1 * torch.randn(n_clients, *value.shape[1:]) for name, value in start.items()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_prompts_features_and_kinds_are_of_one_number(name: str, task: Task) -> None:
+    method = METHODS[name]()
+    params = params_of(method, task, C)
+    features = method.class_features(task, params)
+    assert features.shape[1:] == (len(method.kinds(task, params)), K, E)
+    assert len(features) in (1, C)
+    assert len(prompt_lengths(method, task)) == features.shape[1]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_only_directions_of_class_features_matter(name: str, task: Task, batch: Batch) -> None:
+    method = METHODS[name]()
+    params = params_of(method, task, C)
+    classes = method.class_features(task, params).expand(C, -1, -1, -1)
+    longer = classes * (0.5 + torch.rand(*classes.shape[:-1], 1, dtype=torch.float64))
+    found = method.score(task, params, batch, classes)
+    assert found.shape == (C, B, K)
+    torch.testing.assert_close(method.score(task, params, batch, longer), found, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_client_predicts_alike_alone_and_among_others(name: str, task: Task, batch: Batch) -> None:
+    method = METHODS[name]()
+    params = params_of(method, task, C)
+    together = Predictor.of(method, task, params, C, memory=batch.memory)
+    alone = together.rows(slice(1, 2))
+    image = ImageFeatures(*(value[1:2] for value in batch.image))
+    assert (len(together), len(alone), together.kinds) == (C, 1, alone.kinds)
+    torch.testing.assert_close(alone.scores(image)[0], together.scores(batch.image)[1])
+    similar = together.similarity(batch.image.tokens, batch.labels)
+    torch.testing.assert_close(alone.similarity(image.tokens, batch.labels[1:2])[0], similar[1])
+    if method.matching.has_plan:
+        torch.testing.assert_close(alone.plan(similar[1:2])[0], together.plan(similar)[1])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nothing_private_and_nothing_fixed_is_sent(name: str, task: Task) -> None:
+    method = METHODS[name]()
+    received = method.send(method.shared(task, C), torch.arange(C), C)
+    private = {name: value.expand(C, *value.shape) for name, value in method.private(task).items()}
+    draws = [np.random.default_rng(i) for i in range(C)]
+    sent = method.upload(method.start(received, private), received, draws)
+    assert not sent.keys() & (method.fixed | private.keys() - method.publishes)
+
+
+@pytest.mark.parametrize("optimizer", [{}, {"reset": False}, {"name": "adamw", "reset": False}])
+def test_what_is_fixed_stays_and_a_scalar_is_learned(optimizer: dict[str, object]) -> None:
+    federation = simulator("anchored", make_settings(optimizer=optimizer))
+    before = federation.server["anchor"].clone()
+    for _ in range(2):
+        federation.run_round()
+    kept = federation.kept.read(np.arange(len(federation.data)), federation.device)
+    assert torch.equal(federation.server["anchor"], before)
+    assert kept["sharpness"].shape == (len(federation.data),)
+    assert (kept["sharpness"] != 0).all()
+    assert not any("anchor" in name for name in kept)
+
+
+def test_a_rate_is_a_factor_on_the_learning_rate() -> None:
+    @dataclass(frozen=True)
+    class Twice(Anchored):
+        @property
+        def rate(self) -> dict[str, float]:
+            return {name: 2 * factor for name, factor in super().rate.items()}
+
+    moved = []
+    for method in (Anchored(), Twice()):
+        one_step = make_settings(local_epochs=1, batch_size=100, optimizer={"weight_decay": 0.0})
+        federation = simulator(method, one_step)
+        federation.run_round()
+        moved.append(federation.kept.read(np.arange(5), federation.device)["sharpness"])
+    torch.testing.assert_close(moved[1], 2 * moved[0])
+
+
+def test_prompts_of_unequal_lengths_stand_side_by_side(task: Task) -> None:
+    short, long = (torch.randn(C, n, s, 32, dtype=torch.float64) for n, s in ((2, 2), (1, 6)))
+    common = torch.randn(1, 1, 6, 32, dtype=torch.float64).expand(C, -1, -1, -1)
+    found = task.features(short, None, long, common)
+    expected = [
+        task.encoder_for(2)(short),
+        task.template_features().expand(C, -1, -1, -1),
+        task.encoder_for(6)(long),
+        task.encoder_for(6)(common.contiguous()),
+    ]
+    torch.testing.assert_close(found, torch.cat(expected, dim=1))
+    assert task.contexts(2, 6).shape == (2, 6, 32)
+
+
+# Weights over prompts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Weighted(FedOTP):
+    """FedOTP whose clients weigh their global and local prompt."""
+
+    name: ClassVar[str] = "weighted"
+
+    def weights(self, task: Task, params: Parameters) -> Tensor:
+        share = torch.tensor([0.2, 0.5, 0.7], dtype=torch.float64)[: len(params["shared"])]
+        return torch.stack([share, 1 - share], dim=-1)
+
+
+def test_prompts_take_the_shares_of_the_mass_they_are_given(task: Task, batch: Batch) -> None:
+    method = Weighted(reg=0.2, mass=0.6)
+    params = params_of(method, task, C)
+    predictor = Predictor.of(method, task, params, C)
+    found = predictor.scores(batch.image)
+    weights = method.weights(task, params)
+    for c, b, k in np.ndindex(C, B, K):
+        patches = torch.nn.functional.normalize(batch.image.tokens[c, b], dim=-1)
+        S = (patches @ predictor.classes[c, :, k].T).numpy()  # (V, N)
+        plan = pot.partial.entropic_partial_wasserstein(
+            np.full(V, 1 / V), 0.6 * weights[c].numpy(), 1 - S, reg=0.2, m=0.6, numItermax=100_000, stopThr=1e-13
+        )
+        assert float(found[c, b, k]) == pytest.approx((plan * S).sum(), abs=1e-7)
+    plan = predictor.plan(predictor.similarity(batch.image.tokens, batch.labels))
+    torch.testing.assert_close(plan.sum(-2), (0.6 * weights)[:, None].expand(-1, B, -1))
+
+
+@pytest.mark.parametrize("rule", ["pooled", "average", "classical", "unbalanced"])
+def test_equal_weights_are_none(rule: str, batch: Batch) -> None:
+    matching, classes = Matching(rule), torch.randn(C, 2, K, E, dtype=torch.float64)  # type: ignore[arg-type]
+    alike = torch.full((C, 2), 0.5, dtype=torch.float64)
+    expected = matching(batch.image, classes)
+    torch.testing.assert_close(matching(batch.image, classes, alike), expected)
+    torch.testing.assert_close(matching(batch.image, classes, alike[0]), expected)
+    first = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    if rule in ("pooled", "average"):
+        only = matching(batch.image, classes[:, :1])
+        torch.testing.assert_close(matching(batch.image, classes, first), only)
+
+
+def test_a_method_without_transport_has_no_mass_to_change(task: Task) -> None:
+    promptfl, classical = METHODS["promptfl"](), FedOTP(rule="classical")
+    with pytest.raises(FedotpError, match="PromptFL has no mass to choose"):
+        Predictor.of(promptfl, task, promptfl.untrained(task)).with_mass(0.5)
+    with pytest.raises(FedotpError, match="FedOTP with rule classical has no mass to choose"):
+        Predictor.of(classical, task, classical.untrained(task)).with_mass(0.5)
+    changed = Predictor.of(FedOTP(), task, FedOTP().untrained(task)).with_mass(0.5)
+    assert changed.method == FedOTP(mass=0.5)
+
+
+def test_a_need_that_nobody_serves_is_named() -> None:
+    @dataclass(frozen=True)
+    class Pixels(FedOTP):
+        @property
+        def needs(self) -> frozenset[str]:  # type: ignore[override]
+            return frozenset({"pixels"})
+
+    with pytest.raises(FedotpError, match="FedOTP needs of images pixels: must be pooled, tokens"):
+        simulator(Pixels())
+
+
+def test_kinds_read_as_words() -> None:
+    assert [str(kind) for kind in Kind] == ["global", "local", "global and local", "caption"]
+    assert Prompt(Kind.CAPTION, None).n_prompts == 1
