@@ -15,7 +15,7 @@ from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 
-PROTOCOL = 1
+PROTOCOL = 2
 _KEY = "agreement"
 _LONGEST = 32 << 20  # characters of an agreement
 _MOST_CLASSES = 50_000  # twice ImageNet's
