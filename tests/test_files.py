@@ -1,13 +1,15 @@
-"""Files of others: read where they are plain files of a decent size, refused unread where they are anything else."""
+"""Files: read where they are plain and of a decent size, refused unread where they are anything else; the cache."""
 
 import errno
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
-from fedotp._files import read_regular, write_atomically
+from fedotp._files import opened_in_place, read_regular, write_atomically
+from fedotp._places import cache_folder
 from fedotp.errors import FedotpError, TransientError
 
 
@@ -68,3 +70,26 @@ def test_a_full_disk_may_pass_and_a_wrong_place_does_not(tmp_path: Path, monkeyp
     with pytest.raises(FedotpError, match="cannot write") as refused:
         fail(errno.EROFS)
     assert not isinstance(refused.value, TransientError)
+
+
+def test_a_file_written_in_place_is_no_link_also_where_the_system_cannot_refuse_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+            opened_in_place(tmp_path / "link", os.O_WRONLY | os.O_CREAT)
+        monkeypatch.setattr("fedotp._files._NOFOLLOW", 0)  # Windows
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_cache_is_where_the_system_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FEDOTP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert cache_folder() == tmp_path / ".cache" / "fedotp"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+        assert cache_folder() == tmp_path / "xdg" / "fedotp"
+    monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"

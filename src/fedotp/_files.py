@@ -2,12 +2,10 @@
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,9 @@ _MAY_PASS = {
     errno.ESTALE,
     errno.ETIMEDOUT,
 }
+
+_NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)  # Windows has neither
+_BINARY = getattr(os, "O_BINARY", 0)  # and would change line ends without this
 
 
 def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> None:
@@ -60,7 +61,7 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
     A pipe, which may never be written to, or a device, which may never end, is refused before it is opened.
     """
     _require_plain(os.stat(path), path, most_bytes)
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(opened_at_once(path), "rb") as file:
         status = os.fstat(file.fileno())
         _require_plain(status, path, most_bytes)  # something else may have taken its place
         return file.read(status.st_size) or b""  # no more than its size: it may grow meanwhile
@@ -76,12 +77,19 @@ def _require_plain(status: os.stat_result, path: str | Path, most_bytes: int) ->
         raise OSError(errno.EFBIG, reason, str(path))
 
 
-def opened_in_place(path: Path, flags: int) -> int:
+def opened_at_once(path: str | Path) -> int:
+    """Open a file to read it; a pipe that nobody writes to is not waited for."""
+    return os.open(path, os.O_RDONLY | _NONBLOCK | _BINARY)
+
+
+def opened_in_place(path: Path, flags: int, *, mode: int = 0o666) -> int:
     """Open a file that is to be written where it lies, unless it is a link: that may lead to somebody else's.
 
     A folder with a run may come from anybody. Files that are replaced as a whole take the place of a link.
     """
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    if not _NOFOLLOW and path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return os.open(path, flags | _NOFOLLOW | _BINARY, mode)
 
 
 def parse_json(text: str) -> Any:
@@ -90,22 +98,6 @@ def parse_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-@contextlib.contextmanager
-def held(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock `path` for this process; if another one does, refuse with the line `busy`."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(opened_in_place(path, os.O_RDWR | os.O_CREAT), "wb", buffering=0)  # noqa: SIM115  (closed below, after the lock)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FedotpError(busy) from None
-        yield
 
 
 def cannot_write(path: Path, error: OSError) -> FedotpError:

@@ -150,6 +150,14 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path, method: str, optimi
     assert_same_bits(state_of(other), expected)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says what is mapped into memory")
+def test_a_checkpoint_that_was_read_is_not_held(tmp_path: Path) -> None:
+    """Windows would not let the next one take its place."""
+    federation = run_and_save(tmp_path, "fedotp")
+    load_checkpoint(tmp_path / "checkpoint.safetensors", federation)
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
 def test_the_size_of_the_groups_is_part_of_a_checkpoint(tmp_path: Path) -> None:
     """It decides how sums are rounded, and what fits depends on the machine's mood."""
     federation = simulator("fedotp", kept=tmp_path / "private.bin")

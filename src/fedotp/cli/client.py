@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fedotp._places import cache_folder
+from fedotp.cli.posix import need_posix
 from fedotp.cli.server import InsecureOption, KeysOption
 from fedotp.errors import FedotpError
 
@@ -58,6 +60,7 @@ def client(
       fedotp client --data ~/scans --keys keys/sites/north --share nothing
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
+    need_posix("client")
     from fedotp.flower import need_flower
 
     need_flower()
@@ -68,7 +71,6 @@ def client(
         )
     if (data is None) == (part < 0):
         raise FedotpError("give the site's images with --data DIR (or, for trials, --part N), and not both")
-    from fedotp.data import default_store
     from fedotp.flower.keys import read_site_keys
     from fedotp.flower.site import SiteSettings, run_site
 
@@ -83,7 +85,7 @@ def client(
         raise FedotpError("give --server HOST[:PORT]")
     settings = SiteSettings(
         name=called,
-        state=(state or default_store().parent / "sites" / called).expanduser().resolve(),
+        state=(state or cache_folder() / "sites" / called).expanduser().resolve(),
         data=_existing(data) if data else "",
         part=part,
         share=share,  # type: ignore[arg-type]

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from fedotp.cli.posix import need_posix
 from fedotp.cli.show import cell, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 
-app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True)
+app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True, callback=lambda: need_posix("keys"))
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder that `fedotp keys make` made.", show_default=False)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedotp._places import cache_folder
+from fedotp.cli.posix import need_posix
 from fedotp.cli.run import INTERRUPTED, SetOption, SourceArgument, print_run
 from fedotp.cli.show import command, print_paths
 from fedotp.errors import FedotpError
@@ -124,10 +126,11 @@ def server(
       fedotp server study.toml --keys keys/server --out runs/study
       fedotp server --resume runs/study --keys keys/server
     """
+    need_posix("server")
     from fedotp.flower import need_flower, quiet_flower
 
     need_flower()
-    quiet_flower(Path("~/.cache/fedotp/flower").expanduser())
+    quiet_flower(cache_folder() / "flower")
     from fedotp.flower.server import ServerSettings, run_server, start_logging
 
     start_logging()

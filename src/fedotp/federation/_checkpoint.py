@@ -176,7 +176,8 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]
             raise FedotpError(f"cannot read the checkpoint {path}: it is not a file")
         with safetensors.safe_open(path, "pt") as file:
             facts = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            # Copies: Windows does not replace a file that is still mapped into memory.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (not a dict)
         if facts.get("format") != _FORMAT:
             raise FedotpError(f"{path} is not a checkpoint of fedotp: it should say format {_FORMAT!r}")
         if facts["checksum"] != str(_checksum(tensors, facts)):

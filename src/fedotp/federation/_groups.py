@@ -11,6 +11,7 @@ from fedotp.methods import Method, Need, Task
 _SHARE = 0.5  # of the memory that is free now
 _TEXT_FLOATS = 40  # kept for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
 _SIMILARITY_FLOATS = 8  # per similarity: itself, its plan, scratch of the solver, gradients
+_ASSUMED = 4 << 30  # bytes, where the system does not say how much is free: on macOS and Windows
 _CPU_GROUP = 64  # more clients at once gain nothing on a CPU, where one already fills the caches
 
 
@@ -60,4 +61,7 @@ def prompt_lengths(method: Method, task: Task) -> list[int]:
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError):
+        return _ASSUMED

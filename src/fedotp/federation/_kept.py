@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp._files import cannot_write
+from fedotp._files import cannot_write, opened_at_once, opened_in_place
 from fedotp.errors import FedotpError
 from fedotp.federation._random import Ints
 from fedotp.methods import Parameters
@@ -97,7 +97,9 @@ class KeptRows:
         if self._held is not None:
             return self._held[client].tobytes()
         try:
-            content = os.pread(self._opened(writable=False), len(self._initial), self._place(client))
+            file = self._opened(writable=False)
+            os.lseek(file, self._place(client), os.SEEK_SET)
+            content = os.read(file, len(self._initial))
         except OSError as error:
             raise FedotpError(f"cannot read {self._path}: {error.strerror or error}") from error
         if len(content) != len(self._initial) or zlib.crc32(content) != self.checksum[client]:
@@ -112,7 +114,9 @@ class KeptRows:
             self._held[client] = np.frombuffer(content, np.uint8)
             return
         try:
-            written = os.pwrite(self._opened(writable=True), content, self._place(client))
+            file = self._opened(writable=True)
+            os.lseek(file, self._place(client), os.SEEK_SET)
+            written = os.write(file, content)
         except OSError as error:
             assert self._path is not None
             raise cannot_write(self._path, error) from error
@@ -128,11 +132,11 @@ class KeptRows:
         try:
             if writable:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if writable else os.O_RDONLY | os.O_NONBLOCK
-            self._file = os.open(self._path, flags, 0o600)
-            self._writable = writable
-            if writable:
+                self._file = opened_in_place(self._path, os.O_RDWR | os.O_CREAT, mode=0o600)
                 os.ftruncate(self._file, self.n_clients * self.n_slots * len(self._initial))
+            else:
+                self._file = opened_at_once(self._path)
+            self._writable = writable
         except OSError as error:
             what = "write" if writable else "read"
             raise FedotpError(f"cannot {what} {self._path}: {error.strerror or error}") from error

@@ -10,7 +10,6 @@ summary.json       final numbers; it exists when the run is complete
 report.html        a page for people, where `fedotp report` has been asked for one
 """
 
-import fcntl
 import io
 import json
 import os
@@ -24,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import cannot_write, held, opened_in_place, parse_json, read_regular, write_atomically
+from fedotp._files import cannot_write, opened_in_place, parse_json, read_regular, write_atomically
+from fedotp._locks import held, is_held
 from fedotp._text import one_line
 from fedotp.config import Config, difference
 from fedotp.data import Partition
@@ -126,14 +126,7 @@ class RunDirectory:
     @property
     def is_running(self) -> bool:
         """Whether a process holds the run just now."""
-        try:
-            with open(os.open(self._file("state/lock"), os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:  # no lock, or not ours to look at
-            return False
-        return False
+        return is_held(self._lock)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -230,11 +223,15 @@ class RunDirectory:
     def locked(self) -> Iterator[None]:
         """Hold the run for this process: two must not write to it."""
         busy = f"{self.path} is being run by another process; wait for it to end"
-        with held(self._file("state/lock"), busy):
+        with held(self._lock, busy):
             yield
 
     def _file(self, name: str) -> Path:
         return self.path / name
+
+    @property
+    def _lock(self) -> Path:
+        return self._file("state/lock")
 
     @property
     def _metrics_file(self) -> Path:

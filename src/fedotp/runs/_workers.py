@@ -25,6 +25,7 @@ from fedotp.runs._trials import Trial
 
 Work = tuple[Trial, Path]
 
+_HAS_SESSIONS = hasattr(os, "setsid")  # on Windows Ctrl-C reaches every process, and SIGTERM kills at once
 _PATIENCE = 10.0  # seconds to wait for a process that was asked to end
 
 
@@ -55,9 +56,8 @@ class _Worker:
         code = self.process.exitcode or 0
         if code >= 0:
             return f"its process ended with status {code}"
-        return f"its process was ended by {signal.Signals(-code).name}" + (
-            " (was there enough memory?)" if code == -signal.SIGKILL else ""
-        )
+        by = signal.Signals(-code).name
+        return f"its process was ended by {by}" + (" (was there enough memory?)" if by == "SIGKILL" else "")
 
 
 def run_in_processes(work: list[Work], jobs: int, observer: ManyObserver) -> Generator[tuple[Trial, str]]:
@@ -68,8 +68,9 @@ def run_in_processes(work: list[Work], jobs: int, observer: ManyObserver) -> Gen
 
     def stop() -> None:
         observer.on_interrupt()
-        for worker in busy:
-            worker.process.terminate()
+        if _HAS_SESSIONS:
+            for worker in busy:
+                worker.process.terminate()
 
     with listen(stop) as interrupt:
         try:
@@ -127,8 +128,9 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 def _serve(connection: Connection, threads: int, parent: int) -> None:
     """In the process: run what comes through the pipe until it is closed, or the parent is gone."""
-    os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
-    die_with_parent(signal.SIGKILL)  # the round is lost, as the parent's own would be
+    if _HAS_SESSIONS:
+        os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
+    die_with_parent(at_once=True)  # the round is lost, as the parent's own would be
     if os.getppid() != parent:  # it died before the kernel was told
         return
     torch.set_num_threads(threads)

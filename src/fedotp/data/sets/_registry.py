@@ -4,6 +4,7 @@ import difflib
 import os
 from pathlib import Path
 
+from fedotp._places import cache_folder
 from fedotp.data.sets._box import box_file
 from fedotp.data.sets._catalog import DATASETS
 from fedotp.data.sets._dataset import Dataset
@@ -17,9 +18,7 @@ _HF_PREFIX = "hf:"
 
 def default_root() -> Path:
     """Return where data sets are kept: `$FEDOTP_CACHE/data`, else `fedotp/data` in the user's cache."""
-    if "FEDOTP_CACHE" in os.environ:
-        return Path(os.environ["FEDOTP_CACHE"]) / "data"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedotp" / "data"
+    return cache_folder() / "data"
 
 
 def dataset_info(name: str) -> DatasetInfo:

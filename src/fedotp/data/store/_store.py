@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp._places import cache_folder
 from fedotp.data._types import Ints
-from fedotp.data.sets import default_root
 from fedotp.data.store._format import KEY, Encoding, Keys, Records, intact
 from fedotp.data.store._shard import INDEX_SUFFIX, Shard, ShardWriter
 from fedotp.errors import FedotpError
@@ -25,7 +25,7 @@ _LOCATED = np.dtype([("key", KEY), ("crc", "<u4"), ("shard", "<i4"), ("row", "<i
 
 def default_store() -> Path:
     """Return where tokens are kept: `$FEDOTP_CACHE/tokens`, else `fedotp/tokens` in the user's cache."""
-    return default_root().parent / "tokens"
+    return cache_folder() / "tokens"
 
 
 class TokenStore:

@@ -10,9 +10,9 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedotp._places import cache_folder
 from fedotp._text import one_line
 from fedotp.classifier import Classifier
-from fedotp.data import default_store
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictions, evaluate_predictions
 from fedotp.flower import _messages as words
@@ -160,7 +160,7 @@ def site_of(context: Context) -> Site:
     given = context.node_config
     part = int(given.get("part", given.get("partition-id", -1))) if "data" not in given else -1
     name = str(given.get("name", f"client-{part}"))
-    state = Path(str(given.get("state") or default_store().parent / "sites" / name)).expanduser()
+    state = Path(str(given.get("state") or cache_folder() / "sites" / name)).expanduser()
     options = {key: str(given[key]) for key in ("data", "share", "backbone", "device") if key in given}
     return _site(SiteSettings(name, state, part=part, **options))  # type: ignore[arg-type]
 

@@ -1,0 +1,52 @@
+"""Windows and macOS, as far as Linux can tell: without what Python does not have there, a run ends the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toy_run import assert_same_outcome, make_config, outcome
+
+import fedotp
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return outcome(fedotp.run(make_config(inputs), tmp_path_factory.mktemp("here") / "run"))
+
+
+def elsewhere(system: str, inputs: Path, path: Path) -> list[str]:
+    """What a process prints that runs, is killed, resumes and evaluates as on `system`."""
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(HERE / "other_system.py"), system, str(path), str(inputs)],
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_run_on_windows_is_stopped_resumed_and_evaluated(
+    inputs: Path, tmp_path: Path, expected: dict[str, object]
+) -> None:
+    not_there, *said = elsewhere("windows", inputs, tmp_path / "run")
+    assert_same_outcome(outcome(fedotp.RunDirectory(tmp_path / "run")), expected)
+    assert {name for name in not_there.split() if not name.startswith("fedotp.flower.")} == {"fedotp.ot._fused"}
+    assert [line.split(":")[:2] for line in said] == [
+        ["2 error", f" fedotp {command} needs Linux or macOS"] for command in ("server", "client", "keys")
+    ]
+
+
+def test_a_run_on_macos_is_stopped_resumed_and_evaluated(
+    inputs: Path, tmp_path: Path, expected: dict[str, object]
+) -> None:
+    not_there, *said = elsewhere("macos", inputs, tmp_path / "run")
+    assert_same_outcome(outcome(fedotp.RunDirectory(tmp_path / "run")), expected)
+    assert not_there == "fedotp.ot._fused"
+    assert not any("Linux or macOS" in line for line in said)
