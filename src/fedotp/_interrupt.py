@@ -11,7 +11,6 @@ class Interrupt:
     """Whether somebody asked to stop."""
 
     def __init__(self) -> None:
-        """Nobody did yet."""
         self.wanted = False
 
 

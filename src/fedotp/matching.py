@@ -87,7 +87,6 @@ class Matching:
     max_iter: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that no data could make right."""
         if self.rule not in ("pooled", "average", "classical", "unbalanced"):
             raise FedotpError(f"rule = {self.rule!r}: must be pooled, average, classical or unbalanced")
         require_from(LEAST, MOST, "reg", self.reg, " (the paper uses 0.1)")

@@ -31,7 +31,6 @@ class ManyLines(ManyObserver):
     """A line on stderr for every run that ends."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self._encoding = PlainLines()
         self._done = 0
         self._total = 0
@@ -67,7 +66,6 @@ class ManyBars(ManyLines):
     """The same lines, and below them a bar for all runs and one for each that is running."""
 
     def __init__(self, console: Console) -> None:
-        """Nothing is shown before something happens."""
         super().__init__()
         self._bars = EncodingBars()
         self._progress = Progress(
@@ -87,7 +85,6 @@ class ManyBars(ManyLines):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take everything away."""
         self._bars.close()
         self._progress.stop()
 

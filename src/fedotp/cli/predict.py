@@ -169,7 +169,6 @@ class _Printer:
     def show(
         self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
     ) -> None:
-        """Print what was predicted."""
         if self.as_json:
             name, probability = best[0]
             record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}

@@ -42,7 +42,6 @@ class EncodingBars:
     """Bars for hashing and encoding, which appear when the first is needed and go when all is done."""
 
     def __init__(self) -> None:
-        """No bar yet."""
         self._stack = ExitStack()
         self._show: OnProgress | None = None
 
@@ -63,7 +62,6 @@ class LiveDisplay(Observer):
     """Two lines at the bottom of the terminal: rounds and time left; accuracy, loss and speed."""
 
     def __init__(self, console: Console) -> None:
-        """Nothing is shown before something happens."""
         self._encoding = EncodingBars()
         self._rounds = _Rounds(console)
 
@@ -72,7 +70,6 @@ class LiveDisplay(Observer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take everything away."""
         self._encoding.close()
         self._rounds.stop()
 
@@ -160,7 +157,6 @@ class PlainLines(Observer):
     """A line on stderr for every evaluation, as a log file wants it."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self._rounds = 0
         self._training = ""
         self._seen: set[str] = set()

@@ -53,7 +53,6 @@ class VitConfig:
     heads: int
 
     def __post_init__(self) -> None:
-        """Refuse shapes that cannot be built."""
         _check_sizes(self)
         _check_heads(self.width, self.heads)
         _check_grid(self.image_size, self.patch_size)
@@ -77,7 +76,6 @@ class ResNetConfig:
     heads: int
 
     def __post_init__(self) -> None:
-        """Refuse shapes that cannot be built."""
         if not isinstance(self.layers, tuple) or len(self.layers) != 4:
             raise FedotpError("vision.layers: must be the numbers of blocks in the four stages")
         _check_sizes(self)
@@ -102,7 +100,6 @@ class TextConfig:
     eot: int
 
     def __post_init__(self) -> None:
-        """Refuse shapes that cannot be built."""
         _check_sizes(self)
         _check_heads(self.width, self.heads)
         if self.eot >= self.vocab_size:
@@ -122,7 +119,6 @@ class ClipConfig:
     activation: Activation = "quick_gelu"
 
     def __post_init__(self) -> None:
-        """Refuse a width that is none, and an activation that is not implemented."""
         check_whole("embed_dim", self.embed_dim)
         if self.activation not in get_args(Activation):
             raise FedotpError(

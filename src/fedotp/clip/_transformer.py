@@ -68,7 +68,6 @@ class Block(nn.Module):
     """
 
     def __init__(self, width: int, heads: int, activation: Activation) -> None:
-        """One block of a transformer of the given width."""
         super().__init__()
         self.ln_1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads)

@@ -59,7 +59,6 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a seed that no generator takes."""
         require(0 <= self.seed <= _MOST, "seed", self.seed, "from 0 to 2^63 - 1")
 
     @classmethod

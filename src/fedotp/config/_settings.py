@@ -36,7 +36,6 @@ class DataSettings:
     template: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse values that no data could make right."""
         if not self.dataset:
             raise FedotpError('data.dataset = "": must be the name of a data set (see fedotp data list) or a folder')
         hint = " (0: the central crop; the paper: rounds x local_epochs)"
@@ -72,7 +71,6 @@ class BackboneSettings:
     name: str = "ViT-B/16"
 
     def __post_init__(self) -> None:
-        """Refuse a backbone without a name."""
         if not self.name:
             raise FedotpError('backbone.name = "": must be the name of a backbone, for example ViT-B/16, or a path')
 

@@ -56,7 +56,6 @@ class ServerStep:
     """
 
     def __init__(self, settings: ServerStepSettings) -> None:
-        """Before the first round."""
         self.settings = settings
         self.state: Parameters = {}
 

@@ -41,7 +41,6 @@ class RoundSettings:
     join_epochs: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values that no data could make right."""
         require_from(0, MOST, "federation.rounds", self.rounds)
         require_from(1, MOST, "federation.local_epochs", self.local_epochs)
         require_from(1, MOST, "federation.batch_size", self.batch_size, ", for example 32")
@@ -71,7 +70,6 @@ class OptimizerSettings:
     reset: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse values that no data could make right."""
         require(self.name in ("sgd", "adamw"), "optimizer.name", self.name, "sgd or adamw")
         require_from(_SMALLEST_LR, MOST, "optimizer.lr", self.lr, " (the paper uses 0.001)")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "in [0, 1)")
@@ -107,7 +105,6 @@ class ServerStepSettings:
     epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Refuse values that no data could make right."""
         known = ("average", "momentum", "adam", "yogi")
         require(self.name in known, "server.name", self.name, "average, momentum, adam or yogi")
         require_from(_SMALLEST_LR, MOST, "server.lr", self.lr, " (with adam and yogi for example 0.02)")
@@ -137,7 +134,6 @@ class EvaluationSettings:
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse values that no data could make right."""
         for key in ("every", "clients", "patience"):
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
@@ -161,7 +157,6 @@ class ComputeSettings:
     group_size: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values that no machine could make right."""
         require(
             self.precision in get_args(Precision), "compute.precision", self.precision, "float32, bfloat16 or float64"
         )

@@ -83,7 +83,6 @@ class LogObserver(Observer):
     """Tells a run's rounds and evaluations as lines."""
 
     def __init__(self, logger: logging.Logger) -> None:
-        """Lines go to `logger`."""
         self._log = logger
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:

@@ -39,7 +39,6 @@ class PromptFLAmp(Method):
     publishes: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
     def __post_init__(self) -> None:
-        """Refuse weights out of range."""
         require_from(0, 1, "method.strength", self.strength)
         require_from(0, MOST, "method.sigma", self.sigma, " (0: the mean squared distance between prompts)")
         require_from(0, MOST, "method.mu", self.mu)

@@ -33,7 +33,6 @@ class FedOTP(Method):
     reference: ClassVar[str] = "Li et al., CVPR 2024"
 
     def __post_init__(self) -> None:
-        """Refuse what no federation could train."""
         if min(self.n_shared, self.n_private) < 0 or not 1 <= self.n_shared + self.n_private <= _MOST_PROMPTS:
             raise FedotpError(
                 f"method.n_shared = {self.n_shared} and method.n_private = {self.n_private}: "

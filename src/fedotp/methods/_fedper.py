@@ -28,7 +28,6 @@ class PromptFLPer(Method):
     reference: ClassVar[str] = "Arivazhagan et al., 2019 (arXiv 1912.00818)"
 
     def __post_init__(self) -> None:
-        """Refuse a number that no prompt has."""
         require_from(0, MOST, "method.n_base", self.n_base, " (0: half of the vectors)")
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

@@ -22,7 +22,6 @@ class PromptFLProx(PromptFL):
     reference: ClassVar[str] = "Li et al., MLSys 2020"
 
     def __post_init__(self) -> None:
-        """Refuse a weight out of range."""
         require_from(0, MOST, "method.mu", self.mu, " (the authors use 0.5)")
 
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:

@@ -21,7 +21,6 @@ class PromptFLFineTuned(PromptFL):
     reference: ClassVar[str] = "Cheng et al., 2021 (arXiv 2108.07313)"
 
     def __post_init__(self) -> None:
-        """Refuse a number that nobody waits for."""
         require_from(0, MOST, "method.epochs", self.epochs, " (0: as many as in a round)")
 
     @property

@@ -41,7 +41,6 @@ class PFedPrompt(PromptFL):
     uses_memory: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse weights out of range."""
         require_from(0, MOST, "method.alpha", self.alpha)
         require_from(0, MOST, "method.beta", self.beta)
         require(self.values in ("features", "labels"), "method.values", self.values, "features or labels")

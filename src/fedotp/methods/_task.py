@@ -31,7 +31,6 @@ class PromptSettings:
     words: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse shapes that no prompt has."""
         require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, " (the paper uses 16)")
         if self.position not in ("end", "middle", "front"):
             raise FedotpError(f"prompt.position = {self.position!r}: must be end, middle or front")
@@ -53,7 +52,6 @@ class Task:
     _encoders: dict[int, PromptEncoder] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a template without a place for the name."""
         if "{}" not in self.template:
             raise FedotpError(f"template {self.template!r} has no {{}} where the class name goes")
 

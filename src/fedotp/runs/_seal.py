@@ -45,7 +45,6 @@ class Growing:
     """Length and digest of a file that grows, of what was written rather than of what is there."""
 
     def __init__(self, content: bytes = b"") -> None:
-        """A file that holds `content`."""
         self._sha = hashlib.sha256(content)
         self.n_bytes = len(content)
 

@@ -36,7 +36,6 @@ class PartitionSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse settings that mean nothing."""
         if self.scheme not in SCHEMES:
             near = difflib.get_close_matches(self.scheme, SCHEMES, n=1, cutoff=0.0)[0]
             raise FedotpError(f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(SCHEMES)})")

@@ -57,7 +57,6 @@ class Encoding:
     width: int
 
     def __post_init__(self) -> None:
-        """Refuse a storage format that does not exist."""
         if self.storage not in get_args(Storage):
             raise FedotpError(f"unknown storage {self.storage!r}; choose one of {', '.join(get_args(Storage))}")
 

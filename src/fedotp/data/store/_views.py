@@ -86,7 +86,6 @@ class Encoder:
         transform: EvalTransform | TrainTransform,
         tower: Tower,
     ) -> None:
-        """`run` does the work."""
         self._missing, self._split, self._store = missing, split, store
         self._transform, self._tower = transform, tower
         self._by_key = np.argsort(missing.keys)

@@ -20,7 +20,6 @@ class Post:
     """Sends and collects over Flower's grid."""
 
     def __init__(self, grid: Grid) -> None:
-        """`grid` is Flower's."""
         self._grid = grid
 
     def online(self) -> dict[int, str]:

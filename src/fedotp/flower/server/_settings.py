@@ -55,7 +55,6 @@ class ServerSettings:
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse values that no federation could make right."""
         require(self.min_sites >= 0, "min-sites", self.min_sites, "at least 0 (0: all that are named)")
         require(self.start_timeout >= 0, "start-timeout", self.start_timeout, "at least 0 seconds (0: no limit)")
         require(self.round_timeout > 0, "round-timeout", self.round_timeout, "more than 0 seconds, for example 3600")

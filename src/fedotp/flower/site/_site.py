@@ -55,7 +55,6 @@ class SiteSettings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuse what no federation could use."""
         if self.share not in SHARES:
             raise FedotpError(f"share = {self.share!r}: must be {', '.join(SHARES[:-1])} or {SHARES[-1]}")
         if bool(self.data) == (self.part >= 0):
