@@ -13,9 +13,9 @@ from fedotp._images import ImageLike, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
 from fedotp.data import Storage, as_stored
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Precision, Predictor
+from fedotp.federation import Predictor
 from fedotp.matching import Matching
-from fedotp.methods import Kind, Memory, Method, Parameters, Task
+from fedotp.methods import Kind, Memory, Method, Parameters, Precision, Task
 
 Floats = NDArray[np.float64]
 _BATCH = 64  # images in a step of the tower
@@ -170,7 +170,7 @@ class Classifier:
         pixels = torch.stack([self.transform(open_image(image)) for image in images])
         device = self.tower.text_projection.device
         features = self.tower.encode_image(pixels.to(device))
-        return as_stored(features, self.storage, self.task.clip.text_projection.dtype)
+        return as_stored(features, self.storage, self.task.dtype)
 
     def _probabilities(self, image: ImageFeatures) -> Floats:
         alone = ImageFeatures(image.pooled[None], image.tokens[None])  # C = 1
@@ -220,7 +220,7 @@ class Classifier:
         if self.method.bound_to_classes:
             raise FedotpError(self.method.bound_to_classes)
         task = replace(self.task, classes=names)
-        return replace(self, predictor=self.predictor.with_task(task, self.precision))
+        return replace(self, predictor=self.predictor.with_task(task))
 
     # From and to files -------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Classifier:
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
-        predictor = Predictor.of(method, task, params, precision=precision, memory=memory)
+        predictor = Predictor.of(method, task, params, memory=memory)
         return cls(predictor, tower or task.clip, origin, storage, precision)
 
     @classmethod

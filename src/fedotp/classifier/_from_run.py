@@ -88,9 +88,9 @@ class RunClassifiers:
         private = kept_by(self._stored, method, self._task, number)
         known = None if number in self._held_out else number  # to the server
         params = deployed_parameters(self._stored, method, self._task, private, known)
-        weight = self._task.clip.text_projection
-        memory = self._federation.data.memory(alone, weight.device, weight.dtype) if method.uses_memory else None
-        return params, memory
+        if not method.uses_memory:
+            return params, None
+        return params, self._federation.data.memory(alone, self._task.device, self._task.dtype)
 
     def _joined(self, client: str) -> tuple[Parameters, Memory | None]:
         """Parameters (1, ...) of a client of `fedotp join`."""

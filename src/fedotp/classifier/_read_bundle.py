@@ -96,7 +96,7 @@ class Bundle:
             raise FedotpError(
                 f"{self.folder / FOLDED}: classes has the shape {shape}, not (N, {len(self.classes)}, {width})"
             )
-        return _like(classes, task.clip.text_projection, self.folder / FOLDED)
+        return _like(classes, task, self.folder / FOLDED)
 
     def _memory(self, task: Task) -> Memory:
         if MEMORY not in self._checksums:
@@ -109,15 +109,13 @@ class Bundle:
         labels = tensors["labels"]
         if labels.is_floating_point() or not bool(((labels >= -1) & (labels < len(self.classes))).all()):
             raise FedotpError(f"{path}: labels must be whole numbers from -1 to {len(self.classes) - 1}")
-        weight = task.clip.text_projection
-        pooled, spatial = (_like(tensors[name], weight, path) for name in ("pooled", "spatial"))
-        return Memory(pooled, spatial, labels.to(weight.device).long())
+        pooled, spatial = (_like(tensors[name], task, path) for name in ("pooled", "spatial"))
+        return Memory(pooled, spatial, labels.to(task.device).long())
 
     def _read(self, name: str, expected: dict[str, tuple[int, ...]], task: Task) -> Parameters:
         tensors = self._tensors(name)
         _require_shapes(tensors, expected, self.folder / name)
-        like = task.contexts(1)
-        return {key: _like(value, like, self.folder / name) for key, value in tensors.items()}
+        return {key: _like(value, task, self.folder / name) for key, value in tensors.items()}
 
     def _tensors(self, name: str) -> Parameters:
         """The tensors of one of the files, which must be the one that bundle.json speaks of."""
@@ -169,10 +167,10 @@ def _require_shapes(tensors: Parameters, expected: dict[str, tuple[int, ...]], p
         raise FedotpError(f"{path} holds {shapes}, its method needs {expected}; export the bundle again")
 
 
-def _like(value: Tensor, weight: Tensor, path: Path) -> Tensor:
+def _like(value: Tensor, task: Task, path: Path) -> Tensor:
     if not value.is_floating_point() or not bool(value.isfinite().all()):
         raise FedotpError(f"{path}: a tensor is not of finite numbers; export the bundle again")
-    return value.to(weight.device, weight.dtype)
+    return value.to(task.device, task.dtype)
 
 
 def _table(facts: dict[str, Any], key: str) -> dict[str, Any]:

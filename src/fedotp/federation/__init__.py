@@ -16,7 +16,6 @@ from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
 from fedotp.federation._metrics import Evaluation, by_domain, evaluate_predictions
 from fedotp.federation._optimizer import learning_rate
-from fedotp.federation._precision import Precision
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints, draws
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
@@ -47,7 +46,6 @@ __all__ = [
     "LocalWork",
     "OnImages",
     "OptimizerSettings",
-    "Precision",
     "Predictions",
     "Predictor",
     "Progress",

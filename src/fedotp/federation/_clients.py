@@ -37,7 +37,7 @@ class Clients(ABC):
     ) -> None:
         """Clients before the first round; `make_kept` says where they keep what is theirs."""
         self.method = method
-        self.task = task
+        self.task = task = task.in_precision(settings.compute.precision)
         self.data = data
         self.settings = settings
         self.trainer = LocalTrainer(method, task, data, settings)
@@ -134,7 +134,7 @@ class Clients(ABC):
         """What `clients` (C,) predict with, fine-tuned first where the method says so."""
         groups = [params for _, params in self.deployed(clients)]
         params = {name: torch.cat([group[name] for group in groups]) for name in groups[0]}
-        return make_predictor(self.method, self.task, self.data, clients, params, self.settings)
+        return make_predictor(self.method, self.task, self.data, clients, params)
 
     def predict_with(self, clients: Ints, params: Parameters, on_images: OnImages | None = None) -> Predictions:
         """What `clients` (C,) predict with `params` (C, ...) for their test images."""

@@ -30,13 +30,10 @@ class Predictions:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
 
-def make_predictor(
-    method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters, settings: Settings
-) -> Predictor:
+def make_predictor(method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters) -> Predictor:
     """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
-    weight = task.clip.text_projection
-    memory = data.memory(clients, weight.device, weight.dtype) if method.uses_memory else None
-    return Predictor.of(method, task, params, len(clients), precision=settings.compute.precision, memory=memory)
+    memory = data.memory(clients, task.device, task.dtype) if method.uses_memory else None
+    return Predictor.of(method, task, params, len(clients), memory=memory)
 
 
 @torch.no_grad()
@@ -44,9 +41,8 @@ def predict(
     method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters, settings: Settings
 ) -> Predictions:
     """What `clients` (C,) predict with `params` (C, ...) for their test images."""
-    weight = task.clip.text_projection
-    device, dtype = weight.device, weight.dtype
-    predictor = make_predictor(method, task, data, clients, params, settings)
+    device, dtype = task.device, task.dtype
+    predictor = make_predictor(method, task, data, clients, params)
     falling = np.argsort(-data.test.sizes(clients), kind="stable")
     predictor, clients = predictor.rows(torch.from_numpy(falling).to(device)), clients[falling]
     sizes = data.test.sizes(clients)

@@ -1,6 +1,6 @@
 """Local training of a group of clients, side by side along the client axis."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ from fedotp.errors import FedotpError
 from fedotp.federation._batches import Step, local_steps
 from fedotp.federation._data import FederatedData
 from fedotp.federation._optimizer import Optimizer, fresh_state
-from fedotp.federation._precision import compute_in
 from fedotp.federation._random import Ints
+from fedotp.federation._resident import ResidentImages, ResidentTrainer
 from fedotp.federation._settings import Settings
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
 
@@ -65,8 +65,10 @@ class LocalTrainer:
         self.task = task
         self.data = data
         self.settings = settings
-        weight = task.clip.text_projection
-        self.device, self.dtype = weight.device, weight.dtype
+        self.device, self.dtype = task.device, task.dtype
+        images = ResidentImages.of(data.train, self.device)
+        batch_size = settings.federation.batch_size
+        self._resident = None if images is None else ResidentTrainer(method, task, images, batch_size)
 
     def train(
         self,
@@ -89,23 +91,14 @@ class LocalTrainer:
         trained = {name: value for name, value in params.items() if name not in work.frozen | self.method.fixed}
         stepper = self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients))
         memory = self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None
-        total = torch.zeros(len(clients), device=self.device, dtype=torch.float64)
-        seen = torch.zeros_like(total)
-        for step in self._steps(work, clients) if trained else ():
-            n_active = len(step.places)
-            batch = self._batch(work, clients[:n_active], step, memory)
-            current = {name: value[:n_active].detach() for name, value in params.items()}
-            leaves = [current[name].requires_grad_() for name in trained]
-            with compute_in(self.settings.compute.precision, self.device):
-                loss = self.method.loss(self.task, current, _first(received, n_active), batch)
-            gradients = torch.autograd.grad(loss.sum(), leaves)
-            stepper.step(dict(zip(trained, gradients, strict=True)), work.lr)
-            counted = (batch.labels >= 0).sum(1)
-            total[:n_active] += loss.detach() * counted
-            seen[:n_active] += counted
-            if on_images:
-                on_images(int((step.places >= 0).sum()))
-        mean = total / seen.clamp_min(1)
+        steps = list(self._steps(work, clients)) if trained else []
+        total = self._recorded(work, clients, params, received, stepper, steps) if memory is None else None
+        seen = _images_seen(steps, len(clients))
+        if total is None:
+            total = self._plain(work, clients, params, received, stepper, steps, memory, on_images)
+        elif on_images:
+            on_images(int(seen.sum()))
+        mean = total / torch.from_numpy(seen).to(self.device).clamp_min(1)
         self._require_finite(mean, params, clients, work)
         back = torch.argsort(at)
         return LocalResult(
@@ -114,6 +107,49 @@ class LocalTrainer:
             loss=mean[back],
             n_images=int(seen.sum()),
         )
+
+    def _plain(
+        self,
+        work: LocalWork,
+        clients: Ints,
+        params: Parameters,
+        received: Parameters,
+        stepper: Optimizer,
+        steps: Sequence[Step],
+        memory: Memory | None,
+        on_images: OnImages | None,
+    ) -> Tensor:
+        """Make the steps one by one; `params` and `stepper` change in place. Sums (C,) of objective times images."""
+        total = torch.zeros(len(clients), device=self.device, dtype=torch.float64)
+        for step in steps:
+            n_active = len(step.places)
+            batch = self._batch(work, clients[:n_active], step, memory)
+            current = {name: value[:n_active].detach() for name, value in params.items()}
+            leaves = [current[name].requires_grad_() for name in stepper.params]
+            loss = self.method.loss(self.task, current, _first(received, n_active), batch)
+            gradients = torch.autograd.grad(loss.sum(), leaves)
+            stepper.step(dict(zip(stepper.params, gradients, strict=True)), work.lr)
+            total[:n_active] += loss.detach() * (batch.labels >= 0).sum(1)
+            if on_images:
+                on_images(int((step.places >= 0).sum()))
+        return total
+
+    def _recorded(
+        self,
+        work: LocalWork,
+        clients: Ints,
+        params: Parameters,
+        received: Parameters,
+        stepper: Optimizer,
+        steps: Sequence[Step],
+    ) -> Tensor | None:
+        """The same by replaying recorded steps, where images are on a GPU; None where that cannot be."""
+        if self._resident is None or not steps:
+            return None
+        data = self.data.train
+        rows = [data.rows(clients[: len(step.places)], step.places) for step in steps]
+        views = [(work.views_from + step.epochs) % data.features.n_views for step in steps]
+        return self._resident.train(params, received, stepper, rows, views, work.lr)
 
     def _optimizer(self, trained: Parameters, kept: Parameters | None, n_clients: int) -> Optimizer:
         """A fresh optimizer, or one that goes on from the state `kept`."""
@@ -158,3 +194,11 @@ def _rows(params: Parameters, at: Tensor) -> Parameters:
 
 def _first(params: Parameters, n: int) -> Parameters:
     return {name: value[:n] for name, value in params.items()}
+
+
+def _images_seen(steps: Sequence[Step], n_clients: int) -> Ints:
+    """How many images each of the clients (C,) sees in these steps."""
+    seen = np.zeros(n_clients, np.int64)
+    for step in steps:
+        seen[: len(step.places)] += (step.places >= 0).sum(1)
+    return seen

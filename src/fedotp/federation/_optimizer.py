@@ -60,22 +60,31 @@ class Optimizer:
         self.rate = rate or {}
 
     @torch.no_grad()
-    def step(self, gradients: Parameters, lr: float) -> None:
-        """One step of the first A clients, with gradients (A, ...)."""
+    def step(self, gradients: Parameters, lr: float | Tensor, active: Tensor | None = None) -> None:
+        """One step of the first A clients, with gradients (A, ...); those not `active` (A,) stay as they are."""
+        n = len(next(iter(gradients.values())))
         for name, gradient in gradients.items():
-            n_active = len(gradient)
+            changed = [self.params[name], *(value for key, value in self.state.items() if key.endswith(f".{name}"))]
+            before = None if active is None else [value[:n].clone() for value in changed]
             update = self._sgd if self.settings.name == "sgd" else self._adamw
-            update(name, self.params[name][:n_active], gradient, lr * self.rate.get(name, 1.0))
-        self.steps[: len(next(iter(gradients.values())))] += 1
+            update(name, self.params[name][:n], gradient, lr * self.rate.get(name, 1.0))
+            if active is not None and before is not None:
+                for value, old in zip(changed, before, strict=True):
+                    keep = ~active.view(-1, *[1] * (old.dim() - 1))
+                    value[:n] = torch.where(keep, old, value[:n])
+        self.steps[:n] += 1 if active is None else active
 
-    def _sgd(self, name: str, param: Tensor, gradient: Tensor, lr: float) -> None:
+    def _sgd(self, name: str, param: Tensor, gradient: Tensor, lr: float | Tensor) -> None:
         gradient = gradient.add(param, alpha=self.settings.weight_decay)
         if self.settings.momentum:
             momentum = self.state[f"momentum.{name}"][: len(param)]
             gradient = momentum.mul_(self.settings.momentum).add_(gradient)
-        param.add_(gradient, alpha=-lr)
+        if isinstance(lr, Tensor):
+            param.sub_(lr.to(param.dtype) * gradient)
+        else:
+            param.add_(gradient, alpha=-lr)
 
-    def _adamw(self, name: str, param: Tensor, gradient: Tensor, lr: float) -> None:
+    def _adamw(self, name: str, param: Tensor, gradient: Tensor, lr: float | Tensor) -> None:
         first, second = (self.state[f"{kind}.{name}"][: len(param)] for kind in ("first", "second"))
         step = (self.steps[: len(param)] + 1).double().view(-1, *[1] * (param.dim() - 1))
         # In float64: 1 - 0.999 has only four digits in float32.
@@ -83,5 +92,7 @@ class Optimizer:
         first.lerp_(gradient, 1 - _BETAS[0])
         second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
         root = (second / few_second).sqrt().add_(_EPSILON)
+        if isinstance(lr, Tensor):
+            lr = lr.to(param.dtype)
         param.mul_(1 - lr * self.settings.weight_decay)
         param.sub_(lr * first / few_first / root)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation._precision import Precision, compute_in
 from fedotp.matching import Matching, similarity
 from fedotp.methods import Batch, Kind, Memory, Method, Parameters, Task
 
@@ -40,14 +39,10 @@ class Predictor:
         params: Parameters,
         n_clients: int = 1,
         *,
-        precision: Precision = "float32",
         memory: Memory | None = None,
     ) -> "Predictor":
         """Encode the prompts that `params` (C, ...) make; `n_clients` is C, which a method without any does not say."""
-        weight = task.clip.text_projection
-        with compute_in(precision, weight.device):
-            classes = method.class_features(task, params)
-        classes = F.normalize(classes.to(weight.dtype), dim=-1).expand(n_clients, -1, -1, -1)
+        classes = F.normalize(method.class_features(task, params), dim=-1).expand(n_clients, -1, -1, -1)
         return cls(method, task, params, classes, method.kinds(task, params), memory)
 
     def __len__(self) -> int:
@@ -110,6 +105,6 @@ class Predictor:
             raise FedotpError(f"{self.method.title}{rule} has no mass to choose: only unbalanced transport has")
         return self.with_matching(replace(self.matching, mass=mass))
 
-    def with_task(self, task: Task, precision: Precision) -> "Predictor":
+    def with_task(self, task: Task) -> "Predictor":
         """The same prompts for another task, such as other classes."""
-        return Predictor.of(self.method, task, self.params, len(self), precision=precision, memory=self.memory)
+        return Predictor.of(self.method, task, self.params, len(self), memory=self.memory)

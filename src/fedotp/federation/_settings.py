@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fedotp._ranges import MOST, require, require_from
-from fedotp.federation._precision import Precision
+from fedotp.methods import Precision
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 _SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
@@ -146,7 +146,7 @@ class ComputeSettings:
 
     Attributes:
         device: "auto" for a GPU where there is one, or for example "cpu" or "cuda:1".
-        precision: of the computation; "bfloat16" is autocast over float32 prompts.
+        precision: of the text tower; prompts and matching are in float32 with "bfloat16" too.
         sequential: train clients one by one.
         group_size: clients trained side by side; 0 for as many as memory allows.
     """

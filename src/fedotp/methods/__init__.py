@@ -9,6 +9,7 @@ from fedotp.methods._fedprox import PromptFLProx
 from fedotp.methods._finetune import PromptFLFineTuned
 from fedotp.methods._method import Method, weighted_average
 from fedotp.methods._pfedprompt import PFedPrompt
+from fedotp.methods._precision import Precision
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import PromptSettings, Task
@@ -41,6 +42,7 @@ __all__ = [
     "Need",
     "PFedPrompt",
     "Parameters",
+    "Precision",
     "Prompt",
     "PromptFL",
     "PromptFLAmp",

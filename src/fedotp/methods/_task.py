@@ -1,7 +1,8 @@
 """What all clients and the server of a federation agree on before the first round."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import groupby
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_from
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
+from fedotp.methods._precision import Precision
 from fedotp.prompts import Position, PromptEncoder, random_context, word_context
 
 _MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
@@ -56,6 +58,26 @@ class Task:
             raise FedotpError(f"template {self.template!r} has no {{}} where the class name goes")
 
     @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.clip.text_projection.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of prompts, features and scores: float64 for a tower in float64, float32 otherwise."""
+        return torch.promote_types(self.clip.text_projection.dtype, torch.float32)
+
+    def in_precision(self, precision: Precision) -> "Task":
+        """The same task with its tower in float64 or bfloat16; "float32" leaves the tower as it is.
+
+        In bfloat16 only the text tower computes so; what is learned, and the matching, stay in float32.
+        """
+        dtype = getattr(torch, precision)
+        if precision == "float32" or self.clip.text_projection.dtype == dtype:
+            return self
+        return replace(self, clip=_converted(self.clip, dtype))
+
+    @property
     def logit_scale(self) -> Tensor:
         """Logarithm of 1 / tau, the backbone's own."""
         return self.clip.logit_scale
@@ -91,7 +113,7 @@ class Task:
             )
         else:
             context = random_context(self.clip, n_prompts, n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed)
-        return context[0].to(torch.promote_types(self.clip.text_projection.dtype, torch.float32))
+        return context[0].to(self.dtype)
 
     def features(self, *contexts: Tensor | None) -> Tensor:
         """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.
@@ -106,7 +128,7 @@ class Task:
             some = [context[:1] for context in some] if once else some
             encode = self.encoder_for(n_ctx) if some else None
             part = encode(some[0] if len(some) == 1 else torch.cat(some, dim=1)) if encode else self.template_features()
-            parts.append(part.expand(n_clients, -1, -1, -1))
+            parts.append(part.to(self.dtype).expand(n_clients, -1, -1, -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     @torch.no_grad()
@@ -114,7 +136,15 @@ class Task:
         """Class features (1, 1, K, e) of the hand-written template."""
         captions = [self.template.replace("{}", name) for name in self.classes]
         ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
-        return self.clip.encode_text(ids.to(self.clip.token_embedding.weight.device))[None, None]
+        return self.clip.encode_text(ids.to(self.device))[None, None].to(self.dtype)
+
+
+@lru_cache(maxsize=2)
+def _converted(clip: CLIP, dtype: torch.dtype) -> CLIP:
+    """A copy of the backbone in another precision, one for all runs of a process; its temperature keeps all digits."""
+    copied = copy.deepcopy(clip).to(dtype)
+    copied.logit_scale.data = clip.logit_scale.data.to(torch.promote_types(dtype, torch.float32))
+    return copied
 
 
 def _shape(context: Tensor | None) -> tuple[bool, int]:

@@ -38,9 +38,9 @@ class ClientImages:
     def of(cls, prepared: Prepared, simulator: Simulator, client: str, n_images: int) -> "ClientImages":
         """The first `n_images` of `client`."""
         number = np.array([prepared.data.names.index(client)])
-        test, weight = prepared.data.test, simulator.task.clip.text_projection
+        test, task = prepared.data.test, simulator.task
         rows = in_turn(test.clients[number[0]], test.labels)[:n_images]
-        image, labels = test.read(rows[None], 0, weight.device, weight.dtype)
+        image, labels = test.read(rows[None], 0, task.device, task.dtype)
         return cls(client, rows, image, labels[0], simulator.predictor(number))
 
     def __len__(self) -> int:

@@ -52,9 +52,7 @@ def deployed_parameters(
 
     `client` is its number in the run, None if it is new there.
     """
-    weight = task.clip.text_projection
-    dtype = torch.promote_types(weight.dtype, torch.float32)
-    server = {name: value.to(weight.device, dtype) for name, value in stored.server.items()}
-    number = None if client is None else torch.tensor([client], device=weight.device)
-    own = {name: value[None].to(weight.device, dtype) for name, value in private.items()}
+    server = {name: value.to(task.device, task.dtype) for name, value in stored.server.items()}
+    number = None if client is None else torch.tensor([client], device=task.device)
+    own = {name: value[None].to(task.device, task.dtype) for name, value in private.items()}
     return method.deployed(method.send(server, number, 1), own)

@@ -1,6 +1,5 @@
 """From a configuration to a federation ready to run: backbone, data, tokens, partition."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -110,8 +109,8 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
 
 def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str) -> Task:
     """The task of telling `classes` apart, in the precision that `config` asks for."""
-    precise = copy.deepcopy(clip).double() if config.compute.precision == "float64" else clip
-    return Task(precise, tuple(classes), config.prompt, template, config.seed)
+    task = Task(clip, tuple(classes), config.prompt, template, config.seed)
+    return task.in_precision(config.compute.precision)
 
 
 def template_of(config: Config, dataset: str) -> str:

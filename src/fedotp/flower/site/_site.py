@@ -157,7 +157,6 @@ class Site:
     def _classifier(self, agreement: Agreement, clients: "_OneClient", params: Parameters) -> Classifier:
         config = self.settings.local(agreement.config)
         digest = hashlib.sha256(agreement.config.to_toml().encode()).hexdigest()
-        weight = clients.task.clip.text_projection
         uses_memory = clients.method.uses_memory
         return Classifier.of(
             clients.method,
@@ -167,7 +166,7 @@ class Site:
             tower=load_backbone(config.backbone.source, clients.device),
             storage=config.data.storage,
             precision=config.compute.precision,
-            memory=clients.data.memory(_ONLY, weight.device, weight.dtype) if uses_memory else None,
+            memory=clients.data.memory(_ONLY, clients.task.device, clients.task.dtype) if uses_memory else None,
         )
 
     def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> Path:

@@ -1,0 +1,166 @@
+"""Local training where images lie on the GPU: all steps of a round without waiting for it, each a recorded graph."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedotp.clip import ImageFeatures
+from fedotp.federation._data import HeldFeatures, Images
+from fedotp.federation._graphs import Recordings
+from fedotp.federation._optimizer import Optimizer
+from fedotp.federation._random import Ints
+from fedotp.methods import Batch, Method, Parameters, Task
+
+
+class ResidentImages:
+    """The training images of a federation, on the device that trains."""
+
+    def __init__(self, features: HeldFeatures, labels: Ints) -> None:
+        """`labels` (n,) go where the features are."""
+        self.features = features
+        self.labels = torch.from_numpy(labels).to(features.pooled.device)
+
+    @classmethod
+    def of(cls, images: Images, device: torch.device) -> "ResidentImages | None":
+        """Of images that are held on the GPU `device`; None of others."""
+        features = images.features
+        if device.type != "cuda" or not isinstance(features, HeldFeatures) or features.pooled.device != device:
+            return None
+        return cls(features, images.labels)
+
+    def batch(self, rows: Tensor, views: Tensor, dtype: torch.dtype) -> Batch:
+        """The images `rows` (C, B), -1 for padding, in the clients' `views` (C,)."""
+        at = rows.clamp_min(0)
+        of = views[:, None].expand_as(at)
+        image = ImageFeatures(self.features.pooled[of, at].to(dtype), self.features.tokens[of, at].to(dtype))
+        return Batch(image, torch.where(rows < 0, -1, self.labels[at]))
+
+
+class Buffers:
+    """What C clients hold while they train, in tensors that stay where they are.
+
+    `rows` (C, B), `views` (C,) and `active` (C,) say what the next step is, `lr` () how long; `total` (C,) sums the
+    objective times the images it is of.
+    """
+
+    def __init__(self, params: Parameters, received: Parameters, stepper: Optimizer, width: int) -> None:
+        self.params = {name: value.clone() for name, value in params.items()}
+        self.received = {name: value.clone() for name, value in received.items()}
+        trained = {name: self.params[name] for name in stepper.params}
+        state = {name: value.clone() for name, value in stepper.state.items()}
+        self.stepper = Optimizer(stepper.settings, trained, state, stepper.steps.clone(), stepper.rate)
+        n, device = len(stepper.steps), stepper.steps.device
+        self.rows = torch.zeros(n, width, dtype=torch.long, device=device)
+        self.views = torch.zeros(n, dtype=torch.long, device=device)
+        self.active = torch.ones(n, dtype=torch.bool, device=device)
+        self.lr = torch.zeros((), dtype=torch.float64, device=device)
+        self.total = torch.zeros(n, dtype=torch.float64, device=device)
+
+    def load(self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float) -> None:
+        """Put a round's beginning into the tensors."""
+        pairs = [(self.params, params), (self.received, received), (self.stepper.state, stepper.state)]
+        for mine, given in pairs:
+            for name, value in mine.items():
+                value.copy_(given[name])
+        self.stepper.steps.copy_(stepper.steps)
+        self.lr.fill_(lr)
+        self.total.zero_()
+
+
+class ResidentTrainer:
+    """Makes the steps of a round by replaying recorded ones.
+
+    A step is of the first A of C clients, A one of few numbers (C, half of it, ...), so that few are recorded; clients
+    that have made all their steps do not move. A method whose step cannot be recorded is left to the plain path.
+    """
+
+    def __init__(self, method: Method, task: Task, images: ResidentImages, batch_size: int) -> None:
+        self._method = method
+        self._task = task
+        self._images = images
+        self._batch_size = batch_size
+        self._buffers: dict[object, Buffers] = {}
+        self._steps: Recordings[None] = Recordings()
+
+    def train(
+        self,
+        params: Parameters,
+        received: Parameters,
+        stepper: Optimizer,
+        rows: Sequence[Ints],
+        views: Sequence[Ints],
+        lr: float,
+    ) -> Tensor | None:
+        """Make steps on images `rows`, (A, B) each, in `views`, (A,) each; `params` and `stepper` change in place.
+
+        Returns the sums (C,) of objective times images, or None where nothing was done: the step cannot be recorded.
+        """
+        n_clients = len(stepper.steps)
+        width = min(self._batch_size, -(-max(each.shape[1] for each in rows) // 8) * 8)
+        key = (n_clients, width, tuple(stepper.params), _shapes(params), _shapes(received), stepper.settings)
+        if key not in self._buffers:
+            self._buffers[key] = Buffers(params, received, stepper, width)
+        buffers = self._buffers[key]
+        sizes = [_at_least(len(each), n_clients) for each in rows]
+        recorded = {
+            size: self._steps.get((key, size), lambda size=size: self._step(buffers, size)) for size in {*sizes}
+        }
+        if None in recorded.values():
+            return None
+        buffers.load(params, received, stepper, lr)
+        planned = [torch.from_numpy(x).to(buffers.rows.device) for x in _planned(rows, views, n_clients, width)]
+        for number, size in enumerate(sizes):
+            for buffer, values in zip((buffers.rows, buffers.views, buffers.active), planned, strict=True):
+                buffer.copy_(values[number])
+            step = recorded[size]
+            assert step is not None
+            step()
+        for name, value in params.items():
+            value.copy_(buffers.params[name])
+        for name, value in stepper.state.items():
+            value.copy_(buffers.stepper.state[name])
+        stepper.steps.copy_(buffers.stepper.steps)
+        return buffers.total.clone()
+
+    def _step(self, buffers: Buffers, n: int) -> None:
+        """One step of the first n clients."""
+        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype)
+        current = {name: value[:n].detach() for name, value in buffers.params.items()}
+        leaves = [current[name].requires_grad_() for name in buffers.stepper.params]
+        received = {name: value[:n] for name, value in buffers.received.items()}
+        loss = self._method.loss(self._task, current, received, batch)
+        gradients = torch.autograd.grad(loss.sum(), leaves)
+        active = buffers.active[:n]
+        buffers.stepper.step(dict(zip(buffers.stepper.params, gradients, strict=True)), buffers.lr, active)
+        counted = (batch.labels >= 0).sum(1)  # none of a client that is not active
+        buffers.total[:n] += loss.detach() * counted
+
+
+def _planned(
+    rows: Sequence[Ints], views: Sequence[Ints], n_clients: int, width: int
+) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Rows (S, C, B), views (S, C) and who is active (S, C) in S steps."""
+    all_rows = np.full((len(rows), n_clients, width), -1, np.int64)
+    all_views = np.zeros((len(rows), n_clients), np.int64)
+    active = np.zeros((len(rows), n_clients), bool)
+    for number, (its_rows, its_views) in enumerate(zip(rows, views, strict=True)):
+        n, wide = its_rows.shape
+        all_rows[number, :n, :wide] = its_rows
+        all_views[number, :n] = its_views
+        active[number, :n] = True
+    return all_rows, all_views, active
+
+
+def _at_least(n: int, most: int) -> int:
+    """The smallest of most, most / 2, most / 4, ... (rounded up) that is not less than n."""
+    while -(-most // 2) >= n and most > 1:
+        most = -(-most // 2)
+    return most
+
+
+def _shapes(params: Parameters) -> tuple[tuple[str, torch.Size, torch.dtype], ...]:
+    return tuple((name, value.shape, value.dtype) for name, value in params.items())
