@@ -106,9 +106,7 @@ class ResidentTrainer:
             self._buffers[key] = Buffers(params, received, stepper, width)
         buffers = self._buffers[key]
         sizes = [_at_least(len(each), n_clients) for each in rows]
-        recorded = {
-            size: self._steps.get((key, size), lambda size=size: self._step(buffers, size)) for size in {*sizes}
-        }
+        recorded = {size: self._steps.get((key, size), partial(self._step, buffers, size)) for size in {*sizes}}
         if None in recorded.values():
             return None
         buffers.load(params, received, stepper, lr)
