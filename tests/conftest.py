@@ -2,11 +2,14 @@
 
 import os
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
 import anchored  # noqa: F401  (a method of the tests' own, among those that generic tests go through)
+from fedotp.federation import METRICS, Metric
+from fedotp.federation._metrics import Tested
 
 if not torch.cuda.is_available():  # before anything imports Triton: its kernels then run on the CPU, slowly
     os.environ["TRITON_INTERPRET"] = "1"
@@ -16,6 +19,19 @@ torch.set_num_threads(1)
 
 settings.register_profile("fedotp", deadline=None, derandomize=True)
 settings.load_profile("fedotp")
+
+
+@pytest.fixture
+def balanced_accuracy(monkeypatch: pytest.MonkeyPatch) -> Metric:
+    """One more metric, added as any other is: by one entry."""
+
+    def mean_recall(tested: Tested) -> np.ndarray:
+        hits, all_ = tested.count(tested.label, tested.label == tested.predicted), tested.count(tested.label)
+        return np.nanmean(np.divide(hits, all_, out=np.full_like(hits, np.nan), where=all_ > 0), 1)
+
+    metric = Metric("balanced_accuracy", "balanced accuracy", mean_recall)
+    monkeypatch.setitem(METRICS, metric.key, metric)
+    return metric
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config, load_config
+from fedotp.federation import METRICS
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs import RunDirectory, by_method, run, run_many
@@ -90,6 +91,20 @@ def to_the_end(page: Page) -> None:
         found.scroll_into_view_if_needed()
         expect(found).to_have_attribute("data-drawn", "")
     page.evaluate("scrollTo(0, 0)")
+
+
+@pytest.mark.usefixtures("balanced_accuracy")
+def test_the_table_of_clients_has_a_column_for_every_metric(page: Page, tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run")
+    page.goto(address(tmp_path, [made]))
+    table = page.locator("#clients .scroll[aria-label=Clients]")
+    titles = ["client", "training images", "test images", "accuracy %", "macro-F1 %", "loss", "balanced accuracy %"]
+    expect(table.locator("th")).to_have_text(titles)
+    last = list(made.metrics("evaluation"))[-1]
+    accuracy, f1, loss, balanced = (last[f"client_{key}"][0] for key in METRICS)
+    assert balanced == last["client_balanced_accuracy"][0]
+    expected = ["north", "20", "20", f"{100 * accuracy:.2f}", f"{100 * f1:.2f}", f"{loss:.3f}", f"{100 * balanced:.2f}"]
+    expect(table.locator("tbody tr").first.locator("td")).to_have_text(expected)
 
 
 def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirectory) -> None:

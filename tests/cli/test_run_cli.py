@@ -1,9 +1,11 @@
 """`fedotp run`, `evaluate`, `runs` and `presets` on a tiny federation."""
 
+import csv
 import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import types
@@ -17,6 +19,7 @@ from fedotp import RunDirectory, load_config, run
 from fedotp.cli import progress
 from fedotp.cli.show import print_numbers, printable
 from fedotp.config import presets
+from fedotp.federation import Metric
 from invented_run import invent_run
 
 OUT = "runs/images-fedotp-domain-dirichlet-seed0"
@@ -286,6 +289,41 @@ def test_runs_show_leaves_out_most_of_many_clients(place: Path, fedotp: Fedotp) 
     assert "site [red]19" in fedotp("runs", "show", "here").out
     assert "and 10 more: --all shows them" in fedotp("runs", "show", "here").out
     assert "site [red]29" in fedotp("runs", "show", "here", "--all").out
+
+
+def test_a_metric_that_is_added_is_in_files_tables_and_what_is_shown(
+    place: Path, fedotp: Fedotp, balanced_accuracy: Metric
+) -> None:
+    options = ("--methods", "coop", "--seeds", 0, "--jobs", 1, "--out", "table", "--quiet")
+    compared = fedotp("compare", "tiny.toml", *options)
+    assert compared.status == 0, compared.err
+    run = RunDirectory.open("table/coop,seed=0")
+    key, mean = balanced_accuracy.key, run.summary["final"]["balanced_accuracy"]
+    assert 0 < mean < 1
+    values = [client[key] for client in run.summary["clients"]]
+    assert statistics.fmean(values) == pytest.approx(mean)
+    last = list(run.metrics("evaluation"))[-1]
+    assert (last[key], last[f"client_{key}"]) == (mean, values)
+    (row,) = csv.DictReader((place / "table/table.csv").read_text().splitlines())
+    assert float(row[f"{key}_mean"]) == mean
+    assert "| macro-F1 % | balanced accuracy % | sent |" in (place / "table/table.md").read_text()
+    assert f"{100 * mean:.2f}" in compared.out
+    shown = fedotp("runs", "show", run.path).out
+    assert re.search(rf"^balanced accuracy +{100 * mean:.2f} %", shown, re.MULTILINE)
+    printed = [line.split()[-1] for line in shown.splitlines() if re.match(r"(day|night)-\d ", line)]
+    assert printed == [f"{100 * value:.2f}" for value in values]
+
+
+def test_a_run_from_before_a_metric_was_added_is_shown_without_it(
+    place: Path, fedotp: Fedotp, request: pytest.FixtureRequest
+) -> None:
+    fedotp("run", "tiny.toml", "--out", "here", "--quiet")
+    before = fedotp("runs", "show", "here").out
+    request.getfixturevalue("balanced_accuracy")
+    after = fedotp("runs", "show", "here")
+    assert after.status == 0
+    assert "balanced" in after.out
+    assert after.out.splitlines()[-1].split() == [*before.splitlines()[-1].split(), "-"]
 
 
 def test_presets_are_listed(fedotp: Fedotp) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, recall_score
 
-from fedotp.federation import Evaluation, Predictions, evaluate_predictions
+from fedotp.federation import METRICS, Evaluation, Metric, Predictions, evaluate_predictions
 
 DOMAINS = ("a", "b", "a", None, "b", "a")
 
@@ -37,8 +37,8 @@ def test_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Predictions) -> None
         assert evaluation.n[i] == mine.sum()
         assert evaluation.accuracy[i] == pytest.approx(accuracy_score(truth, guess), abs=1e-12)
         expected = f1_score(truth, guess, average="macro", zero_division=0)
-        assert evaluation.macro_f1[i] == pytest.approx(expected, abs=1e-12)
-        assert evaluation.loss[i] == pytest.approx(p.loss[mine].mean(), abs=1e-12)
+        assert evaluation.values["macro_f1"][i] == pytest.approx(expected, abs=1e-12)
+        assert evaluation.values["loss"][i] == pytest.approx(p.loss[mine].mean(), abs=1e-12)
     for k in range(4):
         ours, of_class = evaluation.class_accuracy[k], p.label == k
         assert np.isnan(ours) if not of_class.any() else ours == pytest.approx((p.predicted == k)[of_class].mean())
@@ -52,14 +52,14 @@ def test_the_order_of_the_lines_does_not_matter(p: Predictions, random) -> None:
     at = np.array(random.sample(range(len(p.client)), len(p.client)))
     shuffled = Predictions(p.client[at], p.row[at], p.label[at], p.predicted[at], p.loss[at])
     one, other = (evaluate_predictions(x, 4, DOMAINS) for x in (p, shuffled))
-    np.testing.assert_allclose(one.macro_f1, other.macro_f1)
+    np.testing.assert_allclose(one.values["macro_f1"], other.values["macro_f1"])
     np.testing.assert_allclose(one.class_accuracy, other.class_accuracy)
     assert one.totals() == pytest.approx(other.totals())
 
 
 def of_accuracies(accuracy: list[float]) -> Evaluation:
     values, n = np.array(accuracy), len(accuracy)
-    return Evaluation(np.arange(n), np.ones(n, np.int64), values, values, values, values, {})
+    return Evaluation(np.arange(n), np.ones(n, np.int64), dict.fromkeys(METRICS, values), values, {})
 
 
 def test_fairness_by_hand() -> None:
@@ -85,6 +85,51 @@ def test_domains_by_hand() -> None:
 def test_classes_nobody_has_or_predicts_do_not_count() -> None:
     p = Predictions(np.zeros(4, int), np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.zeros(4))
     evaluation = evaluate_predictions(p, 100, DOMAINS)
-    assert evaluation.macro_f1[0] == pytest.approx((4 / 5 + 2 / 3) / 2)
+    assert evaluation.values["macro_f1"][0] == pytest.approx((4 / 5 + 2 / 3) / 2)
     assert np.isnan(evaluation.class_accuracy[2:]).all()
     assert evaluation.class_accuracy[:2].tolist() == [1.0, 0.5]
+
+
+def test_an_evaluation_reads_back_as_it_was_written() -> None:
+    client, label = np.array([0, 0, 2, 2]), np.array([0, 1, 1, 1])
+    evaluation = evaluate_predictions(Predictions(client, client, label, label[::-1], np.ones(4)), 3, DOMAINS)
+    written = json.loads(json.dumps(evaluation.as_dict(), allow_nan=False))
+    assert Evaluation.from_dict(written).as_dict() == written
+
+
+def test_what_some_clients_do_not_tell_is_left_out_of_the_mean() -> None:
+    evaluation = of_accuracies([0.25, 0.75])
+    evaluation.values["macro_f1"] = np.array([0.5, np.nan])
+    evaluation.values["loss"] = np.full(2, np.nan)
+    assert evaluation.totals()["macro_f1"] == 0.5
+    assert "loss" not in evaluation.totals()
+    assert evaluation.of_client(1) == {"accuracy": 0.75}
+    written = json.loads(json.dumps(evaluation.as_dict(), allow_nan=False))
+    assert written["client_macro_f1"] == [0.5, None]
+    np.testing.assert_array_equal(Evaluation.from_dict(written).values["macro_f1"], [0.5, np.nan])
+
+
+@given(predictions())
+def test_a_metric_is_added_by_one_entry(p: Predictions) -> None:
+    before = evaluate_predictions(p, 4, DOMAINS).as_dict()
+    metric = Metric("loss_squared", "squared loss", lambda tested: tested.mean(tested.loss**2), range=(0, np.inf))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METRICS, metric.key, metric)
+        evaluation = evaluate_predictions(p, 4, DOMAINS)
+        for i, client in enumerate(evaluation.clients):
+            expected = (p.loss[p.client == client] ** 2).mean()
+            assert evaluation.of_client(i)["loss_squared"] == pytest.approx(expected, abs=1e-12)
+        assert set(evaluation.as_dict()) - set(before) == {"loss_squared", "client_loss_squared"}
+        old = Evaluation.from_dict(before)
+    assert np.isnan(old.values["loss_squared"]).all()
+    assert "loss_squared" not in old.totals()
+
+
+def test_balanced_accuracy_is_that_of_scikit_learn(balanced_accuracy: Metric) -> None:
+    random = np.random.default_rng(0)
+    client, label, predicted = np.repeat([0, 1, 2], 20), random.integers(0, 4, 60), random.integers(0, 4, 60)
+    evaluation = evaluate_predictions(Predictions(client, client, label, predicted, np.zeros(60)), 9, DOMAINS)
+    for i in range(3):
+        truth, guess = label[client == i], predicted[client == i]
+        expected = recall_score(truth, guess, average="macro", labels=np.unique(truth))
+        assert evaluation.values[balanced_accuracy.key][i] == pytest.approx(expected)

@@ -14,6 +14,7 @@ from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
+from fedotp.federation import Metric
 from fedotp.flower._agreement import Agreement
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings
@@ -158,6 +159,38 @@ def test_a_site_tells_what_it_chose_to_tell(share: str, inputs: Path, tmp_path: 
     assert bool(run.summary["final"]) == (share in ("scores", "predictions"))
     assert (run.path / "predictions.npz").exists() == (share == "predictions")
     assert (next(run.metrics("round"))["loss"] is None) == (share == "nothing")
+
+
+def test_a_site_tells_a_metric_that_was_added_and_one_of_an_older_version_does_not(
+    inputs: Path, tmp_path: Path, balanced_accuracy: Metric
+) -> None:
+    def forget(_asked: Message, reply: Message) -> Message:
+        for record in reply.content.metric_records.values():
+            record.pop("balanced-accuracy", None)
+        return reply
+
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: forget})
+    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    new, old = run.summary["clients"]
+    assert new["balanced_accuracy"] == run.summary["final"]["balanced_accuracy"]
+    assert new.keys() - old.keys() == {"balanced_accuracy"}
+    assert list(run.metrics("evaluation"))[-1]["client_balanced_accuracy"] == [new["balanced_accuracy"], None]
+    assert evaluate_run(run.path).totals() == run.summary["final"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("accuracy", 1.5), ("balanced-accuracy", -0.1), ("loss", -1.0)])
+def test_a_metric_out_of_its_range_does_not_count(
+    key: str, value: float, inputs: Path, tmp_path: Path, lines: Any, balanced_accuracy: Metric
+) -> None:
+    def boast(asked: Message, reply: Message) -> Message:
+        if asked.metadata.message_type == "evaluate":
+            reply.content["metrics"][key] = value  # type: ignore[index]
+        return reply
+
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: boast})
+    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    assert f"site-1: what it tells of its tests does not count: its answer says {key} = {value}" in lines.text
+    assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
 
 
 def test_no_answer_holds_a_private_prompt(inputs: Path, tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
 
     def scripted(*args: Any) -> Evaluation:
         evaluation = evaluate_predictions(*args)
-        return replace(evaluation, accuracy=np.full_like(evaluation.accuracy, next(values)))
+        accuracy = np.full_like(evaluation.accuracy, next(values))
+        return replace(evaluation, values={**evaluation.values, "accuracy": accuracy})
 
     monkeypatch.setattr(_simulator, "evaluate_predictions", scripted)
 

@@ -36,6 +36,7 @@ def join(
 
     Example: fedotp join runs/pets --data ~/photos/new-site --name site-4
     """
+    from fedotp.federation import METRICS
     from fedotp.runs import join as join_run
 
     shown = Console(stderr=True).is_terminal and not quiet and not as_json
@@ -47,5 +48,6 @@ def join(
     n_train, n_test = result["train_images"], result["test_images"]
     print(f"{printable(result['client'])}: {n_train:,} training and {n_test:,} test images")
     for when, what in (("before", "shared prompt, private one untrained"), ("after", "private prompt fitted")):
-        print(f"accuracy {result[when]['accuracy']:6.1%}   macro-F1 {result[when]['macro_f1']:.3f}   {what}")
+        shares = [f"{metric.title} {result[when][key]:6.1%}" for key, metric in METRICS.items() if metric.is_share]
+        print("   ".join([*shares, what]))
     print(f"written to {printable(run / 'joined' / result['client'])}")

@@ -118,14 +118,15 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
 
 
 def _print(table: "Table") -> None:
-    from fedotp.runs import METRICS
+    from fedotp.runs import common_columns
 
-    titles = [metric.title for metric in METRICS]
+    columns = common_columns()
+    titles = [column.title for column in columns]
     short = [label.rpartition(".")[2] for label in table.labels]
     labels = short if len(set(short)) == len(short) else table.labels
     shown = listing(*labels, "seeds", *titles, right=("seeds", *titles))
     for row in table.rows:
-        shown.add_row(*map(cell, (*row.labels, row.seeds, *table.texts(row))))
+        shown.add_row(*map(cell, (*row.labels, row.seeds, *table.texts(row, columns))))
     Console().print(shown)
     print()
 

@@ -133,7 +133,7 @@ def _line(run: "RunDirectory") -> tuple[str, ...]:
 
 def _progress(run: "RunDirectory") -> tuple[str, str, str]:
     """Rounds done, the state, and the last accuracy."""
-    from fedotp.runs import percent
+    from fedotp.federation import percent
 
     last = {record["kind"]: record for record in run.metrics()}
     done, total = last.get("round", {}).get("round", 0), run.config.federation.rounds
@@ -171,20 +171,12 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
 
 
 def _print_clients(run: "RunDirectory", everyone: bool) -> None:
-    from fedotp.runs import percent
+    from fedotp.federation import METRICS
 
     summary = run.summary
     with_domains = any(client["domain"] for client in summary["clients"])
-    table = listing(
-        "client",
-        *(["domain"] if with_domains else []),
-        "test images",
-        "accuracy %",
-        "macro-F1 %",
-        "loss",
-        "",
-        right=("test images", "accuracy %", "macro-F1 %", "loss"),
-    )
+    numbers = ("test images", *(metric.heading for metric in METRICS.values()))
+    table = listing("client", *(["domain"] if with_domains else []), *numbers, "", right=numbers)
     joined = summary.get("joined", {}).get("clients", [])
     rows = [*((client, "") for client in summary["clients"]), *((client, "joined later") for client in joined)]
     if run.is_deployed:
@@ -192,12 +184,11 @@ def _print_clients(run: "RunDirectory", everyone: bool) -> None:
         rows += [({"name": name}, "has told nothing") for name in run.manifest["clients"] if name not in told]
     shown = rows if everyone else rows[:_CLIENTS_SHOWN]
     for client, remark in shown:
-        numbers = ["-"] * 4
-        if "accuracy" in client:
-            shares = (percent(client["accuracy"]), percent(client["macro_f1"]))
-            numbers = [client["test_images"], *shares, f"{client['loss']:.3f}"]
+        values = [metric.write(client.get(key)) for key, metric in METRICS.items()]
         domain = [client.get("domain") or "mixed"] if with_domains else []
-        table.add_row(*map(cell, (client["name"], *domain, *numbers)), cell(remark, "dim"))
+        table.add_row(
+            *map(cell, (client["name"], *domain, client.get("test_images", "-"), *values)), cell(remark, "dim")
+        )
     Console().print(table)
     if len(shown) < len(rows):
         print(f"and {len(rows) - len(shown)} more: --all shows them")
@@ -218,7 +209,7 @@ def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
 
 
 def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
-    from fedotp.runs import METRICS, numbers_of, reading
+    from fedotp.runs import common_columns, numbers_of, reading
 
     def numbers(run: "RunDirectory") -> dict[str, float]:
         with reading(run):
@@ -228,8 +219,8 @@ def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterat
         yield "state", *(_progress(run)[1] for run in (left, right))
         return
     one, other = numbers(left), numbers(right)
-    for metric in METRICS:
-        yield metric.title, *(metric.write(run[metric.key]) if metric.key in run else "-" for run in (one, other))
+    for column in common_columns():
+        yield column.title, *(column.write(run[column.key]) if column.key in run else "-" for run in (one, other))
 
 
 def _date(started: str) -> str:

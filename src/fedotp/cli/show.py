@@ -59,7 +59,8 @@ def facts(rows: Sequence[tuple[object, ...]]) -> None:
 
 def print_numbers(numbers: dict[str, Any]) -> None:
     """Print the numbers of a summary, or of an evaluation in the shape of one."""
-    from fedotp.runs import n_bytes, percent
+    from fedotp.federation import METRICS, percent
+    from fedotp.runs import n_bytes
 
     final = numbers["final"]
     rows: list[tuple[object, ...]] = []
@@ -74,7 +75,8 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     if final:
         worst = f"{percent(final['accuracy_worst_decile'])} %"
         rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))
-        rows.append(("macro-F1", f"{percent(final['macro_f1'])} %"))
+        others = [metric for key, metric in METRICS.items() if metric.is_share and key != "accuracy" and key in final]
+        rows += [(metric.title, f"{metric.write(final[metric.key])} %") for metric in others]
     if "joined" in numbers:
         joined = numbers["joined"]
         remark = f"{_count(len(joined['clients']), 'client')} that never trained with the others"

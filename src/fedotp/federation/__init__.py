@@ -11,10 +11,11 @@ from fedotp.federation._checkpoint import (
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
 from fedotp.federation._evaluate import Predictions, predict
+from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
 from fedotp.federation._groups import client_bytes, prompt_lengths
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
-from fedotp.federation._metrics import Evaluation, by_domain, evaluate_predictions
+from fedotp.federation._metrics import METRICS, Metric, percent
 from fedotp.federation._optimizer import learning_rate
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints, draws
@@ -31,6 +32,7 @@ from fedotp.federation._settings import (
 from fedotp.federation._simulator import RoundReport, Simulator
 
 __all__ = [
+    "METRICS",
     "Clients",
     "ComputeSettings",
     "Evaluation",
@@ -44,6 +46,7 @@ __all__ = [
     "LocalResult",
     "LocalTrainer",
     "LocalWork",
+    "Metric",
     "OnImages",
     "OptimizerSettings",
     "Predictions",
@@ -66,6 +69,7 @@ __all__ = [
     "load_progress",
     "load_rows",
     "load_server",
+    "percent",
     "predict",
     "prompt_lengths",
     "sampled",

@@ -14,10 +14,10 @@ from fedotp.federation._checkpoint import Progress, save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import FederatedData
 from fedotp.federation._evaluate import Predictions
+from fedotp.federation._evaluation import Evaluation, evaluate_predictions
 from fedotp.federation._groups import group_size
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
-from fedotp.federation._metrics import Evaluation, evaluate_predictions
 from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled, survivors
 from fedotp.federation._server_step import ServerStep

@@ -24,6 +24,7 @@ DOMAIN = "domain"
 TRAIN_IMAGES = "train-images"
 TEST_IMAGES = "test-images"
 
-# what it says of its tests, beside EXAMPLES and LOSS
-ACCURACY = "accuracy"
-MACRO_F1 = "macro-f1"
+
+def of_metric(key: str) -> str:
+    """What a site calls a metric where it tells of its tests."""
+    return key.replace("_", "-")

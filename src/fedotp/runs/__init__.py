@@ -18,13 +18,12 @@ from fedotp.runs._prepare import (
     template_of,
 )
 from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run
-from fedotp.runs._table import METRICS, Table, n_bytes, numbers_of, percent
+from fedotp.runs._table import Table, common_columns, n_bytes, numbers_of
 from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
 
 __all__ = [
-    "METRICS",
     "Loop",
     "ManyObserver",
     "Observer",
@@ -40,6 +39,7 @@ __all__ = [
     "by_grid",
     "by_method",
     "class_numbers",
+    "common_columns",
     "deployed_parameters",
     "encode_for",
     "evaluate_run",
@@ -54,7 +54,6 @@ __all__ = [
     "make_task",
     "n_bytes",
     "numbers_of",
-    "percent",
     "prepare",
     "reading",
     "require_same",

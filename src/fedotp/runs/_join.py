@@ -94,8 +94,5 @@ def _result(name: str, dataset: Dataset, evaluations: dict[str, Evaluation]) -> 
         "train_images": len(dataset.train),
         "test_images": len(dataset.test),
         "skipped": list(dataset.skipped),
-        **{
-            when: {"accuracy": e.mean, "macro_f1": float(e.macro_f1[0]), "loss": float(e.loss[0])}
-            for when, e in evaluations.items()
-        },
+        **{when: evaluation.of_client(0) for when, evaluation in evaluations.items()},
     }

@@ -176,19 +176,14 @@ class Loop:
         self.directory.save_summary(summary)
 
     def _by_client(self, evaluation: Evaluation) -> list[dict[str, Any]]:
-        columns = zip(
-            evaluation.clients, evaluation.n, evaluation.accuracy, evaluation.macro_f1, evaluation.loss, strict=True
-        )
         return [
             {
                 "name": self.federation.names[client],
                 "domain": self.federation.domains[client],
-                "test_images": int(n),
-                "accuracy": float(accuracy),
-                "macro_f1": float(f1),
-                "loss": float(loss),
+                "test_images": int(evaluation.n[place]),
+                **evaluation.of_client(place),
             }
-            for client, n, accuracy, f1, loss in columns
+            for place, client in enumerate(evaluation.clients)
         ]
 
 

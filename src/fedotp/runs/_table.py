@@ -6,22 +6,27 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedotp._files import write_atomically
+from fedotp.federation import METRICS, percent
 from fedotp.runs._trial_run import Outcome
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A column: its name in files, its title for people, how to write a value, and whether to write its spread."""
+class Column:
+    """A number of runs: its name in files, its title for people, how to write a value, and whether to write its spread.
+
+    `better` is None where neither more nor less of it is the better result.
+    """
 
     key: str
     title: str
     write: Callable[[float], str]
     with_std: bool = False
+    better: Literal["higher", "lower"] | None = "higher"
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,10 @@ class Cell:
     mean: float
     std: float | None
 
-    def text(self, metric: Metric) -> str:
+    def text(self, column: Column) -> str:
         """For people."""
-        spread = f" ± {metric.write(self.std)}" if metric.with_std and self.std is not None else ""
-        return metric.write(self.mean) + spread
+        spread = f" ± {column.write(self.std)}" if column.with_std and self.std is not None else ""
+        return column.write(self.mean) + spread
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,6 @@ class Row:
         return str(self.n) if self.n == self.n_asked else f"{self.n} of {self.n_asked}"
 
 
-def percent(value: float) -> str:
-    """A share, in percent."""
-    return f"{100 * value:.2f}"
-
-
 def n_bytes(value: float) -> str:
     """A number of bytes."""
     power = 0
@@ -70,22 +70,28 @@ def seconds(value: float) -> str:
     return f"{value:.1f}"
 
 
-METRICS = (
-    Metric("accuracy", "accuracy %", percent, with_std=True),
-    Metric("worst_decile", "worst decile %", percent),
-    Metric("macro_f1", "macro-F1 %", percent),
-    Metric("bytes", "sent", n_bytes),
-    Metric("seconds", "seconds", seconds),
-)
-"""What every table has; domains and clients that joined come after it."""
+def common_columns() -> tuple[Column, ...]:
+    """What every table has; domains and clients that joined come after it."""
+    accuracy, *others = (
+        Column(metric.key, metric.heading, metric.write, with_std=metric.key == "accuracy", better=metric.better)
+        for metric in METRICS.values()
+        if metric.is_share
+    )
+    return (
+        accuracy,
+        Column("worst_decile", "worst decile %", percent),
+        *others,
+        Column("bytes", "sent", n_bytes, better=None),
+        Column("seconds", "seconds", seconds, better=None),
+    )
 
 
 @dataclass(frozen=True)
 class Table:
-    """`labels` are the titles of the first columns; `metrics` all others, of which METRICS come first."""
+    """`labels` are the titles of the first columns; `columns` all others, of which the common ones come first."""
 
     labels: tuple[str, ...]
-    metrics: tuple[Metric, ...]
+    columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
     @classmethod
@@ -101,36 +107,36 @@ class Table:
         rows = tuple(
             Row(labels, len(numbers[labels]), len(group), _cells(numbers[labels])) for labels, group in groups.items()
         )
-        known = {metric.key: metric for metric in METRICS}
+        known = {column.key: column for column in common_columns()}
         for row in rows:
             for key in row.cells:
-                known.setdefault(key, Metric(key, f"{key} %", percent, with_std=True))
+                known.setdefault(key, Column(key, f"{key} %", percent, with_std=True))
         return cls(tuple(outcomes[0].trial.labels) if outcomes else (), tuple(known.values()), rows)
 
     def to_csv(self) -> str:
         """All numbers in full precision; shares are in [0, 1]."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        columns = [f"{metric.key}_{what}" for metric in self.metrics for what in ("mean", "std")]
-        writer.writerow([*self.labels, "seeds", *columns])
+        names = [f"{column.key}_{what}" for column in self.columns for what in ("mean", "std")]
+        writer.writerow([*self.labels, "seeds", *names])
         for row in self.rows:
-            cells = [row.cells.get(metric.key) for metric in self.metrics]
+            cells = [row.cells.get(column.key) for column in self.columns]
             values = [value for cell in cells for value in ((cell.mean, cell.std) if cell else (None, None))]
             writer.writerow([*row.labels, row.n, *values])
         return file.getvalue()
 
     def to_markdown(self) -> str:
         """For a paper or an issue."""
-        header = [*self.labels, "seeds", *(metric.title for metric in self.metrics)]
+        header = [*self.labels, "seeds", *(column.title for column in self.columns)]
         lines = [header, [*("---" for _ in self.labels), *("---:" for _ in header[len(self.labels) :])]]
-        lines += [[*row.labels, row.seeds, *self.texts(row, self.metrics)] for row in self.rows]
+        lines += [[*row.labels, row.seeds, *self.texts(row, self.columns)] for row in self.rows]
         return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in lines) + (
             "\nAccuracy is the mean over clients; all numbers are means over seeds, ± the sample standard deviation.\n"
         )
 
-    def texts(self, row: Row, metrics: Sequence[Metric] = METRICS) -> list[str]:
+    def texts(self, row: Row, columns: Sequence[Column]) -> list[str]:
         """A row's numbers for people."""
-        return [row.cells[metric.key].text(metric) if metric.key in row.cells else "-" for metric in metrics]
+        return [row.cells[column.key].text(column) if column.key in row.cells else "-" for column in columns]
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Write table.csv and table.md."""
@@ -143,7 +149,8 @@ class Table:
 def numbers_of(summary: dict[str, Any]) -> dict[str, float]:
     """The numbers of one run."""
     final = summary["final"]  # empty where real sites do not tell how well they do
-    told = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile", "macro_f1": "macro_f1"}
+    told = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
+    told |= {key: key for key, metric in METRICS.items() if metric.is_share}
     numbers = {
         **{key: final[name] for key, name in told.items() if name in final},
         "bytes": sum(summary["communication"].values()),

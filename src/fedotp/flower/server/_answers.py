@@ -1,6 +1,7 @@
 """Sites' answers, which nobody has checked yet."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
-from fedotp.federation import Evaluation, Predictions, by_domain, evaluate_predictions
+from fedotp.federation import METRICS, Evaluation, Predictions, by_domain, evaluate_predictions
 from fedotp.flower import _messages as words
 from fedotp.flower._lengths import length
 from fedotp.flower._records import content_of, from_record, read_array, strangers_words
@@ -96,7 +97,7 @@ def told_scores(
 ) -> tuple[Evaluation | None, Predictions | None]:
     """An evaluation from what sites tell of their tests, and all predictions if all sites tell theirs."""
     domains = tuple(member.domain for member in members)
-    scores: dict[int, tuple[float, float, float, float]] = {}
+    scores: dict[int, dict[str, float]] = {}
     predictions: list[Predictions] = []
     for number, reply in sorted(replies.items()):
         try:
@@ -115,29 +116,35 @@ def told_scores(
         lines = Predictions.join(predictions)
         return evaluate_predictions(lines, n_classes, domains), lines
     clients = np.array(sorted(scores), np.int64)
-    sizes, accuracies, f1s, losses = np.array([scores[int(client)] for client in clients]).T
+    values = {key: np.array([scores[int(client)][key] for client in clients]) for key in METRICS}
     evaluation = Evaluation(
         clients=clients,
-        n=sizes.astype(np.int64),
-        accuracy=accuracies,
-        macro_f1=f1s,
-        loss=losses,
+        n=np.array([members[client].test_images for client in clients]),
+        values=values,
         class_accuracy=np.full(n_classes, np.nan),
-        domain_accuracy=by_domain(clients, accuracies, domains),
+        domain_accuracy=by_domain(clients, values["accuracy"], domains),
     )
     return evaluation, None
 
 
-def _told(reply: Message, n_images: int) -> tuple[float, float, float, float] | None:
-    """Test images, accuracy, macro-F1 and loss; None from a site that tells nothing, or has no test images."""
+def _told(reply: Message, n_images: int) -> dict[str, float] | None:
+    """The metrics by key; None from a site that tells nothing, or has no test images.
+
+    Accuracy must be among them; any other is nan if the site, of an older version perhaps, does not tell it.
+    """
     metrics = _metrics(reply)
     n = _number(metrics, words.EXAMPLES)
     if not n:
         return None
     if n != n_images:
         raise FedotpError(f"it speaks of {n:g} test images and had {n_images}")
-    accuracy, f1 = (_number(metrics, key, least=0, most=1) for key in (words.ACCURACY, words.MACRO_F1))
-    return n, accuracy, f1, _number(metrics, words.LOSS)
+    told = {}
+    for key, metric in METRICS.items():
+        word = words.of_metric(key)
+        least, most = metric.range
+        known = word in metrics or key == "accuracy"
+        told[key] = _number(metrics, word, max(least, -_MOST), min(most, _MOST)) if known else math.nan
+    return told
 
 
 def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predictions:

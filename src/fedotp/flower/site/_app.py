@@ -109,14 +109,8 @@ def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
     if not len(predictions.row):
         return MetricRecord({words.EXAMPLES: 0})
     evaluation = evaluate_predictions(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
-    return MetricRecord(
-        {
-            words.EXAMPLES: int(evaluation.n[0]),
-            words.ACCURACY: float(evaluation.accuracy[0]),
-            words.MACRO_F1: float(evaluation.macro_f1[0]),
-            words.LOSS: float(evaluation.loss[0]),
-        }
-    )
+    told = {words.of_metric(key): value for key, value in evaluation.of_client(0).items()}
+    return MetricRecord({words.EXAMPLES: int(evaluation.n[0]), **told})
 
 
 def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:

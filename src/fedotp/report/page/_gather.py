@@ -13,11 +13,11 @@ import numpy as np
 from fedotp._files import parse_json, read_regular
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
+from fedotp.federation import METRICS, Metric
 from fedotp.runs import RunDirectory, reading
 
 _MOST_BYTES = 16 << 20  # of a client's result
 _MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them are left out
-_FINAL = ("accuracy", "macro_f1", "loss")
 
 
 def gather(run: RunDirectory) -> dict[str, Any]:
@@ -107,14 +107,14 @@ def _clients(
     names, domains = run.manifest["clients"], run.manifest["domains"]
     columns: dict[str, list[Any]] = {"name": names, "domain": domains, "joined": [False] * len(names)}
     columns["train"], columns["test"] = _n_images(run, evaluations, missing)
-    for what in _FINAL:
-        last = _last(evaluations, f"client_{what}")
-        columns[what] = [_number(what, last.get(client)) for client in range(len(names))]
+    for key, metric in METRICS.items():
+        last = _last(evaluations, f"client_{key}")
+        columns[key] = [_number(metric, last.get(client)) for client in range(len(names))]
     for joined in summary.get("joined", {}).get("clients", []):
         client = names.index(joined["name"])
         columns["joined"][client] = True
-        for what in _FINAL:
-            columns[what][client] = _number(what, joined[what])
+        for key, metric in METRICS.items():
+            columns[key][client] = _number(metric, joined.get(key))
     return columns
 
 
@@ -135,14 +135,17 @@ def _n_images(
 
 
 def _last(evaluations: Sequence[dict[str, Any]], what: str) -> dict[int, Any]:
-    """By client, the value `what` of its last evaluation."""
+    """By client, the value `what` of its last evaluation that has it."""
     return {
-        client: value for record in evaluations for client, value in zip(record["clients"], record[what], strict=True)
+        client: value
+        for record in evaluations
+        if what in record
+        for client, value in zip(record["clients"], record[what], strict=True)
     }
 
 
-def _number(what: str, value: float | None) -> float | None:
-    return _short(value) if what == "loss" else share(value)
+def _number(metric: Metric, value: float | None) -> float | None:
+    return share(value) if metric.is_share else _short(value)
 
 
 def _short(value: float | None) -> float | None:
@@ -154,8 +157,9 @@ def _totals(evaluations: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The numbers over clients of the last evaluation."""
     if not evaluations:
         return {}
-    keys = ("accuracy", "accuracy_std", "accuracy_worst_decile", "accuracy_min", "accuracy_pooled", "macro_f1")
-    return {key: share(evaluations[-1][key]) for key in keys} | {"loss": _short(evaluations[-1]["loss"])}
+    last = evaluations[-1]
+    spread = ("accuracy_std", "accuracy_worst_decile", "accuracy_min", "accuracy_pooled")
+    return {key: share(last[key]) for key in spread} | {key: _number(m, last.get(key)) for key, m in METRICS.items()}
 
 
 def _curve(evaluations: Sequence[dict[str, Any]], n_clients: int) -> dict[str, Any]:
@@ -171,7 +175,7 @@ def _curve(evaluations: Sequence[dict[str, Any]], n_clients: int) -> dict[str, A
         "std": [share(record["accuracy_std"]) for record in evaluations],
         "min": [share(record["accuracy_min"]) for record in evaluations],
         "max": [share(max(record["client_accuracy"], default=None)) for record in evaluations],
-        "loss": [_short(record["loss"]) for record in evaluations],
+        "loss": [_short(record.get("loss")) for record in evaluations],
         "shown": shown.tolist(),
         "clients": [[share(value) for value in matrix[client]] for client in shown],
     }

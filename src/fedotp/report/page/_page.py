@@ -15,6 +15,7 @@ from typing import Any
 import fedotp
 from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
+from fedotp.federation import METRICS
 from fedotp.report._figure import COLOURS
 from fedotp.report.page._gather import gather
 from fedotp.report.page._together import compare, differing_settings, name_runs
@@ -41,6 +42,7 @@ def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None 
     data = {
         "fedotp": fedotp.__version__,
         "colours": COLOURS,
+        "metrics": [{"key": m.key, "heading": m.heading, "share": m.is_share} for m in METRICS.values()],
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "runs": [
             {**gather(run), "title": name.title, "group": name.group, "colour": name.colour, "analysis": analysis}

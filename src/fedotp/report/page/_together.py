@@ -55,19 +55,20 @@ def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, A
     rows = []
     for row in table.rows:
         group = int(row.labels[0])
-        cells = [row.cells.get(metric.key) for metric in table.metrics]
+        cells = [row.cells.get(column.key) for column in table.columns]
         rows.append(
             {
                 "group": group,
                 "label": label[group],
                 "seeds": row.seeds,
                 "cells": [
-                    None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(metric)}
-                    for cell, metric in zip(cells, table.metrics, strict=True)
+                    None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(column)}
+                    for cell, column in zip(cells, table.columns, strict=True)
                 ],
             }
         )
-    return {"columns": [{"key": metric.key, "title": metric.title} for metric in table.metrics], "rows": rows}
+    columns = [{"key": column.key, "title": column.title, "better": column.better} for column in table.columns]
+    return {"columns": columns, "rows": rows}
 
 
 def differing_settings(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:

@@ -110,9 +110,8 @@ function clientTable() {
       ...(runs.some((run) => run.clients.domain.some(known)) ? [domain] : []),
       number('training images', 'train', count),
       number('test images', 'test', count),
-      number('accuracy %', 'accuracy', (share) => percent(share, 2)),
-      number('macro-F1 %', 'macro_f1', (share) => percent(share, 2)),
-      number('loss', 'loss', (value) => value?.toFixed(3)),
+      ...data.metrics.map(({ heading, key: metric, share }) =>
+        number(heading, metric, (value) => (share ? percent(value, 2) : value?.toFixed(3)))),
     ],
   });
   return { node: shown.node, refresh: () => shown.show(rows()) };

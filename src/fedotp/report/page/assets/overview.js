@@ -157,7 +157,8 @@ function comparison() {
   const { columns, rows } = data.comparison;
   const best = columns.map((column, i) => {
     const values = rows.map((row) => row.cells[i]?.value).filter(known);
-    return column.title.endsWith('%') && values.length > 1 ? Math.max(...values) : null;
+    const extremes = { higher: Math.max, lower: Math.min };
+    return known(column.better) && values.length > 1 ? extremes[column.better](...values) : null;
   });
   const first = (row) => runs.find((run) => run.group === row.group);
   const shown = table({
