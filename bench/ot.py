@@ -95,7 +95,7 @@ def newton(cost: Tensor, tol: float) -> Tensor:
 
 
 def log_scaling(cost: Tensor, tol: float) -> Tensor:
-    return solve(cost, reg=0.01, mass=MASS, method="log", tol=tol, max_iter=5000).plan
+    return solve(cost, reg=0.01, mass=MASS, solver="log", tol=tol, max_iter=5000).plan
 
 
 def costs() -> Tensor:

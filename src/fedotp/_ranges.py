@@ -1,5 +1,8 @@
 """What a setting may be: everything beyond is refused in one line, before anything is allocated or computed."""
 
+from collections.abc import Sequence
+from typing import Any, get_args
+
 from fedotp.errors import FedotpError
 
 MOST = 10**6
@@ -18,3 +21,14 @@ def require(condition: bool, key: str, value: object, right: str) -> None:
 def require_from(least: float, most: float, key: str, value: float, hint: str = "") -> None:
     """Refuse a number that is not from `least` to `most`; `hint` ends the message."""
     require(least <= value <= most, key, value, f"from {least} to {most}{hint}")
+
+
+def require_one_of(choices: Any, key: str, value: object) -> None:
+    """Refuse what is not among `choices`, a `Literal`."""
+    require(value in get_args(choices), key, value, alternatives(get_args(choices)))
+
+
+def alternatives(names: Sequence[str]) -> str:
+    """Names in words: a, b or c."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

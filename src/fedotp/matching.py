@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp import ot
-from fedotp._ranges import MOST, require_from
+from fedotp._ranges import MOST, require_from, require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 
-Rule = Literal["pooled", "average", "classical", "unbalanced"]
+Rule = Literal["pooled", ot.Rule]
 
 LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
 
@@ -70,7 +70,7 @@ class Matching:
     Attributes:
         reg: entropic regularisation of the transport problem, the paper's lambda.
         mass: share of the patches' mass that is transported, the paper's gamma ("unbalanced" only).
-        method, tol, max_iter: how the transport problem is solved, as for `fedotp.ot.solve`.
+        solver, tol, max_iter: how the transport problem is solved, as for `fedotp.ot.solve`.
 
     Example:
         >>> from fedotp.clip import ImageFeatures
@@ -82,13 +82,13 @@ class Matching:
     rule: Rule = "unbalanced"
     reg: float = 0.1
     mass: float = 0.8
-    method: ot.Method = "newton"
+    solver: ot.Solver = "newton"
     tol: float | None = None
     max_iter: int | None = None
 
     def __post_init__(self) -> None:
-        if self.rule not in ("pooled", "average", "classical", "unbalanced"):
-            raise FedotpError(f"rule = {self.rule!r}: must be pooled, average, classical or unbalanced")
+        require_one_of(Rule, "rule", self.rule)
+        require_one_of(ot.Solver, "solver", self.solver)
         require_from(LEAST, MOST, "reg", self.reg, " (the paper uses 0.1)")
         require_from(LEAST, 1, "mass", self.mass, " (the paper uses 0.8)")
 
@@ -117,10 +117,10 @@ class Matching:
         return ot.score(
             similarity(image.tokens, classes),
             b=self._shares(weights, image.tokens.shape[1], classes.shape[2]),
-            kind=self.rule,
+            rule=self.rule,
             reg=self.reg,
             mass=self.mass if self.has_mass and weights is None else None,
-            method=self.method,
+            solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
         )
@@ -136,10 +136,10 @@ class Matching:
         return ot.solve(
             1 - similarity,
             b=None if weights is None else (1.0 if mass is None else mass) * weights,
-            kind="uniform" if self.rule == "average" else self.rule,
+            rule=self.rule,
             reg=self.reg,
             mass=mass if weights is None else None,
-            method=self.method,
+            solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
         ).plan

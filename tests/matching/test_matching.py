@@ -97,7 +97,7 @@ def test_gradients_reach_the_class_features(image: ImageFeatures, classes: torch
         from fedotp.ot import solve
 
         sim = similarity(image.tokens, classes)
-        plan = solve(1 - sim.detach(), kind=rule).plan
+        plan = solve(1 - sim.detach(), rule=rule).plan
         (expected,) = torch.autograd.grad(((plan * sim).sum((-2, -1)) * weight).sum(), classes)
         torch.testing.assert_close(gradient, expected)
     else:
@@ -122,7 +122,12 @@ def test_cross_entropy_is_per_client_and_skips_padding() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"rule": "best"}, "rule = 'best'"), ({"reg": -1.0}, "reg = -1.0"), ({"mass": 1.5}, "mass = 1.5")],
+    [
+        ({"rule": "best"}, "rule = 'best': must be pooled, unbalanced, classical or average"),
+        ({"solver": "simplex"}, "solver = 'simplex': must be newton, scaling or log"),
+        ({"reg": -1.0}, "reg = -1.0"),
+        ({"mass": 1.5}, "mass = 1.5"),
+    ],
 )
 def test_wrong_settings_are_refused_at_once(options: dict[str, object], message: str) -> None:
     with pytest.raises(FedotpError, match=message):

@@ -74,7 +74,7 @@ def test_fedotp_matches_by_the_rule_it_names(task: Task, rule: str, n_prompts: i
                     expected = S.mean()
                 else:
                     kept = {"mass": 0.6} if rule == "unbalanced" else {}
-                    plan = ot.solve(1 - S, kind=rule, reg=0.2, method="log", tol=1e-12, **kept).plan
+                    plan = ot.solve(1 - S, rule=rule, reg=0.2, solver="log", tol=1e-12, **kept).plan
                     expected = (plan * S).sum()
                 assert found[c, b, k] == pytest.approx(float(expected), abs=1e-9)
 

@@ -45,16 +45,16 @@ def test_classical_plans_equal_pot() -> None:
         instance = instance._replace(cost=instance.cost * min(2.0, 8 * instance.reg))
         cost, a, b, reg = instance
         expected = pot.sinkhorn(a, b, cost, reg, numItermax=100_000, stopThr=1e-14)
-        np.testing.assert_allclose(ours(instance, kind="classical"), expected, atol=1e-10)
+        np.testing.assert_allclose(ours(instance, rule="classical"), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["scaling", "log"])
-def test_the_other_solvers_equal_pot(method: str) -> None:
+@pytest.mark.parametrize("solver", ["scaling", "log"])
+def test_the_other_solvers_equal_pot(solver: str) -> None:
     rng = np.random.default_rng(1)
     for _ in range(15):
         instance = random_instance(rng, spread=1.0)
         instance = instance._replace(cost=instance.cost * min(2.0, 5 * instance.reg))
-        plan = ours(instance, method=method, max_iter=50_000)
+        plan = ours(instance, solver=solver, max_iter=50_000)
         np.testing.assert_allclose(plan, pot_unbalanced(instance), atol=1e-9)
 
 

@@ -58,8 +58,8 @@ def test_given_marginals(reg: float) -> None:
 
 def test_classical() -> None:
     sim = similarities(30, 3, hard=True)
-    exact = solve(1 - sim.double(), kind="classical")
-    scores = score(sim, kind="classical", fused=True)
+    exact = solve(1 - sim.double(), rule="classical")
+    scores = score(sim, rule="classical", fused=True)
     torch.testing.assert_close(scores.double(), 1 - exact.value, rtol=0, atol=1e-5)
 
 

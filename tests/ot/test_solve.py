@@ -1,5 +1,7 @@
 """Properties every plan has, and what `solve` accepts and refuses."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,9 @@ from hypothesis import strategies as st
 from problems import random_instance
 
 from fedotp.errors import FedotpError
-from fedotp.ot import score, solve
+from fedotp.ot import Solver, score, solve
 
-METHODS = ["newton", "scaling", "log"]
+SOLVERS = get_args(Solver)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -22,16 +24,16 @@ def batch(
     ).to(dtype)
 
 
-@given(seeds, st.sampled_from(METHODS))
-def test_marginals(seed: int, method: str) -> None:
+@given(seeds, st.sampled_from(SOLVERS))
+def test_marginals(seed: int, solver: str) -> None:
     cost, a, b, reg = random_instance(np.random.default_rng(seed), spread=0.5)
     a, b = torch.from_numpy(a), torch.from_numpy(b)
-    result = solve(torch.from_numpy(cost), a, b, reg=max(reg, 0.02), method=method)
+    result = solve(torch.from_numpy(cost), a, b, reg=max(reg, 0.02), solver=solver)
     assert (result.plan >= 0).all()
     torch.testing.assert_close(result.plan.sum(0), b, rtol=1e-9, atol=0)
     excess = (result.plan.sum(1) - a).clamp_min(0).sum() / b.sum()
     torch.testing.assert_close(result.residual, excess + (result.plan.sum(0) - b).abs().sum() / b.sum())
-    if method != "scaling":  # its stopping rule looks at v, not at the constraints
+    if solver != "scaling":  # its stopping rule looks at v, not at the constraints
         assert result.residual < 1e-8
 
 
@@ -51,22 +53,22 @@ def test_a_constant_added_to_the_costs_changes_nothing(seed: int, constant: floa
     torch.testing.assert_close(solve(cost + constant).plan, solve(cost).plan, rtol=0, atol=1e-9)
 
 
-@given(seeds, st.sampled_from(METHODS), st.sampled_from([0.3, 0.1, 0.05, 0.02]))
-def test_a_plan_does_not_depend_on_its_batch_mates(seed: int, method: str, reg: float) -> None:
+@given(seeds, st.sampled_from(SOLVERS), st.sampled_from([0.3, 0.1, 0.05, 0.02]))
+def test_a_plan_does_not_depend_on_its_batch_mates(seed: int, solver: str, reg: float) -> None:
     """Bit for bit, though the neighbours take other numbers of iterations."""
     cost = batch(seed, size=4, dtype=torch.float32)
     cost[1:] *= torch.tensor([0.01, 2.0, 0.3])[:, None, None]
-    together = solve(cost, reg=reg, method=method)
-    alone = solve(cost[:1], reg=reg, method=method)
+    together = solve(cost, reg=reg, solver=solver)
+    alone = solve(cost[:1], reg=reg, solver=solver)
     assert torch.equal(together.plan[:1], alone.plan)
     assert torch.equal(together.iterations[:1], alone.iterations)
 
 
-@pytest.mark.parametrize("kind", ["unbalanced", "classical"])
+@pytest.mark.parametrize("rule", ["unbalanced", "classical"])
 @pytest.mark.parametrize("reg", [1.0, 0.1])
-def test_three_methods_one_result(kind: str, reg: float) -> None:
+def test_three_solvers_one_result(rule: str, reg: float) -> None:
     cost = batch(0, size=20)
-    plans = [solve(cost, kind=kind, reg=reg, method=m, tol=1e-12, max_iter=50_000).plan for m in METHODS]
+    plans = [solve(cost, rule=rule, reg=reg, solver=s, tol=1e-12, max_iter=50_000).plan for s in SOLVERS]
     torch.testing.assert_close(plans[1], plans[0], rtol=0, atol=1e-9)
     torch.testing.assert_close(plans[2], plans[0], rtol=0, atol=1e-9)
 
@@ -87,11 +89,11 @@ def test_one_prompt_fills_its_best_patches() -> None:
 
 def test_all_the_mass_is_the_classical_problem() -> None:
     cost = batch(4)
-    torch.testing.assert_close(solve(cost, mass=1.0).plan, solve(cost, kind="classical").plan)
+    torch.testing.assert_close(solve(cost, mass=1.0).plan, solve(cost, rule="classical").plan)
 
 
-def test_the_uniform_plan_ignores_the_costs() -> None:
-    result = solve(batch(5), kind="uniform", mass=0.8)
+def test_the_average_plan_ignores_the_costs() -> None:
+    result = solve(batch(5), rule="average", mass=0.8)
     torch.testing.assert_close(result.plan, torch.full((5, 30, 3), 0.8 / 90, dtype=torch.float64))
     assert result.residual.max() < 1e-12
 
@@ -107,7 +109,7 @@ def test_patches_without_mass_are_left_out() -> None:
 
 
 def test_algorithm_1_step_by_step() -> None:
-    """`method="scaling"` restated as the paper prints it, with its initial value and stopping rule."""
+    """`solver="scaling"` restated as the paper prints it, with its initial value and stopping rule."""
     cost, reg, gamma = batch(7, size=1)[0], 0.1, 0.8
     alpha, beta = torch.full((30,), 1 / 30, dtype=torch.float64), torch.full((3,), gamma / 3, dtype=torch.float64)
     Q, v, steps = torch.exp(-cost / reg), torch.ones(3).double(), 0
@@ -118,7 +120,7 @@ def test_algorithm_1_step_by_step() -> None:
         delta, v = (new - v).abs().mean(), new
         if delta < 1e-3 or steps == 100:
             break
-    result = solve(cost, reg=reg, mass=gamma, method="scaling")
+    result = solve(cost, reg=reg, mass=gamma, solver="scaling")
     assert result.iterations == steps
     # The paper pairs the last v with the u it came from; we pair it with the u it leads to, then fit v once more.
     u = torch.minimum(1 / ((Q / alpha[:, None]) @ v), torch.ones(30).double())
@@ -127,15 +129,15 @@ def test_algorithm_1_step_by_step() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("reg", [1.0, 0.05, 0.01, 0.005])
-def test_low_precision_input_stays_finite_and_right(dtype: torch.dtype, method: str, reg: float) -> None:
+def test_low_precision_input_stays_finite_and_right(dtype: torch.dtype, solver: str, reg: float) -> None:
     cost = (2 * batch(8, size=8, n_patches=49, n_prompts=2)).to(dtype)
-    result = solve(cost, reg=reg, method=method, max_iter=300)
+    result = solve(cost, reg=reg, solver=solver, max_iter=300)
     assert result.plan.dtype == torch.float32
     assert result.plan.isfinite().all()
     assert result.value.isfinite().all()
-    if method == "newton":
+    if solver == "newton":
         exact = solve(cost.double(), reg=reg).plan
         torch.testing.assert_close(result.plan.double(), exact, rtol=0, atol=5e-4 / 49)
 
@@ -158,17 +160,17 @@ def test_the_gradient_of_the_value_is_the_plan() -> None:
     torch.testing.assert_close(gradient, result.plan)
 
 
-@pytest.mark.parametrize("kind", ["unbalanced", "classical"])
-def test_the_gradient_of_the_objective_is_the_true_one(kind: str) -> None:
+@pytest.mark.parametrize("rule", ["unbalanced", "classical"])
+def test_the_gradient_of_the_objective_is_the_true_one(rule: str) -> None:
     """Against finite differences of the minimum itself."""
     cost = batch(11, size=2, n_patches=7).requires_grad_()
-    assert torch.autograd.gradcheck(lambda c: solve(c, kind=kind, tol=1e-13).objective, cost, atol=1e-6)
+    assert torch.autograd.gradcheck(lambda c: solve(c, rule=rule, tol=1e-13).objective, cost, atol=1e-6)
 
 
 def test_the_objective_is_minimal() -> None:
-    """No feasible plan does better: mixtures with the uniform plan cost more."""
+    """No feasible plan does better: mixtures with the average plan cost more."""
     cost = batch(12)
-    best, other = solve(cost), solve(cost, kind="uniform").plan
+    best, other = solve(cost), solve(cost, rule="average").plan
     for share in (0.01, 0.3, 1.0):
         plan = (1 - share) * best.plan + share * other
         worse = (plan * cost).sum((-2, -1)) - 0.1 * torch.special.entr(plan).sum((-2, -1))
@@ -218,13 +220,13 @@ def test_many_problems_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
         ({"mass": 1.2}, "mass = 1.2"),
         ({"mass": 0.0}, "mass = 0.0"),
         ({"reg": 0.0}, "reg = 0.0"),
-        ({"kind": "balanced"}, "must be unbalanced, classical or uniform"),
-        ({"method": "simplex"}, "must be one of newton, scaling, log"),
-        ({"kind": "classical", "mass": 0.8}, "do not give it as well"),
+        ({"rule": "balanced"}, "must be unbalanced, classical or average"),
+        ({"solver": "simplex"}, "must be newton, scaling or log"),
+        ({"rule": "classical", "mass": 0.8}, "do not give it as well"),
         ({"a": torch.ones(3)}, r"a has shape \(3,\): must be \(30,\)"),
         ({"b": torch.ones(3)}, "must not exceed"),
         ({"b": torch.tensor([0.5, 0.0, 0.5])}, "b must be positive"),
-        ({"b": torch.full((3,), 0.1), "kind": "classical"}, "must equal"),
+        ({"b": torch.full((3,), 0.1), "rule": "classical"}, "must equal"),
     ],
 )
 def test_wrong_input_is_named(options: dict[str, object], message: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from fedotp._ranges import alternatives
 from fedotp._toml import show, show_key
 from fedotp.errors import FedotpError
 
@@ -96,8 +97,7 @@ def right_for(kind: Kind, value: object = None) -> str:
 
 def one_of(choices: Sequence[str], value: object = None) -> str:
     """The choices in words, and the nearest if `value` looks like one of them."""
-    *others, last = choices
-    listed = f"{', '.join(others)} or {last}" if others else last
+    listed = alternatives(choices)
     near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     return f"{listed}; did you mean {near[0]}?" if near else listed
 

@@ -1,9 +1,10 @@
 """FedOTP: global and local prompts that cooperate through optimal transport."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fedotp import ot
+from fedotp._ranges import require_one_of
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching
 from fedotp.methods._method import Method
@@ -23,10 +24,10 @@ class FedOTP(Method):
 
     n_shared: int = 1
     n_private: int = 1
-    rule: Literal["unbalanced", "classical", "average"] = "unbalanced"
+    rule: ot.Rule = "unbalanced"
     reg: float = 0.1
     mass: float = 0.8
-    solver: ot.Method = "newton"
+    solver: ot.Solver = "newton"
 
     name: ClassVar[str] = "fedotp"
     title: ClassVar[str] = "FedOTP"
@@ -38,25 +39,22 @@ class FedOTP(Method):
                 f"method.n_shared = {self.n_shared} and method.n_private = {self.n_private}: "
                 f"neither may be negative, and together there must be from 1 to {_MOST_PROMPTS} prompts"
             )
-        if self.rule not in ("unbalanced", "classical", "average"):
-            raise FedotpError(f"method.rule = {self.rule!r}: must be unbalanced, classical or average")
-        if self.solver not in ("newton", "scaling", "log"):
-            raise FedotpError(f"method.solver = {self.solver!r}: must be newton, scaling or log")
+        require_one_of(ot.Rule, "method.rule", self.rule)  # not "pooled", which needs no transport
         try:
-            self.matching  # noqa: B018  (refuses reg and mass out of range)
+            self.matching  # noqa: B018  (refuses what else is out of range)
         except FedotpError as error:
             raise FedotpError(f"method.{error}") from None
 
     @property
     def matching(self) -> Matching:
         """Optimal transport of patches onto prompts: scores are 1 - d_{C,k} up to a constant (Eq. 6 to 10)."""
-        return Matching(rule=self.rule, reg=self.reg, mass=self.mass, method=self.solver)
+        return Matching(rule=self.rule, reg=self.reg, mass=self.mass, solver=self.solver)
 
     def with_matching(self, matching: Matching) -> "FedOTP":
         """The same prompts, matched in another way."""
         if matching.rule == "pooled":
             raise FedotpError("FedOTP matches patches: its rule must be unbalanced, classical or average")
-        return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.method)
+        return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.solver)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""

@@ -5,6 +5,6 @@ matching scores, on CUDA in one kernel.
 """
 
 from fedotp.ot._score import score
-from fedotp.ot._solve import Kind, Method, Transport, solve
+from fedotp.ot._solve import Rule, Solver, Transport, solve
 
-__all__ = ["Kind", "Method", "Transport", "score", "solve"]
+__all__ = ["Rule", "Solver", "Transport", "score", "solve"]

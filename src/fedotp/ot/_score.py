@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fedotp.ot._solve import DEFAULT_MASS, MAX_ITER, Kind, Method, default_tol, marginals, solve
+from fedotp.ot._solve import DEFAULT_MASS, MAX_ITER, Rule, Solver, default_tol, marginals, solve
 
 _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED_MAX_PROMPTS = 8
@@ -19,10 +19,10 @@ def score(
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
-    kind: Kind = "unbalanced",
+    rule: Rule = "unbalanced",
     reg: float = 0.1,
     mass: float | None = None,
-    method: Method = "newton",
+    solver: Solver = "newton",
     tol: float | None = None,
     max_iter: int | None = None,
     fused: bool | None = None,
@@ -35,9 +35,9 @@ def score(
 
     Args:
         similarity: (..., V, N) cosine similarities of V patches and N prompts.
-        a, b, kind, reg, mass, method, tol, max_iter: as for `solve`.
+        a, b, rule, reg, mass, solver, tol, max_iter: as for `solve`.
         fused: True insists on the one-kernel CUDA path, False forbids it; by default it is used where it can be:
-            on CUDA, in up to float32, with the Newton method and marginals shared by all problems.
+            on CUDA, in up to float32, with the Newton solver and marginals shared by all problems.
 
     Returns:
         (...) scores, in float32 or, for float64 similarities, float64.
@@ -46,8 +46,8 @@ def score(
     possible = (
         (similarity.is_cuda or interpreted)
         and similarity.dtype in _FUSED_DTYPES
-        and kind != "uniform"
-        and method == "newton"
+        and rule != "average"
+        and solver == "newton"
         and all(x is None or x.dim() == 1 for x in (a, b))
         and similarity.shape[-1] <= _FUSED_MAX_PROMPTS
         and similarity.shape[-2] <= _FUSED_MAX_PATCHES
@@ -57,9 +57,9 @@ def score(
     if fused and not possible:
         raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
     if possible and fused is not False:
-        return _fused_score(similarity, a, b, kind, reg, mass, tol, max_iter)
+        return _fused_score(similarity, a, b, rule, reg, mass, tol, max_iter)
     cost = 1 - similarity.detach()
-    solved = solve(cost, a, b, kind=kind, reg=reg, mass=mass, method=method, tol=tol, max_iter=max_iter)
+    solved = solve(cost, a, b, rule=rule, reg=reg, mass=mass, solver=solver, tol=tol, max_iter=max_iter)
     return (solved.plan * similarity).sum((-2, -1))
 
 
@@ -67,7 +67,7 @@ def _fused_score(
     similarity: Tensor,
     a: Tensor | None,
     b: Tensor | None,
-    kind: Kind,
+    rule: Rule,
     reg: float,
     mass: float | None,
     tol: float | None,
@@ -75,13 +75,13 @@ def _fused_score(
 ) -> Tensor:
     from fedotp.ot._fused import FusedScore  # Triton is only there, and only needed, on CUDA machines
 
-    share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
+    share = 1.0 if rule == "classical" else DEFAULT_MASS if mass is None else mass
     uniform_rows = a is None
     if a is None and b is None:
-        a, b = _uniform(similarity.shape[-2:], similarity.device, kind, mass)
+        a, b = _uniform(similarity.shape[-2:], similarity.device, rule, mass)
     else:
         given_b = b is not None
-        a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, kind, mass)
+        a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, rule, mass)
         if given_b:
             share = float(b.sum() / a.sum())
     x = similarity.mT  # (..., N, V)
@@ -103,6 +103,6 @@ def _fused_score(
 
 
 @lru_cache(maxsize=64)
-def _uniform(shape: torch.Size, device: torch.device, kind: Kind, mass: float | None) -> tuple[Tensor, Tensor]:
+def _uniform(shape: torch.Size, device: torch.device, rule: Rule, mass: float | None) -> tuple[Tensor, Tensor]:
     """The default marginals, kept: making them anew would take several kernel launches per call."""
-    return marginals(shape, torch.float32, device, None, None, kind, mass)
+    return marginals(shape, torch.float32, device, None, None, rule, mass)

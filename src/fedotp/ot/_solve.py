@@ -8,22 +8,23 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedotp._ranges import require_one_of
 from fedotp.errors import FedotpError
 from fedotp.ot import _problem
 from fedotp.ot._newton import newton
 from fedotp.ot._problem import LINEAR_SPREAD, Problem, plan_at
 from fedotp.ot._scaling import log_scaling, scaling
 
-Kind = Literal["unbalanced", "classical", "uniform"]
-Method = Literal["newton", "scaling", "log"]
+Rule = Literal["unbalanced", "classical", "average"]
+Solver = Literal["newton", "scaling", "log"]
 
-_SOLVERS: dict[str, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] = {
+_SOLVERS: dict[Solver, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] = {
     "newton": newton,
     "scaling": scaling,
     "log": log_scaling,
 }
 DEFAULT_MASS = 0.8  # the paper's gamma
-MAX_ITER = {"newton": 200, "scaling": 100, "log": 10_000}
+MAX_ITER: dict[Solver, int] = {"newton": 200, "scaling": 100, "log": 10_000}
 _CPU_CHUNK = 2**23  # bytes of plan solved at a time: the working memory stays near the cache (measured)
 _CUDA_CHUNK = 2**29
 _SCALING_FLOAT64_BELOW = 0.05  # exp(±2/reg) still fits float32 above this
@@ -46,7 +47,7 @@ class Transport:
     _a: Tensor
     _b: Tensor
     _reg: float
-    _kind: Kind
+    _rule: Rule
 
     @cached_property
     def value(self) -> Tensor:
@@ -58,7 +59,7 @@ class Transport:
         """(...) <C, T> + reg <T, log T>, the minimum of Eq. 7.
 
         Its gradient with respect to C is T too, and is the true one: by the envelope theorem the plan's own
-        change has no first-order effect. (The uniform plan minimises nothing; there it is only a number.)
+        change has no first-order effect. (The average plan minimises nothing; there it is only a number.)
         """
         return self.value - self._reg * torch.special.entr(self.plan).sum((-2, -1))
 
@@ -69,7 +70,7 @@ class Transport:
         For the classical problem |T1 - a|_1 stands in the second place.
         """
         rows = self.plan.sum(-1) - self._a
-        rows = rows.abs() if self._kind == "classical" else rows.clamp_min(0)
+        rows = rows.abs() if self._rule == "classical" else rows.clamp_min(0)
         columns = (self.plan.sum(-2) - self._b).abs()
         return (rows.sum(-1) + columns.sum(-1)) / self._b.sum(-1)
 
@@ -79,20 +80,20 @@ def solve(
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
-    kind: Kind = "unbalanced",
+    rule: Rule = "unbalanced",
     reg: float = 0.1,
     mass: float | None = None,
-    method: Method = "newton",
+    solver: Solver = "newton",
     tol: float | None = None,
     max_iter: int | None = None,
 ) -> Transport:
     """Solve entropic transport problems between V patches and N prompts, any number at a time.
 
-    ``kind="unbalanced"`` (the paper's problem, Eq. 6 and 7)::
+    ``rule="unbalanced"`` (the paper's problem, Eq. 6 and 7)::
 
         minimise <C, T> + reg <T, log T>   over T >= 0,  T 1 <= a,  T' 1 = b
 
-    ``kind="classical"`` has T 1 = a instead (Eq. 3, entropic); ``kind="uniform"`` solves nothing and returns
+    ``rule="classical"`` has T 1 = a instead (Eq. 3, entropic); ``rule="average"`` solves nothing and returns
     a b' / |a|_1, the plan that ignores the costs, for ablations.
 
     Each problem stops by itself: its result does not depend on the problems beside it.
@@ -104,7 +105,7 @@ def solve(
         b: (N,) or (..., N) mass a prompt takes; default `mass` / N each.
         reg: entropic regularisation, the paper's lambda.
         mass: total mass when `b` is not given, the paper's gamma in (0, 1]; default 0.8, and 1 for classical.
-        method: "newton" on the N-dimensional dual (default: fewest steps, stable at any reg); "scaling", the
+        solver: "newton" on the N-dimensional dual (default: fewest steps, stable at any reg); "scaling", the
             paper's Algorithm 1; "log", the same iteration in the log domain.
         tol: "newton" and "log" stop when |T'1 - b|_1 <= tol |b|_1 (default 1e-5, in float64 1e-10);
             "scaling" when mean |v - v_prev| < tol (default 1e-3, the paper's).
@@ -123,39 +124,38 @@ def solve(
         Chang et al., "CSOT: Curriculum and structure-aware optimal transport", NeurIPS 2023.
     """
     work = cost.detach().to(torch.promote_types(cost.dtype, torch.float32))
-    a, b = marginals(work.shape, work.dtype, work.device, a, b, kind, mass)
+    a, b = marginals(work.shape, work.dtype, work.device, a, b, rule, mass)
     if not reg > 0:
         raise FedotpError(f"reg = {reg}: the entropic regularisation must be positive (the paper uses 0.1)")
-    if kind == "uniform":
+    if rule == "average":
         plan = (a.unsqueeze(-1) * b.unsqueeze(-2) / a.sum(-1)[..., None, None]).expand(cost.shape)
         iterations = torch.zeros(cost.shape[:-2], dtype=torch.long, device=cost.device)
     else:
-        plan, iterations = _solve_batch(work, a, b, kind, reg, method, tol, max_iter)
-    return Transport(plan, iterations, cost, a, b, reg, kind)
+        plan, iterations = _solve_batch(work, a, b, rule, reg, solver, tol, max_iter)
+    return Transport(plan, iterations, cost, a, b, reg, rule)
 
 
-def default_tol(method: Method, dtype: torch.dtype) -> float:
+def default_tol(solver: Solver, dtype: torch.dtype) -> float:
     """The tolerance `solve` uses when none is given."""
-    return 1e-3 if method == "scaling" else 1e-10 if dtype == torch.float64 else 1e-5
+    return 1e-3 if solver == "scaling" else 1e-10 if dtype == torch.float64 else 1e-5
 
 
 def _solve_batch(
     cost: Tensor,
     a: Tensor,
     b: Tensor,
-    kind: Kind,
+    rule: Rule,
     reg: float,
-    method: Method,
+    solver: Solver,
     tol: float | None,
     max_iter: int | None,
 ) -> tuple[Tensor, Tensor]:
     """Plan (..., V, N) and iterations (...): flatten the batch, solve it in chunks, put it back."""
-    if method not in _SOLVERS:
-        raise FedotpError(f"method = {method!r}: must be one of {', '.join(_SOLVERS)}")
+    require_one_of(Solver, "solver", solver)
     if tol is None:
-        tol = default_tol(method, cost.dtype)
+        tol = default_tol(solver, cost.dtype)
     if max_iter is None:
-        max_iter = MAX_ITER[method]
+        max_iter = MAX_ITER[solver]
     *batch, n_patches, n_prompts = cost.shape
     flat = cost.mT.reshape(-1, n_prompts, n_patches).contiguous()  # no copy if memory is prompt-major
     a, b = (x.reshape(1, -1) if x.dim() == 1 else x.expand(*batch, -1).reshape(len(flat), -1) for x in (a, b))
@@ -165,20 +165,20 @@ def _solve_batch(
     for first in range(0, len(flat), chunk):
         part = slice(first, first + chunk)
         rows, columns = (x if len(x) == 1 else x[part] for x in (a, b))
-        problem = _problem.state(flat[part], rows, columns, reg, equal_rows=kind == "classical")
-        for form, index in _forms(problem, method, reg):
-            f, iterations[part][index] = _SOLVERS[method](form, tol, max_iter)
+        problem = _problem.state(flat[part], rows, columns, reg, equal_rows=rule == "classical")
+        for form, index in _forms(problem, solver, reg):
+            f, iterations[part][index] = _SOLVERS[solver](form, tol, max_iter)
             solved, _ = plan_at(form, f)
             solved *= (form.b / solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
             plan[part][index] = solved.to(plan.dtype)
     return plan.view(*batch, n_prompts, n_patches).mT, iterations.view(batch)
 
 
-def _forms(problem: Problem, method: Method, reg: float) -> Iterator[tuple[Problem, Tensor | slice]]:
+def _forms(problem: Problem, solver: Solver, reg: float) -> Iterator[tuple[Problem, Tensor | slice]]:
     """Split problems by the form their solver should work on, which each problem's own spread decides."""
-    if method == "log":
+    if solver == "log":
         yield problem, slice(None)
-    elif method == "scaling":
+    elif solver == "scaling":
         yield (problem.to_double() if reg < _SCALING_FLOAT64_BELOW else problem).to_linear(), slice(None)
     else:
         narrow = problem.spread <= LINEAR_SPREAD
@@ -196,15 +196,14 @@ def marginals(
     device: torch.device,
     a: Tensor | None,
     b: Tensor | None,
-    kind: Kind,
+    rule: Rule,
     mass: float | None,
 ) -> tuple[Tensor, Tensor]:
     """Row and column marginals for costs of the given shape (..., V, N), defaults filled in, input checked."""
-    if kind not in ("unbalanced", "classical", "uniform"):
-        raise FedotpError(f"kind = {kind!r}: must be unbalanced, classical or uniform")
+    require_one_of(Rule, "rule", rule)
     if len(shape) < 2 or 0 in shape[-2:]:
         raise FedotpError(f"cost has shape {tuple(shape)}: must be (..., V patches, N prompts), none zero")
-    if mass is not None and (b is not None or kind == "classical"):
+    if mass is not None and (b is not None or rule == "classical"):
         raise FedotpError("mass is fixed by b, and is |a| in the classical problem: do not give it as well")
     if mass is not None and not 0 < mass <= 1:
         raise FedotpError(f"mass = {mass}: must be in (0, 1] (the paper uses 0.8)")
@@ -214,22 +213,22 @@ def marginals(
         a = torch.full((n_patches,), 1 / n_patches, dtype=dtype, device=device)
     a = a.to(device, dtype).contiguous()
     if b is None:
-        share = 1.0 if kind == "classical" else DEFAULT_MASS if mass is None else mass
+        share = 1.0 if rule == "classical" else DEFAULT_MASS if mass is None else mass
         b = (a.sum(-1, keepdim=True) * share / n_prompts).expand(*a.shape[:-1], n_prompts)
     b = b.to(device, dtype).contiguous()
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
         if x.shape[-1:] != (size,) or (x.dim() > 1 and x.shape[:-1] != tuple(batch)):
             raise FedotpError(f"{name} has shape {tuple(x.shape)}: must be ({size},) or {(*batch, size)}")
     if given:
-        _check_given(a, b, kind)
+        _check_given(a, b, rule)
     return a, b
 
 
-def _check_given(a: Tensor, b: Tensor, kind: Kind) -> None:
+def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
     if (a < 0).any() or (b <= 0).any():
         raise FedotpError("a must not be negative and b must be positive")
     excess = b.sum(-1) / a.sum(-1) - 1
     slack = 64 * torch.finfo(a.dtype).eps
-    if (excess > slack).any() or (kind == "classical" and (excess < -slack).any()):
-        relation = "equal" if kind == "classical" else "not exceed"
+    if (excess > slack).any() or (rule == "classical" and (excess < -slack).any()):
+        relation = "equal" if rule == "classical" else "not exceed"
         raise FedotpError(f"the total of b must {relation} the total of a (off by {excess.abs().max():.3g})")
