@@ -28,11 +28,18 @@ def run() -> dict[str, float]:
     figures = {**_ceilings()}
     for backbone in ("ViT-B/16", "RN50"):
         clip = CLIP.random(CONFIGS[backbone]).to("cuda")
-        figures |= _rounds(f"{backbone}, 37 classes, 10 clients", clip, n_clients=10, sampled=10, n_classes=37, n_train=59)
+        figures |= _rounds(
+            f"{backbone}, 37 classes, 10 clients", clip, n_clients=10, sampled=10, n_classes=37, n_train=59
+        )
         if backbone == "ViT-B/16":
             figures |= _text_tower(clip)
             figures |= _rounds(
-                f"{backbone}, 100 classes, 10 of 100 clients", clip, n_clients=100, sampled=10, n_classes=100, n_train=16
+                f"{backbone}, 100 classes, 10 of 100 clients",
+                clip,
+                n_clients=100,
+                sampled=10,
+                n_classes=100,
+                n_train=16,
             )
     figures |= _transport()
     return figures

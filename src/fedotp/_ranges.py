@@ -1,9 +1,11 @@
 """What a setting may be: everything beyond is refused in one line, before anything is allocated or computed."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fedotp.errors import FedotpError
+
+_LONGEST = 80  # characters of a value in a message
 
 MOST = 10**6
 """More rounds, clients or images in a batch than a federation has, and a rate or weight that is a slip.
@@ -15,7 +17,9 @@ Products of such numbers still fit 64 bits and the floats that prompts are made 
 def require(condition: bool, key: str, value: object, right: str) -> None:
     """Refuse `value`, saying what would be right."""
     if not condition:
-        raise FedotpError(f"{key} = {value!r}: must be {right}")
+        given = repr(value)
+        given = given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
+        raise FedotpError(f"{key} = {given}: must be {right}")
 
 
 def require_from(least: float, most: float, key: str, value: float, hint: str = "") -> None:
@@ -26,6 +30,13 @@ def require_from(least: float, most: float, key: str, value: float, hint: str = 
 def require_one_of(choices: Any, key: str, value: object) -> None:
     """Refuse what is not among `choices`, a `Literal`."""
     require(value in get_args(choices), key, value, alternatives(get_args(choices)))
+
+
+def require_choices(settings: object, prefix: str = "") -> None:
+    """Refuse settings of which a field that is a `Literal` holds none of its choices; the keys begin with `prefix`."""
+    for name, kind in get_type_hints(type(settings)).items():
+        if get_origin(kind) is Literal:
+            require_one_of(kind, f"{prefix}{name}", getattr(settings, name))
 
 
 def alternatives(names: Sequence[str]) -> str:

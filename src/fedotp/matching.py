@@ -10,13 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp import ot
-from fedotp._ranges import MOST, require_from, require_one_of
+from fedotp._ranges import require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 
 Rule = Literal["pooled", ot.Rule]
-
-LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
 
 
 def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -80,17 +78,17 @@ class Matching:
     """
 
     rule: Rule = "unbalanced"
-    reg: float = 0.1
-    mass: float = 0.8
-    solver: ot.Solver = "newton"
+    reg: float = ot.REG
+    mass: float = ot.MASS
+    solver: ot.Solver = ot.SOLVER
     tol: float | None = None
     max_iter: int | None = None
 
     def __post_init__(self) -> None:
         require_one_of(Rule, "rule", self.rule)
         require_one_of(ot.Solver, "solver", self.solver)
-        require_from(LEAST, MOST, "reg", self.reg, " (the paper uses 0.1)")
-        require_from(LEAST, 1, "mass", self.mass, " (the paper uses 0.8)")
+        ot.require_reg(self.reg)
+        ot.require_mass(self.mass)
 
     @property
     def has_plan(self) -> bool:

@@ -136,7 +136,7 @@ def test_difference() -> None:
 def test_wrong_values_in_python() -> None:
     with pytest.raises(FedotpError, match=r"^seed = -1: must be from 0"):
         Config(DataSettings("x"), seed=-1)
-    with pytest.raises(FedotpError, match=r'^data\.storage = "float8": must be float16 or int8$'):
+    with pytest.raises(FedotpError, match=r"^data\.storage = 'float8': must be float16 or int8$"):
         DataSettings("x", storage="float8")  # type: ignore[arg-type]
     with pytest.raises(FedotpError, match=r'^backbone\.name = "": must be'):
         BackboneSettings("")

@@ -88,7 +88,7 @@ class Served:
 @contextmanager
 def served(path: Path, **options: Any) -> Iterator[Served]:
     """The page of a run or a bundle, on a free port."""
-    server = make_server(open_classifiers(path, **options), port=0)
+    server = make_server(open_classifiers(path, **options), host="127.0.0.1", port=0)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -293,7 +293,7 @@ def test_the_command_ends_cleanly(run: RunDirectory) -> None:
 def test_a_port_in_use_and_an_open_host(page: Served, run: RunDirectory) -> None:
     classifiers = open_classifiers(run.path)
     with pytest.raises(FedotpError, match=r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
-        make_server(classifiers, port=page.server.server_address[1])
+        make_server(classifiers, host="127.0.0.1", port=page.server.server_address[1])
     server = make_server(classifiers, host="0.0.0.0", port=0)
     try:
         port = server.server_address[1]

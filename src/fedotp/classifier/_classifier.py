@@ -11,11 +11,11 @@ from torch import Tensor
 
 from fedotp._images import ImageLike, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
-from fedotp.data import Storage, as_stored
+from fedotp.data import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
 from fedotp.matching import Matching
-from fedotp.methods import Kind, Memory, Method, Parameters, Precision, Task
+from fedotp.methods import PRECISION, Kind, Memory, Method, Parameters, Precision, Task
 
 Floats = NDArray[np.float64]
 _BATCH = 64  # images in a step of the tower
@@ -95,8 +95,8 @@ class Classifier:
     predictor: Predictor
     tower: CLIP
     origin: Origin
-    storage: Storage = "float16"
-    precision: Precision = "float32"
+    storage: Storage = STORAGE
+    precision: Precision = PRECISION
 
     @property
     def method(self) -> Method:
@@ -233,8 +233,8 @@ class Classifier:
         origin: Origin,
         *,
         tower: CLIP | None = None,
-        storage: Storage = "float16",
-        precision: Precision = "float32",
+        storage: Storage = STORAGE,
+        precision: Precision = PRECISION,
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""

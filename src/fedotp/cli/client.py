@@ -9,6 +9,7 @@ from fedotp._places import cache_folder
 from fedotp.cli.posix import need_posix
 from fedotp.cli.server import InsecureOption, KeysOption
 from fedotp.errors import FedotpError
+from fedotp.flower import SHARE
 
 app = typer.Typer()
 
@@ -39,7 +40,7 @@ def client(
             help="What the server is told beyond the update: nothing, the training loss, scores on the site's tests, "
             "or also predictions image by image.",
         ),
-    ] = "scores",
+    ] = SHARE,
     backbone: Annotated[
         str, typer.Option(metavar="FILE", help="The backbone's weights, if not where the configuration says.")
     ] = "",

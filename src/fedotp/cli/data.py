@@ -155,8 +155,12 @@ def partition(
         float | None, typer.Option(help="Dirichlet concentration; if not given 0.3, by domain 0.1.")
     ] = None,
     shots: Annotated[int | None, typer.Option(help="Training images per class (pathological).")] = None,
-    min_size: Annotated[int, typer.Option(help="Training images every client has at least.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of all random draws, the class shuffle included.")] = 0,
+    min_size: Annotated[
+        int, typer.Option(help="Training images every client has at least.")
+    ] = data.PartitionSettings.min_size,
+    seed: Annotated[
+        int, typer.Option(help="Seed of all random draws, the class shuffle included.")
+    ] = data.PartitionSettings.seed,
     root: RootOption = None,
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,

@@ -10,6 +10,7 @@ import typer
 from fedotp.cli.posix import need_posix
 from fedotp.cli.show import cell, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
+from fedotp.flower import SERVER_DAYS
 
 app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True, callback=lambda: need_posix("keys"))
 
@@ -31,7 +32,7 @@ def make(
         ),
     ],
     sites: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="A name per site.", show_default=False)],
-    days: DaysOption = 825,
+    days: DaysOption = SERVER_DAYS,
 ) -> None:
     """Make the keys of a federation: an authority, a certificate for the server, a key for every site.
 
@@ -85,7 +86,7 @@ def renew(
         str,
         typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; as before if not given."),
     ] = "",
-    days: DaysOption = 825,
+    days: DaysOption = SERVER_DAYS,
 ) -> None:
     """Sign a new certificate for the server, before the old one expires or for other hosts. Sites need nothing new.
 

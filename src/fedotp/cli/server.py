@@ -11,14 +11,14 @@ from fedotp.cli.posix import need_posix
 from fedotp.cli.run import INTERRUPTED, SetOption, SourceArgument, print_run
 from fedotp.cli.show import command, print_paths
 from fedotp.errors import FedotpError
+from fedotp.flower import PORT
+from fedotp.flower.server import ServerSettings
 
 if TYPE_CHECKING:
-    from fedotp.flower.server import ServerSettings
     from fedotp.runs import RunDirectory
 
 app = typer.Typer()
 
-PORT = 8000
 KEPT = (
     "privacy",
     "noise",
@@ -62,55 +62,63 @@ def server(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = PORT,
     min_sites: Annotated[
         int, typer.Option(min=0, metavar="N", help="Begin when N sites are ready; 0: when all are that have keys.")
-    ] = 0,
+    ] = ServerSettings.min_sites,
     start_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.")
-    ] = 0.0,
+    ] = ServerSettings.start_timeout,
     round_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="What a site answers later does not count.")
-    ] = 3600.0,
+    ] = ServerSettings.round_timeout,
     patience: Annotated[
         float, typer.Option(metavar="SECONDS", help="Wait so long for a site that has just gone away.")
-    ] = 180.0,
+    ] = ServerSettings.patience,
     max_update: Annotated[
         float, typer.Option(metavar="X", help="Refuse an update that moves the prompt by more than X times its length.")
-    ] = 100.0,
+    ] = ServerSettings.max_update,
     max_times: Annotated[
         float,
         typer.Option(
             metavar="X",
             help="No site counts with more images, or moves the prompt further, than X times the median of all.",
         ),
-    ] = 10.0,
+    ] = ServerSettings.max_times,
     max_images: Annotated[
         int,
         typer.Option(
             metavar="N",
             help="No site counts with more than N images; 0: as --max-times says, nor more than all others together.",
         ),
-    ] = 0,
+    ] = ServerSettings.max_images,
     allow_new_counts: Annotated[
         bool,
         typer.Option("--allow-new-counts", help="A site that comes back with more images counts with all of them."),
-    ] = False,
+    ] = ServerSettings.allow_new_counts,
     privacy: Annotated[
         str | None,
         typer.Option(
             metavar="WHERE",
             help="Differential privacy of the average: none, server, client or adaptive clipping.",
-            show_default="none",
+            show_default=ServerSettings.privacy,
         ),
     ] = None,
-    noise: Annotated[float | None, typer.Option(metavar="X", help="Noise multiplier.", show_default="1")] = None,
+    noise: Annotated[
+        float | None, typer.Option(metavar="X", help="Noise multiplier.", show_default=f"{ServerSettings.noise:g}")
+    ] = None,
     clip: Annotated[
-        float | None, typer.Option(metavar="NORM", help="Clipping norm of an update.", show_default="0.1")
+        float | None,
+        typer.Option(metavar="NORM", help="Clipping norm of an update.", show_default=f"{ServerSettings.clip:g}"),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="Account for the privacy spent at this delta; 0: do not.", show_default="0"),
+        typer.Option(
+            help="Account for the privacy spent at this delta; 0: do not.", show_default=f"{ServerSettings.delta:g}"
+        ),
     ] = None,
     max_epsilon: Annotated[
-        float | None, typer.Option(help="End the run before more is spent; 0: no limit.", show_default="0")
+        float | None,
+        typer.Option(
+            help="End the run before more is spent; 0: no limit.", show_default=f"{ServerSettings.max_epsilon:g}"
+        ),
     ] = None,
     insecure: InsecureOption = False,
 ) -> None:
@@ -131,7 +139,7 @@ def server(
 
     need_flower()
     quiet_flower(cache_folder() / "flower")
-    from fedotp.flower.server import ServerSettings, run_server, start_logging
+    from fedotp.flower.server import run_server, start_logging
 
     start_logging()
     if (keys is None) != insecure:

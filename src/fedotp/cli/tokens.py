@@ -16,6 +16,7 @@ from fedotp._text import printable
 from fedotp.cli.data import DatasetArgument, RootOption
 from fedotp.cli.weights import Precision
 from fedotp.data import StoreInfo, default_store, list_stores, remove_stores, select_stores
+from fedotp.data.store import BATCH_SIZE
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -42,6 +43,9 @@ class Storage(StrEnum):
     int8 = "int8"
 
 
+_STORAGE = Storage(data.STORAGE)
+
+
 @app.command()
 def encode(
     dataset: DatasetArgument,
@@ -51,12 +55,12 @@ def encode(
         typer.Option(min=0, help="Random crops and flips of each training image; 0: its central part."),
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random crops.")] = 0,
-    storage: Annotated[Storage, typer.Option(help="How tokens are kept; int8 takes half the space.")] = Storage.float16,
+    storage: Annotated[Storage, typer.Option(help="How tokens are kept; int8 takes half the space.")] = _STORAGE,
     device: Annotated[
         str | None, typer.Option(help="For example cuda:1; a GPU if there is one.", show_default=False)
     ] = None,
     precision: Annotated[Precision, typer.Option(help="Number format the tower computes in.")] = Precision.float32,
-    batch_size: Annotated[int, typer.Option(min=1, help="Views in a step of the tower.")] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Views in a step of the tower.")] = BATCH_SIZE,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Decoding threads; one per core, at most 8, if not given.")
     ] = None,

@@ -3,10 +3,10 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from fedotp._ranges import require_from
+from fedotp._ranges import require_choices, require_from
 from fedotp._toml import show
+from fedotp.data import STORAGE, Storage
 from fedotp.errors import FedotpError
 
 _MOST_VIEWS = 10_000  # every one of every image is encoded and stored
@@ -31,7 +31,7 @@ class DataSettings:
     root: str = ""
     views: int = 0
     store: str = ""
-    storage: Literal["float16", "int8"] = "float16"
+    storage: Storage = STORAGE
     skip_broken: bool = False
     template: str = ""
 
@@ -40,8 +40,7 @@ class DataSettings:
             raise FedotpError('data.dataset = "": must be the name of a data set (see fedotp data list) or a folder')
         hint = " (0: the central crop; the paper: rounds x local_epochs)"
         require_from(0, _MOST_VIEWS, "data.views", self.views, hint)
-        if self.storage not in ("float16", "int8"):
-            raise FedotpError(f"data.storage = {show(self.storage)}: must be float16 or int8")
+        require_choices(self, "data.")
         if self.template and not _is_caption(self.template):
             raise FedotpError(
                 f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "

@@ -36,7 +36,16 @@ from fedotp.data.sets import (
     readable,
     require_sound,
 )
-from fedotp.data.store import Storage, StoreInfo, TokenStore, default_store, list_stores, remove_stores, select_stores
+from fedotp.data.store import (
+    STORAGE,
+    Storage,
+    StoreInfo,
+    TokenStore,
+    default_store,
+    list_stores,
+    remove_stores,
+    select_stores,
+)
 
 if TYPE_CHECKING:
     from fedotp.data.store import EncodedDataset, EncodedSplit, as_stored, encode, encoding_of
@@ -45,6 +54,7 @@ __all__ = [
     "DATASETS",
     "IMAGE_SUFFIXES",
     "SCHEMES",
+    "STORAGE",
     "Broken",
     "CheckReport",
     "Client",

@@ -33,6 +33,7 @@ from fedotp.federation._simulator import RoundReport, Simulator
 
 __all__ = [
     "METRICS",
+    "PRECISION",
     "Clients",
     "ComputeSettings",
     "Evaluation",

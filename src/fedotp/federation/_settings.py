@@ -1,10 +1,10 @@
 """How a federation is run: rounds, local training, evaluation, hardware. Defaults are the paper's."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from fedotp._ranges import MOST, require, require_from
-from fedotp.methods import Precision
+from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp.methods import PRECISION, Precision
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 _SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
@@ -45,7 +45,7 @@ class RoundSettings:
         require_from(1, MOST, "federation.local_epochs", self.local_epochs)
         require_from(1, MOST, "federation.batch_size", self.batch_size, ", for example 32")
         require(0 < self.participation <= 1, "federation.participation", self.participation, "in (0, 1]")
-        require(self.first_round in ("sampled", "all"), "federation.first_round", self.first_round, "sampled or all")
+        require_choices(self, "federation.")
         require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")
         require_from(1, MOST, "federation.min_clients", self.min_clients)
         require_from(0, MOST, "federation.holdout_clients", self.holdout_clients)
@@ -70,12 +70,10 @@ class OptimizerSettings:
     reset: bool = True
 
     def __post_init__(self) -> None:
-        require(self.name in ("sgd", "adamw"), "optimizer.name", self.name, "sgd or adamw")
+        require_choices(self, "optimizer.")
         require_from(_SMALLEST_LR, MOST, "optimizer.lr", self.lr, " (the paper uses 0.001)")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "in [0, 1)")
         require_from(0, MOST, "optimizer.weight_decay", self.weight_decay)
-        known = ("constant", "cosine", "linear")
-        require(self.schedule in known, "optimizer.schedule", self.schedule, "constant, cosine or linear")
         require_from(0, MOST, "optimizer.warmup_rounds", self.warmup_rounds)
 
 
@@ -105,8 +103,7 @@ class ServerStepSettings:
     epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
-        known = ("average", "momentum", "adam", "yogi")
-        require(self.name in known, "server.name", self.name, "average, momentum, adam or yogi")
+        require_choices(self, "server.")
         require_from(_SMALLEST_LR, MOST, "server.lr", self.lr, " (with adam and yogi for example 0.02)")
         for key in ("momentum", "beta1", "beta2"):
             require(0 <= getattr(self, key) < 1, f"server.{key}", getattr(self, key), "in [0, 1)")
@@ -152,14 +149,12 @@ class ComputeSettings:
     """
 
     device: str = "auto"
-    precision: Precision = "float32"
+    precision: Precision = PRECISION
     sequential: bool = False
     group_size: int = 0
 
     def __post_init__(self) -> None:
-        require(
-            self.precision in get_args(Precision), "compute.precision", self.precision, "float32, bfloat16 or float64"
-        )
+        require_choices(self, "compute.")
         require_from(0, MOST, "compute.group_size", self.group_size, " (0: what fits)")
 
 

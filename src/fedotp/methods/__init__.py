@@ -9,7 +9,7 @@ from fedotp.methods._fedprox import PromptFLProx
 from fedotp.methods._finetune import PromptFLFineTuned
 from fedotp.methods._method import Method, weighted_average
 from fedotp.methods._pfedprompt import PFedPrompt
-from fedotp.methods._precision import Precision
+from fedotp.methods._precision import PRECISION, Precision
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import PromptSettings, Task
@@ -33,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
 
 __all__ = [
     "METHODS",
+    "PRECISION",
     "Batch",
     "CoOp",
     "FedOTP",

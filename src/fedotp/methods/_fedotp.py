@@ -1,10 +1,10 @@
 """FedOTP: global and local prompts that cooperate through optimal transport."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from fedotp import ot
-from fedotp._ranges import require_one_of
+from fedotp._ranges import alternatives, require_one_of
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching
 from fedotp.methods._method import Method
@@ -25,9 +25,9 @@ class FedOTP(Method):
     n_shared: int = 1
     n_private: int = 1
     rule: ot.Rule = "unbalanced"
-    reg: float = 0.1
-    mass: float = 0.8
-    solver: ot.Solver = "newton"
+    reg: float = Matching.reg
+    mass: float = Matching.mass
+    solver: ot.Solver = Matching.solver
 
     name: ClassVar[str] = "fedotp"
     title: ClassVar[str] = "FedOTP"
@@ -53,7 +53,7 @@ class FedOTP(Method):
     def with_matching(self, matching: Matching) -> "FedOTP":
         """The same prompts, matched in another way."""
         if matching.rule == "pooled":
-            raise FedotpError("FedOTP matches patches: its rule must be unbalanced, classical or average")
+            raise FedotpError(f"FedOTP matches patches: its rule must be {alternatives(get_args(ot.Rule))}")
         return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.solver)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

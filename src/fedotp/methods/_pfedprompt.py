@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import MOST, require, require_from
+from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
 from fedotp.methods._prompt import Parameters
@@ -43,7 +43,7 @@ class PFedPrompt(PromptFL):
     def __post_init__(self) -> None:
         require_from(0, MOST, "method.alpha", self.alpha)
         require_from(0, MOST, "method.beta", self.beta)
-        require(self.values in ("features", "labels"), "method.values", self.values, "features or labels")
+        require_choices(self, "method.")
 
     @property
     def bound_to_classes(self) -> str:

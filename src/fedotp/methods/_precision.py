@@ -3,3 +3,4 @@
 from typing import Literal
 
 Precision = Literal["float32", "bfloat16", "float64"]
+PRECISION: Precision = "float32"

@@ -8,11 +8,11 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from fedotp._ranges import MOST, require_from
+from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 from fedotp.methods._precision import Precision
-from fedotp.prompts import Position, PromptEncoder, random_context, word_context
+from fedotp.prompts import N_CTX, POSITION, STD, Position, PromptEncoder, random_context, word_context
 
 _MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
 
@@ -26,17 +26,16 @@ class PromptSettings:
     given, as the embeddings of these words (which then fix the number of vectors) plus draws of that deviation.
     """
 
-    n_ctx: int = 16
-    position: Position = "end"
+    n_ctx: int = N_CTX
+    position: Position = POSITION
     per_class: bool = False
-    std: float = 0.02
+    std: float = STD
     words: str = ""
 
     def __post_init__(self) -> None:
-        require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, " (the paper uses 16)")
-        if self.position not in ("end", "middle", "front"):
-            raise FedotpError(f"prompt.position = {self.position!r}: must be end, middle or front")
-        require_from(0, MOST, "prompt.std", self.std, " (the paper uses 0.02)")
+        require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, f" (the paper uses {N_CTX})")
+        require_choices(self, "prompt.")
+        require_from(0, MOST, "prompt.std", self.std, f" (the paper uses {STD})")
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,17 @@ matching scores, on CUDA in one kernel.
 """
 
 from fedotp.ot._score import score
-from fedotp.ot._solve import Rule, Solver, Transport, solve
+from fedotp.ot._solve import MASS, REG, SOLVER, Rule, Solver, Transport, require_mass, require_reg, solve
 
-__all__ = ["Rule", "Solver", "Transport", "score", "solve"]
+__all__ = [
+    "MASS",
+    "REG",
+    "SOLVER",
+    "Rule",
+    "Solver",
+    "Transport",
+    "require_mass",
+    "require_reg",
+    "score",
+    "solve",
+]

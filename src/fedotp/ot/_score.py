@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fedotp.ot._solve import DEFAULT_MASS, MAX_ITER, Rule, Solver, default_tol, marginals, solve
+from fedotp.ot._solve import MASS, MAX_ITER, REG, SOLVER, Rule, Solver, default_tol, marginals, solve
 
 _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED_MAX_PROMPTS = 8
@@ -20,9 +20,9 @@ def score(
     b: Tensor | None = None,
     *,
     rule: Rule = "unbalanced",
-    reg: float = 0.1,
+    reg: float = REG,
     mass: float | None = None,
-    solver: Solver = "newton",
+    solver: Solver = SOLVER,
     tol: float | None = None,
     max_iter: int | None = None,
     fused: bool | None = None,
@@ -75,7 +75,7 @@ def _fused_score(
 ) -> Tensor:
     from fedotp.ot._fused import FusedScore  # Triton is only there, and only needed, on CUDA machines
 
-    share = 1.0 if rule == "classical" else DEFAULT_MASS if mass is None else mass
+    share = 1.0 if rule == "classical" else MASS if mass is None else mass
     uniform_rows = a is None
     if a is None and b is None:
         a, b = _uniform(similarity.shape[-2:], similarity.device, rule, mass)

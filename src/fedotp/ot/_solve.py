@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedotp._ranges import require_one_of
+from fedotp._ranges import MOST, require_from, require_one_of
 from fedotp.errors import FedotpError
 from fedotp.ot import _problem
 from fedotp.ot._newton import newton
@@ -23,7 +23,10 @@ _SOLVERS: dict[Solver, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] =
     "scaling": scaling,
     "log": log_scaling,
 }
-DEFAULT_MASS = 0.8  # the paper's gamma
+REG = 0.1  # the paper's lambda
+MASS = 0.8  # the paper's gamma
+SOLVER: Solver = "newton"
+_LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
 MAX_ITER: dict[Solver, int] = {"newton": 200, "scaling": 100, "log": 10_000}
 _CPU_CHUNK = 2**23  # bytes of plan solved at a time: the working memory stays near the cache (measured)
 _CUDA_CHUNK = 2**29
@@ -81,9 +84,9 @@ def solve(
     b: Tensor | None = None,
     *,
     rule: Rule = "unbalanced",
-    reg: float = 0.1,
+    reg: float = REG,
     mass: float | None = None,
-    solver: Solver = "newton",
+    solver: Solver = SOLVER,
     tol: float | None = None,
     max_iter: int | None = None,
 ) -> Transport:
@@ -125,14 +128,23 @@ def solve(
     """
     work = cost.detach().to(torch.promote_types(cost.dtype, torch.float32))
     a, b = marginals(work.shape, work.dtype, work.device, a, b, rule, mass)
-    if not reg > 0:
-        raise FedotpError(f"reg = {reg}: the entropic regularisation must be positive (the paper uses 0.1)")
+    require_reg(reg)
     if rule == "average":
         plan = (a.unsqueeze(-1) * b.unsqueeze(-2) / a.sum(-1)[..., None, None]).expand(cost.shape)
         iterations = torch.zeros(cost.shape[:-2], dtype=torch.long, device=cost.device)
     else:
         plan, iterations = _solve_batch(work, a, b, rule, reg, solver, tol, max_iter)
     return Transport(plan, iterations, cost, a, b, reg, rule)
+
+
+def require_reg(reg: float) -> None:
+    """Refuse an entropic regularisation that no costs could make right."""
+    require_from(_LEAST, MOST, "reg", reg, f" (the paper uses {REG})")
+
+
+def require_mass(mass: float) -> None:
+    """Refuse a share of the patches' mass that is none."""
+    require_from(_LEAST, 1, "mass", mass, f" (the paper uses {MASS})")
 
 
 def default_tol(solver: Solver, dtype: torch.dtype) -> float:
@@ -205,15 +217,15 @@ def marginals(
         raise FedotpError(f"cost has shape {tuple(shape)}: must be (..., V patches, N prompts), none zero")
     if mass is not None and (b is not None or rule == "classical"):
         raise FedotpError("mass is fixed by b, and is |a| in the classical problem: do not give it as well")
-    if mass is not None and not 0 < mass <= 1:
-        raise FedotpError(f"mass = {mass}: must be in (0, 1] (the paper uses 0.8)")
+    if mass is not None:
+        require_mass(mass)
     *batch, n_patches, n_prompts = shape
     given = a is not None or b is not None
     if a is None:
         a = torch.full((n_patches,), 1 / n_patches, dtype=dtype, device=device)
     a = a.to(device, dtype).contiguous()
     if b is None:
-        share = 1.0 if rule == "classical" else DEFAULT_MASS if mass is None else mass
+        share = 1.0 if rule == "classical" else MASS if mass is None else mass
         b = (a.sum(-1, keepdim=True) * share / n_prompts).expand(*a.shape[:-1], n_prompts)
     b = b.to(device, dtype).contiguous()
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):

@@ -5,16 +5,19 @@ from torch import Tensor
 
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
+from fedotp.prompts._layout import N_CTX
+
+STD = 0.02  # the paper's
 
 
 def random_context(
     clip: CLIP,
     n_prompts: int,
-    n_ctx: int = 16,
+    n_ctx: int = N_CTX,
     *,
     n_clients: int = 1,
     n_classes: int | None = None,
-    std: float = 0.02,
+    std: float = STD,
     seed: int = 0,
 ) -> Tensor:
     """Normal context vectors (C, N, s, d), the same for every client; (C, N, K, s, d) with `n_classes`.

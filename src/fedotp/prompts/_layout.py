@@ -7,10 +7,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedotp._ranges import require, require_one_of
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 
 Position = Literal["end", "middle", "front"]
+
+# the paper's
+N_CTX = 16
+POSITION: Position = "end"
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,8 @@ def build_layout(clip: CLIP, class_names: Sequence[str], n_ctx: int, position: P
     """
     if not class_names:
         raise FedotpError("no class names: at least one is needed")
-    if n_ctx < 1:
-        raise FedotpError(f"n_ctx = {n_ctx}: at least one context vector is needed (the paper uses 16)")
-    if position not in ("end", "middle", "front"):
-        raise FedotpError(f"position = {position!r}: must be end, middle or front")
+    require(n_ctx >= 1, "n_ctx", n_ctx, f"at least 1 (the paper uses {N_CTX})")
+    require_one_of(Position, "position", position)
     before = {"end": n_ctx, "middle": n_ctx // 2, "front": 0}[position]
     context = [-2 - i for i in range(n_ctx)]  # -2 - i marks context vector i, until it is split off below
     rows = []

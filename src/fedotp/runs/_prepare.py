@@ -28,7 +28,6 @@ from fedotp.runs._observer import Observer
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
 _CHUNK = 256
-_DEFAULT_TEMPLATE = "a photo of a {}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +115,7 @@ def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str)
 def template_of(config: Config, dataset: str) -> str:
     """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one."""
     info = DATASETS.get(dataset)
-    return config.data.template or (info.template if info else _DEFAULT_TEMPLATE)
+    return config.data.template or (info.template if info else Task.template)
 
 
 def find_device(name: str) -> torch.device:

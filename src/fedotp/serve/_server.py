@@ -17,7 +17,7 @@ from typing import Any
 import fedotp
 from fedotp.classifier import Classifiers
 from fedotp.errors import FedotpError
-from fedotp.matching import LEAST
+from fedotp.ot import require_mass
 from fedotp.serve._model import MAX_BYTES, Model
 from fedotp.serve._samples import Samples
 
@@ -81,7 +81,7 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-def make_server(classifiers: Classifiers, *, host: str = "127.0.0.1", port: int = 8765) -> Server:
+def make_server(classifiers: Classifiers, *, host: str, port: int) -> Server:
     """A server for the classifiers of a run or a bundle, listening but not answering yet.
 
     To this machine alone it also shows a few test images of the run's clients, where the data are at hand.
@@ -216,9 +216,8 @@ def _question(body: bytes) -> dict[str, Any]:
         value = asked[name]
         if not isinstance(value, kind) or isinstance(value, bool):
             raise FedotpError(f"{name} = {str(value)[:40]!r} is not what it should be")
-    mass = asked["mass"]
-    if mass is not None and not LEAST <= mass <= 1:
-        raise FedotpError(f"mass = {str(mass)[:40]}: must be from {LEAST} to 1")
+    if asked["mass"] is not None:
+        require_mass(asked["mass"])
     return asked
 
 

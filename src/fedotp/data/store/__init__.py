@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
+from fedotp.data.store._defaults import BATCH_SIZE, STORAGE
 from fedotp.data.store._format import Storage
 from fedotp.data.store._store import TokenStore, default_store
 
@@ -24,6 +25,8 @@ _NEED_TORCH = {
 }
 
 __all__ = [
+    "BATCH_SIZE",
+    "STORAGE",
     "EncodedDataset",
     "EncodedSplit",
     "Storage",

@@ -14,6 +14,7 @@ from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName
 from fedotp.data.store._content import hash_images
+from fedotp.data.store._defaults import BATCH_SIZE, STORAGE
 from fedotp.data.store._format import Encoding, Keys, Storage, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
@@ -30,9 +31,9 @@ def encode(
     views: int = 0,
     seed: int = 0,
     root: Path | None = None,
-    storage: Storage = "float16",
+    storage: Storage = STORAGE,
     precision: torch.dtype | None = None,
-    batch_size: int = 64,
+    batch_size: int = BATCH_SIZE,
     workers: int | None = None,
     verify: bool = True,
     skip_broken: bool = False,
@@ -92,7 +93,7 @@ def encoding_of(
     clip: CLIP,
     transform: EvalTransform | TrainTransform,
     *,
-    storage: Storage = "float16",
+    storage: Storage = STORAGE,
     precision: torch.dtype | None = None,
 ) -> Encoding:
     """What tokens made by this model and transform are, and so under which name they are stored."""

@@ -24,12 +24,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedotp._files import write_atomically
 from fedotp._toml import show_key, write_tables
 from fedotp.errors import FedotpError
+from fedotp.flower._defaults import PORT, SERVER_DAYS
 from fedotp.flower.keys import _certificates as certificates
 from fedotp.flower.keys._certificates import PrivateKey
 from fedotp.flower.keys._files import present, read_toml, refuse_if_shared, whole_folder, write_folder
 
-PORT = 8000
-SERVER_DAYS = 825
 _SITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _PEM = serialization.Encoding.PEM
 

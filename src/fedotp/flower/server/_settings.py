@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
 
-from fedotp._ranges import require
+from fedotp._ranges import require, require_choices
 from fedotp.errors import FedotpError
 
 Privacy = Literal["none", "server", "client", "adaptive"]
@@ -62,8 +62,7 @@ class ServerSettings:
         require(0 < self.max_update < math.inf, "max-update", self.max_update, "more than 0, for example 100")
         require(1 <= self.max_times < 1e9, "max-times", self.max_times, "at least 1, for example 10")
         require(self.max_images >= 0, "max-images", self.max_images, "at least 0 (0: as max-times says)")
-        known = ("none", "server", "client", "adaptive")
-        require(self.privacy in known, "privacy", self.privacy, "none, server, client or adaptive")
+        require_choices(self)
         require(self.noise == 0 or 1e-3 <= self.noise <= 1e6, "noise", self.noise, "0, or from 0.001 to a million")
         require(1e-9 <= self.clip <= 1e9, "clip", self.clip, "more than 0, for example 0.1")
         require(0 <= self.delta < 1, "delta", self.delta, "in [0, 1), for example 1e-5")

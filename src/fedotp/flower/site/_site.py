@@ -4,11 +4,12 @@ import hashlib
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 import fedotp
+from fedotp._ranges import require_choices
 from fedotp.classifier import Classifier, Origin, backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
 from fedotp.data import OnProgress
@@ -16,6 +17,7 @@ from fedotp.errors import FedotpError, listed
 from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._defaults import SHARE, Share
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
 from fedotp.flower.site._private import PrivateFile, make_private
 from fedotp.flower.site._source import OwnImages, Part, Source
@@ -24,7 +26,6 @@ from fedotp.runs import find_device, load_backbone, make_task
 
 log = logging.getLogger("fedotp.site")
 
-Share = Literal["nothing", "loss", "scores", "predictions"]
 SHARES: tuple[Share, ...] = get_args(Share)
 
 _MOST_SITES = 100_000
@@ -50,13 +51,12 @@ class SiteSettings:
     state: Path
     data: str = ""
     part: int = -1
-    share: Share = "scores"
+    share: Share = SHARE
     backbone: str = ""
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.share not in SHARES:
-            raise FedotpError(f"share = {self.share!r}: must be {', '.join(SHARES[:-1])} or {SHARES[-1]}")
+        require_choices(self)
         if bool(self.data) == (self.part >= 0):
             raise FedotpError(f"site {self.name}: give its images, or the number of its part, and not both")
 

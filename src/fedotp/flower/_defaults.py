@@ -1,0 +1,9 @@
+"""What holds where nobody says otherwise; the command line shows it without loading Flower."""
+
+from typing import Literal
+
+Share = Literal["nothing", "loss", "scores", "predictions"]
+
+PORT = 8000
+SERVER_DAYS = 825  # that its certificate is valid
+SHARE: Share = "scores"
