@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from near_sites import NearGrid, make_deployable, named, parts
 from scipy import stats
 
-from fedotp.cli.run import print_run
+from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower._lengths import clipped, clipped_sum, length

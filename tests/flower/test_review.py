@@ -19,7 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from near_sites import NearGrid, make_deployable, named, parts
 from real_processes import processes
 
-from fedotp.cli.run import print_run
+from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.link import _executor

@@ -26,9 +26,8 @@ from fedotp.cli import (
     tokens,
     weights,
 )
+from fedotp.cli._status import TRY_AGAIN
 from fedotp.errors import FedotpError, TransientError
-
-_TRY_AGAIN = 75  # EX_TEMPFAIL
 
 __all__ = ["app", "main"]
 
@@ -84,4 +83,4 @@ def main() -> None:
             raise TransientError(line) from None
     except FedotpError as error:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
-        sys.exit(_TRY_AGAIN if isinstance(error, TransientError) else 2)
+        sys.exit(TRY_AGAIN if isinstance(error, TransientError) else 2)

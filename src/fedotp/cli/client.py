@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from fedotp._places import cache_folder
+from fedotp.cli._options import DEVICE, InsecureOption, KeysOption
 from fedotp.cli.posix import need_posix
-from fedotp.cli.server import InsecureOption, KeysOption
 from fedotp.errors import FedotpError
 from fedotp.flower import SHARE
 
@@ -44,7 +44,7 @@ def client(
     backbone: Annotated[
         str, typer.Option(metavar="FILE", help="The backbone's weights, if not where the configuration says.")
     ] = "",
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda:1 ...")] = "auto",
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda:1 ...")] = DEVICE,
     part: Annotated[
         int, typer.Option(metavar="N", help="Instead of --data: part N of the server's own data set, for trials.")
     ] = -1,

@@ -20,18 +20,11 @@ from rich.table import Table
 
 from fedotp import data
 from fedotp._text import printable
+from fedotp.cli._options import DatasetArgument, RootOption
 from fedotp.cli.show import cell
 from fedotp.errors import FedotpError
 
 app = typer.Typer(help="Data sets: list, info, check, download, partition, encode, cache.", no_args_is_help=True)
-
-DatasetArgument = Annotated[
-    str, typer.Argument(help="A name from `fedotp data list`, a folder of images, or hf:<path>.")
-]
-RootOption = Annotated[
-    Path | None,
-    typer.Option(help="Folder that holds the data sets; $FEDOTP_CACHE/data or the user's cache if not given."),
-]
 
 
 @app.command("list")

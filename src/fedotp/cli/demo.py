@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedotp.cli.many import run_trials
-from fedotp.cli.run import QuietOption
+from fedotp.cli._options import QuietOption
+from fedotp.cli._trials import run_trials
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 

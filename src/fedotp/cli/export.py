@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli.predict import BackboneOption, ClientOption, DeviceOption
-from fedotp.cli.run import RunArgument
+from fedotp.cli._options import DEVICE, BackboneOption, ClientOption, DeviceOption, RunArgument
 from fedotp.cli.show import command, print_paths
 
 app = typer.Typer()
@@ -30,7 +29,7 @@ def export(
         ),
     ] = False,
     backbone: BackboneOption = None,
-    device: DeviceOption = "auto",
+    device: DeviceOption = DEVICE,
 ) -> None:
     """Write what a client has learned as a small bundle: prompts, class names, class features.
 

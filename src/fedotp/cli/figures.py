@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli.runs import runs_at
+from fedotp.cli._options import RunsArgument, runs_at
 from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 
@@ -46,9 +46,7 @@ class _Wishes:
 
 @app.command()
 def figures(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders with runs.", show_default=False)
-    ],
+    runs: RunsArgument,
     only: Annotated[
         str | None, typer.Option(metavar="KIND,...", help=f"Of {', '.join(KINDS)}; those that are usual if not given.")
     ] = None,

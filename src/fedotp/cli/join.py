@@ -8,14 +8,15 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli.tokens import encoding_progress
+from fedotp.cli._encoding import encoding_progress
+from fedotp.cli._options import QuietBarOption, RunArgument
 
 app = typer.Typer()
 
 
 @app.command()
 def join(
-    run: Annotated[Path, typer.Argument(help="Directory of a run.", show_default=False)],
+    run: RunArgument,
     data: Annotated[
         Path,
         typer.Option(help="Folder with the new client's images, a folder per class.", show_default=False),
@@ -27,7 +28,7 @@ def join(
         int, typer.Option(min=0, help="Passes over its images; 0: as many as a client of the run had.")
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: QuietBarOption = False,
 ) -> None:
     """Fit a private prompt for a client the run has never seen, and evaluate it.
 

@@ -1,19 +1,16 @@
 """`fedotp compare` and `fedotp sweep`: many runs, one table."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from fedotp.cli.run import INTERRUPTED, QuietOption, SetOption, SourceArgument
-from fedotp.cli.show import cell, listing, print_paths
+from fedotp.cli._options import METHODS, SOURCE, QuietOption, SetOption, SourceArgument
+from fedotp.cli._trials import run_trials
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.config import Config
-    from fedotp.runs import Outcome, Table, Trial
 
 app = typer.Typer()
 
@@ -26,7 +23,7 @@ def compare(
     source: SourceArgument = None,
     methods: Annotated[
         str, typer.Option(help="Methods, separated by commas; options follow a name, each after a colon.")
-    ] = "fedotp,promptfl,coop,zeroshot",
+    ] = METHODS,
     seeds: SeedsOption = "0,1,2",
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
@@ -89,56 +86,14 @@ def sweep(
     run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
 
 
-def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> "list[Outcome]":
-    """Run what is missing, print and save the table; where not all is complete, end the command."""
-    from fedotp.cli.many_progress import many_progress
-    from fedotp.cli.progress import say
-    from fedotp.runs import Table, run_many
-
-    try:
-        with many_progress(quiet=quiet) as observer:
-            outcomes = run_many(trials, folder, jobs=jobs, observer=observer)
-    except KeyboardInterrupt:
-        say("stopped at once; the same command again goes on after the last whole rounds")
-        raise typer.Exit(INTERRUPTED) from None
-    table = Table.of(outcomes)
-    if any(row.n for row in table.rows):
-        _print(table)
-        print_paths([("table", path) for path in table.save(folder)] + [("runs", folder)])
-    failed = [outcome for outcome in outcomes if outcome.error]
-    for outcome in failed:
-        say(f"failed: {outcome.trial.name}: {outcome.error}")
-    if failed:
-        raise typer.Exit(1)
-    left = sum(not outcome.directory.is_complete for outcome in outcomes)
-    if left:
-        say(f"stopped, {left} of {len(outcomes)} runs are left; the same command again goes on with them")
-        raise typer.Exit(INTERRUPTED)
-    return outcomes
-
-
-def _print(table: "Table") -> None:
-    from fedotp.runs import common_columns
-
-    columns = common_columns()
-    titles = [column.title for column in columns]
-    short = [label.rpartition(".")[2] for label in table.labels]
-    labels = short if len(set(short)) == len(short) else table.labels
-    shown = listing(*labels, "seeds", *titles, right=("seeds", *titles))
-    for row in table.rows:
-        shown.add_row(*map(cell, (*row.labels, row.seeds, *table.texts(row, columns))))
-    Console().print(shown)
-    print()
-
-
 def _load(source: str | None, changes: list[str] | None) -> "Config":
     from fedotp.config import load_config
 
-    return load_config(source or "demo").override(changes or [])
+    return load_config(source or SOURCE).override(changes or [])
 
 
 def _default(what: str, source: str | None) -> Path:
-    return Path("runs") / f"{what}-{Path(source or 'demo').stem}"
+    return Path("runs") / f"{what}-{Path(source or SOURCE).stem}"
 
 
 def _seeds(text: str) -> list[int]:

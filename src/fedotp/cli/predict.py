@@ -13,6 +13,8 @@ import typer
 
 from fedotp._files import write_atomically
 from fedotp._text import printable
+from fedotp.cli._options import DEVICE, BackboneOption, ClassifierArgument, ClientOption, DeviceOption
+from fedotp.cli._status import SOME_FAILED
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -24,26 +26,11 @@ app = typer.Typer()
 
 _BATCH = 64  # images predicted before the next lines are printed
 _WIDTH = 44  # of the column of names, at most
-_SOME_FAILED = 1
-
-SourceArgument = Annotated[
-    Path,
-    typer.Argument(metavar="RUN|BUNDLE", help="Directory of a run, or a bundle of `fedotp export`."),
-]
-ClientOption = Annotated[
-    str | None,
-    typer.Option(help="Whose classifier; may be left out where there is one only.", show_default=False),
-]
-BackboneOption = Annotated[
-    str | None,
-    typer.Option(help="File of the backbone's weights, where those of the run are not here.", show_default=False),
-]
-DeviceOption = Annotated[str, typer.Option(help="For example cpu or cuda:1; auto: a GPU if there is one.")]
 
 
 @app.command()
 def predict(
-    source: SourceArgument,
+    source: ClassifierArgument,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Images, or folders of them.")],
     client: ClientOption = None,
     classes: Annotated[
@@ -60,7 +47,7 @@ def predict(
         typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False),
     ] = None,
     backbone: BackboneOption = None,
-    device: DeviceOption = "auto",
+    device: DeviceOption = DEVICE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per image and line.")] = False,
 ) -> None:
     """Predict the classes of images with what a client has learned.
@@ -104,7 +91,7 @@ def predict(
             printer.show(image, best, dict(zip(prediction.classes, row, strict=True)), drawn)
     if printer.n_failed:
         typer.echo(f"{printer.n_failed} of {len(found)} images could not be read", err=True)
-        raise typer.Exit(_SOME_FAILED)
+        raise typer.Exit(SOME_FAILED)
 
 
 @dataclass(frozen=True)

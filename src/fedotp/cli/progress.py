@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from fedotp._text import printable
-from fedotp.cli.tokens import encoding_progress
+from fedotp.cli._encoding import encoding_progress
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
 from fedotp.runs import Observer, round_record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli.runs import runs_at
+from fedotp.cli._options import RunsArgument, runs_at
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
@@ -22,10 +22,7 @@ _NAME = "report.html"
 
 @app.command()
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Directories of runs, or folders with runs in them.", show_default=False),
-    ],
+    runs: RunsArgument,
     out: Annotated[
         Path | None,
         typer.Option(help=f"The file to write; if not given, {_NAME} in the run, or here for several runs."),

@@ -7,7 +7,9 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths
+from fedotp.cli._options import METHODS, SOURCE, QuietOption, RunArgument, SetOption, SourceArgument
+from fedotp.cli._status import INTERRUPTED
+from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, print_run
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -15,23 +17,6 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from fedotp.runs import Observer, RunDirectory
 
 app = typer.Typer()
-
-INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
-
-SourceArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="PRESET|FILE",
-        help="A preset (`fedotp presets` lists them) or a file that ends in .toml; demo if not given.",
-        show_default=False,
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as method.mass=0.5; any number of times."),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False)]
 
 
 @app.command()
@@ -87,9 +72,10 @@ def run(
         from fedotp.config import load_config
         from fedotp.runs import free_name
 
-        config = load_config(source or "demo").override(chosen)
+        where = source or SOURCE
+        config = load_config(where).override(chosen)
         path = out or free_name(config, Path("runs"))
-        directory, where = _run(config, path, tensorboard, quiet=quiet, as_json=as_json), source or "demo"
+        directory = _run(config, path, tensorboard, quiet=quiet, as_json=as_json)
     if as_json:
         from fedotp.cli.progress import print_json
 
@@ -100,7 +86,7 @@ def run(
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
     if where is not None:
         options = [word for change in chosen for word in ("--set", change)]
-        paths.append(("", command("compare", where, "--methods", "fedotp,promptfl,coop,zeroshot", *options)))
+        paths.append(("", command("compare", where, "--methods", METHODS, *options)))
     print_paths(paths)
 
 
@@ -127,7 +113,7 @@ def evaluate(
         print_json({"run": str(run), "changes": changes or [], **evaluation.as_dict()})
         return
     directory = RunDirectory.open(run)
-    _print_head(directory, len(evaluation.clients))
+    print_headline(directory, len(evaluation.clients))
     for change in changes or []:
         print(f"with {printable(change)}")
     print_numbers({"final": evaluation.totals(), "domains": evaluation.domains()})
@@ -145,22 +131,6 @@ def presets() -> None:
     for name, summary in all_presets().items():
         table.add_row(cell(name), cell(summary))
     Console().print(table)
-
-
-def print_run(directory: "RunDirectory") -> None:
-    """Print the final numbers of a complete run."""
-    summary = directory.summary
-    _print_head(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
-    if summary["stopped_early"]:
-        print(f"stopped early, after round {summary['rounds']}; best was round {summary['best']['round']}")
-    if (privacy := summary.get("privacy", {})).get("ended_the_run"):
-        print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
-    print_numbers(summary)
-
-
-def _print_head(directory: "RunDirectory", n_clients: int) -> None:
-    n_rounds = max((record["round"] for record in directory.metrics("round")), default=0)
-    print_headline(directory.config.method.title, directory.manifest["data"]["name"], n_clients, n_rounds)
 
 
 def _run(config: "Config | None", path: Path, tensorboard: bool, *, quiet: bool, as_json: bool) -> "RunDirectory":

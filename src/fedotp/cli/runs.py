@@ -1,6 +1,6 @@
 """`fedotp runs`: list runs, look at one, compare two."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli.run import RunArgument, print_run
-from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
+from fedotp.cli._options import RunArgument
+from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_wide
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -108,21 +108,6 @@ def diff(
     for row in _numbers_side_by_side(left, right):
         table.add_row(*map(cell, row))
     Console().print(table)
-
-
-def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
-    """The runs named, each once; of a folder that is not a run all runs in it."""
-    from fedotp.runs import RunDirectory, find_runs
-
-    found: dict[Path, RunDirectory] = {}
-    for path in paths:
-        is_run = (path / "config.toml").is_file() or not path.is_dir()
-        runs = [RunDirectory.open(path)] if is_run else find_runs(path)
-        if not runs:
-            raise FedotpError(f"no runs in {path}; `fedotp run` makes one")
-        for run in runs:
-            found.setdefault(run.path.resolve(), run)
-    return list(found.values())
 
 
 def _line(run: "RunDirectory") -> tuple[str, ...]:

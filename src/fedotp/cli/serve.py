@@ -5,20 +5,20 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli.predict import BackboneOption, DeviceOption, SourceArgument
+from fedotp.cli._options import DEVICE, BackboneOption, ClassifierArgument, DeviceOption
 
 app = typer.Typer()
 
 
 @app.command()
 def serve(
-    source: SourceArgument,
+    source: ClassifierArgument,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than this machine reach it only if you change this.")
     ] = "127.0.0.1",
     backbone: BackboneOption = None,
-    device: DeviceOption = "auto",
+    device: DeviceOption = DEVICE,
 ) -> None:
     """Open a local page: drop an image, choose a client, see what it predicts and where its prompts look.
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedotp._places import cache_folder
+from fedotp.cli._options import SOURCE, InsecureOption, KeysOption, SetOption, SourceArgument
+from fedotp.cli._status import INTERRUPTED
 from fedotp.cli.posix import need_posix
-from fedotp.cli.run import INTERRUPTED, SetOption, SourceArgument, print_run
-from fedotp.cli.show import command, print_paths
+from fedotp.cli.show import command, print_paths, print_run
 from fedotp.errors import FedotpError
 from fedotp.flower import PORT
 from fedotp.flower.server import ServerSettings
@@ -27,16 +28,6 @@ KEPT = (
     "max_epsilon",
     "allow_new_counts",
 )  # or what they did: a run has it for good
-
-KeysOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place.", show_default=False
-    ),
-]
-InsecureOption = Annotated[
-    bool, typer.Option("--insecure", help="No encryption and no keys: for trials on one machine, never for patients.")
-]
 
 
 @app.command()
@@ -172,7 +163,7 @@ def server(
         listen_at,
         port,
         keys,
-        source=source or "demo",
+        source=source or SOURCE,
         changes=changes or [],
         classes=_classes(classes) if classes else (),
         out=out,

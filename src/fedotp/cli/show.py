@@ -5,13 +5,16 @@ import shlex
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedotp._text import printable
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.runs import RunDirectory
 
 _TITLE_WIDTH = 10  # of a column of numbers; longer titles take several lines
 _ANY_WIDTH = 10_000
@@ -96,9 +99,22 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     facts(rows)
 
 
-def print_headline(title: str, dataset: str, n_clients: int, rounds: int) -> None:
+def print_run(directory: "RunDirectory") -> None:
+    """Print the final numbers of a complete run."""
+    summary = directory.summary
+    print_headline(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
+    if summary["stopped_early"]:
+        print(f"stopped early, after round {summary['rounds']}; best was round {summary['best']['round']}")
+    if (privacy := summary.get("privacy", {})).get("ended_the_run"):
+        print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
+    print_numbers(summary)
+
+
+def print_headline(run: "RunDirectory", n_clients: int) -> None:
     """Print what the numbers below are of."""
-    text = f"{title} on {dataset}, {_count(n_clients, 'client')}, {_count(rounds, 'round')}"
+    n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
+    what = f"{run.config.method.title} on {run.manifest['data']['name']}"
+    text = f"{what}, {_count(n_clients, 'client')}, {_count(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
 
 

@@ -1,26 +1,19 @@
 """`fedotp data encode` and `fedotp data cache`: fill the token store, look into it, make room."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from fedotp import data
 from fedotp._text import printable
-from fedotp.cli.data import DatasetArgument, RootOption
-from fedotp.cli.weights import Precision
+from fedotp.cli._encoding import encoding_progress
+from fedotp.cli._options import DatasetArgument, Precision, QuietBarOption, RootOption
 from fedotp.data import StoreInfo, default_store, list_stores, remove_stores, select_stores
 from fedotp.data.store import BATCH_SIZE
 from fedotp.errors import FedotpError
-
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.data import OnProgress
 
 app = typer.Typer()
 cache = typer.Typer(help="Look into the token store and make room: show, prune.", no_args_is_help=True)
@@ -67,7 +60,7 @@ def encode(
     skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")] = False,
     store: StoreOption = None,
     root: RootOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: QuietBarOption = False,
 ) -> None:
     """Encode every image of a data set once; later runs with this backbone read the tokens back.
 
@@ -104,34 +97,6 @@ def encode(
     print(f"{n_views:,} views, {encoded.n_encoded:,} encoded now{repaired}")
     if encoded.dataset.skipped:
         print(f"{len(encoded.dataset.skipped)} broken images left out")
-
-
-@contextmanager
-def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterator["OnProgress | None"]:
-    """Draw a bar on stderr for each step of `encode`: pass what it gives as `on_progress`.
-
-    `transient` bars disappear when all is done.
-    """
-    if quiet:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=transient) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, speed="")
-            speed = progress.tasks[tasks[what]].speed
-            progress.update(tasks[what], completed=done, total=total, speed=f"{speed:,.0f} images/s" if speed else "")
-
-        yield show
 
 
 @cache.command()

@@ -1,10 +1,11 @@
 """`fedotp weights`: fetch, inspect and convert CLIP checkpoints."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fedotp.cli._options import Precision
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.clip import CLIP
@@ -12,14 +13,6 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 app = typer.Typer(help="Fetch, inspect and convert CLIP checkpoints.", no_args_is_help=True)
 
 _SOURCE_HELP = "A checkpoint (OpenAI's, Hugging Face's, open_clip's or ours), or a name such as ViT-B/16."
-
-
-class Precision(StrEnum):
-    """Floating-point formats, of stored weights and of a tower's computation."""
-
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
 
 
 @app.command()

@@ -1,0 +1,104 @@
+"""Arguments and options of more than one command, each with its words, its default and what it stands for."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.runs import RunDirectory
+
+# Configurations ------------------------------------------------------------------------------------------------
+
+SOURCE = "demo"
+SourceArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PRESET|FILE",
+        help=f"A preset (`fedotp presets` lists them) or a file that ends in .toml; {SOURCE} if not given.",
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as method.mass=0.5; any number of times."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
+
+# Runs ----------------------------------------------------------------------------------------------------------
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False)]
+RunsArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN...", help="Directories of runs, or folders with runs in them.", show_default=False),
+]
+
+
+def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
+    """The runs named, each once; of a folder that is not a run all runs in it."""
+    from fedotp.runs import RunDirectory, find_runs
+
+    found: dict[Path, RunDirectory] = {}
+    for path in paths:
+        is_run = (path / "config.toml").is_file() or not path.is_dir()
+        runs = [RunDirectory.open(path)] if is_run else find_runs(path)
+        if not runs:
+            raise FedotpError(f"no runs in {path}; `fedotp run` makes one")
+        for run in runs:
+            found.setdefault(run.path.resolve(), run)
+    return list(found.values())
+
+
+# Classifiers ---------------------------------------------------------------------------------------------------
+
+ClassifierArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN|BUNDLE", help="Directory of a run, or a bundle of `fedotp export`."),
+]
+ClientOption = Annotated[
+    str | None,
+    typer.Option(help="Whose classifier; may be left out where there is one only.", show_default=False),
+]
+BackboneOption = Annotated[
+    str | None,
+    typer.Option(help="File of the backbone's weights, where those of the run are not here.", show_default=False),
+]
+DEVICE = "auto"
+DeviceOption = Annotated[str, typer.Option(help="For example cpu or cuda:1; auto: a GPU if there is one.")]
+
+# Data and weights ----------------------------------------------------------------------------------------------
+
+DatasetArgument = Annotated[
+    str, typer.Argument(help="A name from `fedotp data list`, a folder of images, or hf:<path>.")
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder that holds the data sets; $FEDOTP_CACHE/data or the user's cache if not given."),
+]
+QuietBarOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+
+
+class Precision(StrEnum):
+    """Floating-point formats, of stored weights and of a tower's computation."""
+
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
+# Real sites ----------------------------------------------------------------------------------------------------
+
+KeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place.", show_default=False
+    ),
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="No encryption and no keys: for trials on one machine, never for patients.")
+]

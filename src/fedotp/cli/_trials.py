@@ -1,0 +1,56 @@
+"""Many runs, and the table of what became of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from fedotp.cli._status import INTERRUPTED, SOME_FAILED
+from fedotp.cli.show import cell, listing, print_paths
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.runs import Outcome, Table, Trial
+
+
+def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> "list[Outcome]":
+    """Run what is missing, print and save the table; where not all is complete, end the command."""
+    from fedotp.cli.many_progress import many_progress
+    from fedotp.cli.progress import say
+    from fedotp.runs import Table, run_many
+
+    try:
+        with many_progress(quiet=quiet) as observer:
+            outcomes = run_many(trials, folder, jobs=jobs, observer=observer)
+    except KeyboardInterrupt:
+        say("stopped at once; the same command again goes on after the last whole rounds")
+        raise typer.Exit(INTERRUPTED) from None
+    table = Table.of(outcomes)
+    if any(row.n for row in table.rows):
+        _print(table)
+        print_paths([("table", path) for path in table.save(folder)] + [("runs", folder)])
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for outcome in failed:
+        say(f"failed: {outcome.trial.name}: {outcome.error}")
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+    left = sum(not outcome.directory.is_complete for outcome in outcomes)
+    if left:
+        say(f"stopped, {left} of {len(outcomes)} runs are left; the same command again goes on with them")
+        raise typer.Exit(INTERRUPTED)
+    return outcomes
+
+
+def _print(table: "Table") -> None:
+    from fedotp.runs import common_columns
+
+    columns = common_columns()
+    titles = [column.title for column in columns]
+    short = [label.rpartition(".")[2] for label in table.labels]
+    labels = short if len(set(short)) == len(short) else table.labels
+    shown = listing(*labels, "seeds", *titles, right=("seeds", *titles))
+    for row in table.rows:
+        shown.add_row(*map(cell, (*row.labels, row.seeds, *table.texts(row, columns))))
+    Console().print(shown)
+    print()
