@@ -33,7 +33,6 @@ from fedotp.federation._simulator import RoundReport, Simulator
 
 __all__ = [
     "METRICS",
-    "PRECISION",
     "Clients",
     "ComputeSettings",
     "Evaluation",
