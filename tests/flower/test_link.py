@@ -150,7 +150,7 @@ def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
     code = (
         "import os, sys, threading, time\n"
         "from fedotp.flower.link import _supernode_main as main\n"
-        "main.flower_supernode = lambda: threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "main.run_supernode = lambda *_: threading.Thread(target=time.sleep, args=(1000,)).start()\n"
         "sys.argv = ['', str(os.getppid())]\n"
         "main.main()"
     )

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flwr.supercore.logger import FLOWER_LOGGER, console_handler
-
 from fedotp._text import one_line, printable
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
+from fedotp.flower.link import log_errors_to
 from fedotp.runs import Observer
 
 _EVERY = 10.0  # seconds between two lines about encoding
@@ -58,11 +57,9 @@ def start_logging() -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-    if FLOWER_LOGGER.handlers == [console_handler]:
-        handler = logging.StreamHandler()
-        handler.setFormatter(_WithoutKeys())
-        FLOWER_LOGGER.handlers = [handler]  # its own writes colours
-    FLOWER_LOGGER.setLevel(logging.ERROR)  # it tells every request; what matters is told above
+    of_flower = logging.StreamHandler()
+    of_flower.setFormatter(_WithoutKeys())
+    log_errors_to(of_flower)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # connections of sites that are cut at the end
 
 

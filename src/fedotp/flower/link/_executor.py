@@ -11,17 +11,20 @@ from functools import partial
 
 import httpx
 from flwr.app import Context, Error, Message
-from flwr.common.constant import ErrorCode, SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
-from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.interceptors import (
-    RuntimeTokenHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-    SuperExecAuthHttpInterceptor,
+
+from fedotp.flower.link._flwr import (
+    ErrorCode,
+    HeartbeatSender,
+    RuntimeHttpClient,
+    SubStatus,
+    TaskType,
+    acquire_task,
+    pull_task_input,
+    push_message,
+    push_task_output,
+    runtime_client,
+    send_heartbeat,
 )
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 log = logging.getLogger("fedotp.site")
 
@@ -37,24 +40,21 @@ class Executor:
         """Nothing is connected yet."""
         self._address = address
         self._app = app
-        guard = SuperExecAuthHttpInterceptor(
-            master_secret=secret, protected_methods={"/flwr.proto.Runtime/AcquireTask"}
-        )
-        self._client = self._connect(guard)
+        self._client = runtime_client(address, _NAME, secret=secret)
 
     def step(self) -> bool:
         """Do one piece of work, if there is one; whether there was."""
         try:
-            answer = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+            token = acquire_task(self._client, TaskType.CLIENT_APP)
         except httpx.HTTPError as error:  # the SuperNode is not up yet, or gone, or on its way
             log.debug("no work from the SuperNode: %s", error)
             time.sleep(_PAUSE)
             return False
-        if not answer.token:
+        if not token:
             time.sleep(_PAUSE)
             return False
         try:
-            self._work(answer.token)
+            self._work(token)
         except httpx.HTTPError as error:
             log.warning("the SuperNode went away in the middle of a message: %s", error)
         except Exception:  # a message that cannot be read must not end the site
@@ -62,7 +62,7 @@ class Executor:
         return True
 
     def _work(self, token: str) -> None:
-        client = self._connect(RuntimeTokenHttpInterceptor(token))
+        client = runtime_client(self._address, _NAME, token=token)
         heartbeat = HeartbeatSender(partial(_say_alive, client))
         heartbeat.start()
         try:
@@ -80,11 +80,6 @@ class Executor:
             heartbeat.stop()
             client.close()
 
-    def _connect(self, *interceptors: RuntimeTokenHttpInterceptor | SuperExecAuthHttpInterceptor) -> RuntimeHttpClient:
-        return RuntimeHttpClient.from_server_address(
-            self._address, True, None, [RuntimeVersionHttpInterceptor(component_name=_NAME), *interceptors]
-        )
-
 
 def _say_alive(client: RuntimeHttpClient) -> bool:
     """Tell the SuperNode that its message is worked on; False: try again soon.
@@ -92,7 +87,7 @@ def _say_alive(client: RuntimeHttpClient) -> bool:
     One that was started anew does not know the message. Flower's own way would then end the site.
     """
     try:
-        client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        send_heartbeat(client)
     except httpx.TransportError:
         return False
     except httpx.HTTPError as error:

@@ -16,14 +16,19 @@ from datetime import datetime
 from typing import Any
 
 from flwr.app import Message
-from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
-from flwr.supercore.error import ApiErrorCode, FlowerError
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedotp.flower.link._doors import Doors, Peer
+from fedotp.flower.link._flwr import (
+    EARLIEST,
+    KEY_HEADER,
+    LATEST,
+    SIGNATURE_HEADER,
+    TIME_HEADER,
+    has_signed,
+    refusal_of_key,
+)
 
 log = logging.getLogger("fedotp.server")
 
@@ -155,7 +160,7 @@ def _peer(scope: Scope) -> Peer:
 def _claimed_key(headers: Mapping[str, str]) -> bytes:
     """The public key that a request says it was signed with."""
     try:
-        return b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+        return b64decode(headers[KEY_HEADER], validate=True)
     except (KeyError, ValueError, binascii.Error):
         return b""
 
@@ -163,8 +168,8 @@ def _claimed_key(headers: Mapping[str, str]) -> bytes:
 def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
     """Whether the time in a request was signed with `key`."""
     try:
-        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
-        return verify_signature(bytes_to_public_key(key), headers[TIMESTAMP_HEADER].encode("ascii"), signature)
+        signature = b64decode(headers[SIGNATURE_HEADER], validate=True)
+        return has_signed(key, headers[TIME_HEADER], signature)
     except (KeyError, ValueError, TypeError, binascii.Error):
         return False
 
@@ -172,17 +177,17 @@ def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
 def _seconds_away(headers: Mapping[str, str]) -> float | None:
     """By how much the signer's clock goes ahead, or behind, if that is more than Flower accepts."""
     try:
-        signed = datetime.fromisoformat(headers[TIMESTAMP_HEADER])
+        signed = datetime.fromisoformat(headers[TIME_HEADER])
         away = (signed - datetime.now(signed.tzinfo)).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return float("nan")
-    return None if -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE < away < SYSTEM_TIME_TOLERANCE else away
+    return None if EARLIEST < away < LATEST else away
 
 
 def _refusal_of_stranger(path: str) -> Response:
     if path != f"{_FLEET}activate-node":
         return _unauthorised()
-    return JSONResponse(FlowerError(ApiErrorCode.PUBLIC_KEY_NOT_VALID, UNREGISTERED).to_json(UNREGISTERED), 412)
+    return JSONResponse(*refusal_of_key(UNREGISTERED))
 
 
 def _unauthorised() -> Response:

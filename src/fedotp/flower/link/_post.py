@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import httpx
 from flwr.app import Error, Message, MessageType, RecordDict
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+
+from fedotp.flower.link._flwr import LOST, ErrorCode, set_sender
 
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 0.2  # between two looks for answers
 _LOOK_AROUND = 2.0  # between two looks for sites that were restarted
-_LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
 
 class Post:
@@ -53,7 +53,7 @@ class Post:
             asked = Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
             replies = [Message(what, reply_to=asked)]
         for reply in replies:
-            reply.metadata.__dict__["_src_node_id"] = node
+            set_sender(reply, node)
         return replies
 
     def exchange(self, messages: Iterable[Message], timeout: float, patience: float = 0.0) -> dict[int, Message]:
@@ -95,7 +95,7 @@ class Post:
 
 def is_lost(reply: Message) -> bool:
     """Whether Flower says that a node, or what it sent, did not arrive; it is not the site that says so."""
-    return reply.has_error() and reply.error.code in _LOST
+    return reply.has_error() and reply.error.code in LOST
 
 
 def _again(message: Message) -> Message:

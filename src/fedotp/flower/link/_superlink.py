@@ -9,44 +9,40 @@ clock was set: the run's own token has no end, and whether a site is there is to
 """
 
 import errno
-import hashlib
 import logging
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.app import Message
-from flwr.cli.build import build_fab_from_disk
-from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE, SubStatus
-from flwr.common.serde import context_from_proto, context_to_proto, fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
-from flwr.server.superlink.linkstate import in_memory_linkstate
-from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, TaskType
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.corestate import in_memory_corestate
-from flwr.supercore.fab import Fab
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
-from flwr.superlink.config_loader import SuperLinkLifespanConfig, load_control_authn_plugin
-from flwr.superlink.grid import HttpGrid
-from flwr.superlink.main import create_app
+from flwr.serverapp import Grid
 
 from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import ServerKeys
 from fedotp.flower.link._doors import Doors
+from fedotp.flower.link._flwr import (
+    SubStatus,
+    TaskType,
+    acquire_task,
+    begin_run,
+    control_client,
+    end_run,
+    key_bytes,
+    make_app,
+    make_grid,
+    register_node,
+    runtime_client,
+    start_run,
+    use_clock,
+)
 from fedotp.flower.link._gate import SECRET_HEADER, Gate, LocalGate
 
 log = logging.getLogger("fedotp.server")
@@ -55,7 +51,8 @@ _LOOPBACK = "127.0.0.1"
 _PATIENCE = 30.0  # seconds for a listener to come up
 _LONGEST_HEAD = 16_384  # bytes of a request before its body
 _MAY_PASS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE}  # the last process is ending, say
-_FOREVER = datetime.max.replace(tzinfo=UTC)
+_NAME = "fedotp server"
+_BUNDLE = Path(__file__).parent.parent / "app"
 
 
 @contextmanager
@@ -76,13 +73,14 @@ class SuperLink:
         """Nothing listens yet."""
         self.host, self.port, self.keys = host, port, keys
         self.nodes: dict[int, str] | None = None
-        self._keys = {} if keys is None else {name: _public_bytes(key) for name, key in keys.sites.items()}
+        self._keys = {} if keys is None else {name: key_bytes(key) for name, key in keys.sites.items()}
         self._secret = secrets.token_hex(32)
-        _use_steady_clock()
+        self._headers = {SECRET_HEADER: self._secret}
+        use_clock(_steady_clock())
         self._local_doors, self._doors = Doors(), Doors()
         self._sockets = [_listen(self._local_doors, _LOOPBACK, 0)]
         self.local = f"{_LOOPBACK}:{self._sockets[0].getsockname()[1]}"
-        self._app = create_app(self._settings(), SuperLinkLifespan)
+        self._app = make_app(self.local, host, port, with_keys=keys is not None)
         known = None if keys is None else {key: name for name, key in self._keys.items()}
         self._gate = Gate(self._app, known, self._doors)
         self._listeners: list[tuple[uvicorn.Server, threading.Thread]] = []
@@ -129,32 +127,22 @@ class SuperLink:
         for listening in self._sockets:
             listening.close()
 
-    def _register(self, sites: Mapping[str, str]) -> dict[int, str]:
-        """Admit sites by their public keys (OpenSSH's text); the Flower node each of them is."""
-        with self._client(ControlHttpClient) as client:
-            return {
-                client.RegisterNode(RegisterNodeRequest(public_key=self._keys[name], name=name)).node_id: name
-                for name in sites
-            }
+    def _register(self, sites: Iterable[str]) -> dict[int, str]:
+        """Admit sites by their keys; the Flower node each of them is."""
+        with closing(control_client(self.local, _NAME, self._headers)) as client:
+            return {register_node(client, self._keys[name], name): name for name in sites}
 
     @contextmanager
-    def run(self) -> Iterator[HttpGrid]:
+    def run(self) -> Iterator[Grid]:
         """Start a run and do the server's part of it here: the grid that reaches the sites."""
-        bundle = build_fab_from_disk(Path(__file__).parent.parent / "app")
-        fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
-        with self._client(ControlHttpClient) as control:
-            control.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
-        with self._client(RuntimeHttpClient) as runtime:
-            answer = runtime.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
-        if not answer.token:
+        with closing(control_client(self.local, _NAME, self._headers)) as control:
+            start_run(control, _BUNDLE)
+        with closing(runtime_client(self.local, _NAME, headers=self._headers)) as runtime:
+            token = acquire_task(runtime, TaskType.SERVER_APP)
+        if not token:
             raise FedotpError("the SuperLink did not hand over the run it was asked to start")
-        grid = _Grid(self.local, answer.token, self._secret, self._expect)
-        given = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
-        self._app.state.linkstate_factory.state().task_token_store[given.task_id].active_until = _FOREVER
-        context = context_from_proto(given.context)
-        TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
-        TaskIdentity.node_id = context.node_id
-        grid.set_run(run_from_proto(given.run))
+        grid = make_grid(self.local, token, self._headers, self._expect)
+        context = begin_run(self._app, grid)
         status, details = SubStatus.FAILED, "the server stopped"
         try:
             yield grid
@@ -162,9 +150,8 @@ class SuperLink:
         except httpx.HTTPError as error:
             raise TransientError(f"the link inside this server broke ({type(error).__name__}: {error})") from error
         finally:
-            output = PushTaskOutputRequest(context=context_to_proto(context), sub_status=status, details=details)
             try:
-                grid._runtime_client.PushTaskOutput(output)
+                end_run(grid, context, status, details)
             except httpx.HTTPError as error:
                 log.warning("the SuperLink was not told how the run ended: %s", error)
             grid.close()
@@ -175,42 +162,6 @@ class SuperLink:
         if name is not None:
             self._gate.expect(self._keys[name], message)
 
-    @contextmanager
-    def _client(self, kind: Any) -> Iterator[Any]:
-        version = RuntimeVersionHttpInterceptor(component_name="fedotp server")
-        client = kind.from_server_address(self.local, True, None, [version])
-        client._client.headers[SECRET_HEADER] = self._secret
-        try:
-            yield client
-        finally:
-            client.close()
-
-    def _settings(self) -> SuperLinkLifespanConfig:
-        return SuperLinkLifespanConfig(
-            control_address=self.local,
-            health_server_address=None,
-            host=self.host,
-            port=self.port,
-            insecure=self.keys is None,
-            certificates=None,
-            superexec_auth_secret=None,
-            authn_plugin=load_control_authn_plugin(),
-            event_log_plugin=None,
-            fleet_event_log_plugin=None,
-            enable_event_log=False,
-            artifact_provider=None,
-            enable_supernode_auth=self.keys is not None,
-            fleet_api_type=TRANSPORT_TYPE_GRPC_RERE,
-            fleet_api_address=FLEET_API_GRPC_RERE_DEFAULT_ADDRESS,
-            simulation=False,
-            ssl_ca_certfile=None,
-            ssl_certfile=None,
-            ssl_keyfile=None,
-            database=FLWR_IN_MEMORY_DB_NAME,
-            isolation="process",
-            runtime_dependency_install=False,
-        )
-
 
 def free_port() -> int:
     """A port on the loopback interface that nobody uses just now."""
@@ -219,33 +170,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class _Grid(HttpGrid):
-    """Flower's grid to the listener of this process; `on_send` is told of every message to a site."""
-
-    def __init__(self, address: str, token: str, secret: str, on_send: Callable[[Message], object]) -> None:
-        super().__init__(address, insecure=True, token=token)
-        self._secret, self._on_send = secret, on_send
-
-    def _connect(self) -> None:
-        super()._connect()
-        assert self._client is not None
-        self._client._client.headers[SECRET_HEADER] = self._secret
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        messages = list(messages)
-        for message in messages:
-            self._on_send(message)
-        return super().push_messages(messages)
-
-
-def _use_steady_clock() -> None:
-    """Let Flower's memory of sites and messages go by a clock that nobody sets."""
+def _steady_clock() -> Callable[[], datetime]:
+    """A clock that nobody sets, for Flower's memory of sites and messages."""
     began, ticks = datetime.now(UTC), time.monotonic()
 
     def steady() -> datetime:
         return began + timedelta(seconds=time.monotonic() - ticks)
 
-    in_memory_linkstate.now = in_memory_corestate.now = steady  # type: ignore[attr-defined]
+    return steady
 
 
 def _listen(doors: Doors, host: str, port: int) -> socket.socket:
@@ -255,7 +187,3 @@ def _listen(doors: Doors, host: str, port: int) -> socket.socket:
     except OSError as error:
         kind = TransientError if error.errno in _MAY_PASS else FedotpError
         raise kind(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port") from error
-
-
-def _public_bytes(text: str) -> bytes:
-    return public_key_to_bytes(load_ssh_public_key(text.encode()))  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link._calls import ACTIVATE, HEARTBEAT, PULL, TOO_MUCH
+from fedotp.flower.link._flwr import HOLDS_A_CONNECTION
 from fedotp.flower.link._gate import UNREGISTERED
 from fedotp.flower.link._superlink import free_port
 
@@ -39,10 +40,9 @@ REFUSED = {
 }
 """What SuperNode says where trying again would not help, and what it means."""
 
-_HOLDS = "code: 2004"
 RETRIED = {
-    _HOLDS: "the server holds a connection with this key: this site's last one, for a minute at most, or another "
-    "site's that has the same key",
+    HOLDS_A_CONNECTION: "the server holds a connection with this key: this site's last one, for a minute at most, or "
+    "another site's that has the same key",
     "ConnectError": "nobody answers there",
     "Connection refused": "nobody answers there",
     "does not recognize": "the server was restarted",
@@ -215,22 +215,13 @@ class SuperNode:
                 file.write(self.secret)
         except OSError as error:
             raise cannot_write(self._secret_file, error) from error
-        host, _, port = self.address.rpartition(":")
-        command = [sys.executable, *self._program, str(os.getpid()), "--superlink", self._server]
-        command += ["--isolation", "process", "--host", host, "--port", port]
-        command += ["--superexec-auth-secret-file", str(self._secret_file)]
-        if self._keys is None:
-            command += ["--insecure"]
-        else:
-            command += ["--root-certificates", str(self._keys.ca)]
-            command += ["--auth-supernode-private-key", str(self._keys.key)]
         self._said.clear()
         self._connected, self._lost, self._reminded = False, False, self._clock()
         self._link.end()
         self._ears.end()
         try:
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, *self._program, str(os.getpid()), *self._options()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -248,6 +239,16 @@ class SuperNode:
         ]
         for listener in self._listeners:
             listener.start()
+
+    def _options(self) -> list[str]:
+        """Flower's options of a SuperNode."""
+        host, _, port = self.address.rpartition(":")
+        options = ["--superlink", self._server, "--isolation", "process", "--host", host, "--port", port]
+        options += ["--superexec-auth-secret-file", str(self._secret_file)]
+        if self._keys is None:
+            return [*options, "--insecure"]
+        ca, key = str(self._keys.ca), str(self._keys.key)
+        return [*options, "--root-certificates", ca, "--auth-supernode-private-key", key]
 
     def _hear_answers(self, process: "subprocess.Popen[str]") -> None:
         """What the server has answered, as the names of the calls."""
@@ -287,7 +288,7 @@ class SuperNode:
                 raise FedotpError(f"{self._server}: {meaning}")
         why = next((meaning for sign, meaning in RETRIED.items() if sign in said), "the connection was lost")
         now = self._clock()
-        if _HOLDS in said:
+        if HOLDS_A_CONNECTION in said:
             self._held_since = now if self._held_since is None else self._held_since
             why = TAKEN if now - self._held_since > _HELD else why
         last, when = self._told

@@ -1,7 +1,7 @@
 """Flower's SuperNode as a site runs it: `python -m fedotp.flower.link._supernode_main PARENT OPTIONS...`.
 
 It tells on standard output what the server has answered, bears a link that is dead for a while, takes no more from a
-server than fits, and ends when its work ends. Everything that leans on SuperNode's insides is here.
+server than fits, and ends when its work ends.
 """
 
 import os
@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from flwr.supercore.protobuf.client import ProtobufRequestContext
-from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
-from flwr.supernode import fleet_http_connection
-from flwr.supernode.cli.flower_supernode import flower_supernode
-from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from fedotp._processes import die_with_parent
 from fedotp.flower.link._calls import PULL, TOO_MUCH
+from fedotp.flower.link._flwr import (
+    FleetHttpClient,
+    ProtobufRequestContext,
+    RetryInvoker,
+    make_simple_http_retry_invoker,
+    run_supernode,
+)
 
 MOST_BYTES = 256 << 20
 """What a message may take; prompts take some kilobytes."""
@@ -107,9 +109,8 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (min(_ADDRESS_SPACE, most) if most > 0 else _ADDRESS_SPACE, most))
     threading.excepthook = _end_with_thread
-    vars(fleet_http_connection).update(FleetHttpClient=FleetClient, make_simple_http_retry_invoker=patient_invoker)
     try:
-        flower_supernode()
+        run_supernode(FleetClient, patient_invoker)
     except Exception:
         traceback.print_exc()
     finally:  # its Runtime API would go on in another thread, and the site would be deaf

@@ -1,0 +1,299 @@
+"""All that fedotp uses of Flower beyond its documented interface (flwr.app, flwr.clientapp, flwr.serverapp).
+
+Nothing else here imports Flower's insides, and tests/flower/test_flower_contract.py says of each what is assumed of it:
+that is where an upgrade of Flower is to be looked at. What only the server, or only SuperNode, needs is imported when
+it is used: the other processes of a federation do not load it.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from flwr.app import Context, Message
+from flwr.common.constant import (
+    SYSTEM_TIME_TOLERANCE,
+    TIMESTAMP_HEADER,
+    TIMESTAMP_TOLERANCE,
+    ErrorCode,
+    SubStatus,  # how a task ended
+)
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TaskType
+from flwr.supercore.error import ApiErrorCode, FlowerError
+from flwr.supercore.heartbeat import HeartbeatSender  # the worker's signs of life, from a thread of their own
+from flwr.supercore.interceptors import (
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+    SuperExecAuthHttpInterceptor,
+)
+from flwr.supercore.logger import FLOWER_LOGGER, console_handler
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes, verify_signature
+from flwr.supercore.protobuf.client import ProtobufRequestContext  # what a request of SuperNode's is about
+from flwr.supercore.retry import (
+    RetryInvoker,
+    make_simple_http_retry_invoker,  # how SuperNode tries again: made more patient
+)
+from flwr.supercore.runtime import RuntimeHttpClient  # how tasks are had and answered
+from flwr.supernode.fleet_http_client import FleetHttpClient  # SuperNode's connection: bounded, and told
+from flwr.supernode.runtime.run_clientapp import (  # how Flower's own worker takes a message and answers it
+    pull_task_input,
+    push_message,
+    push_task_output,
+)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from flwr.supercore.control import ControlHttpClient
+    from flwr.superlink.grid import HttpGrid
+
+__all__ = [
+    "EARLIEST",
+    "HOLDS_A_CONNECTION",
+    "KEY_HEADER",
+    "LATEST",
+    "LOST",
+    "SIGNATURE_HEADER",
+    "TIME_HEADER",
+    "ErrorCode",
+    "FleetHttpClient",
+    "HeartbeatSender",
+    "ProtobufRequestContext",
+    "RetryInvoker",
+    "RuntimeHttpClient",
+    "SubStatus",
+    "TaskType",
+    "acquire_task",
+    "begin_run",
+    "control_client",
+    "end_run",
+    "has_signed",
+    "key_bytes",
+    "log_errors_to",
+    "make_app",
+    "make_grid",
+    "make_simple_http_retry_invoker",
+    "pull_task_input",
+    "push_message",
+    "push_task_output",
+    "refusal_of_key",
+    "register_node",
+    "run_supernode",
+    "runtime_client",
+    "send_heartbeat",
+    "set_sender",
+    "start_run",
+    "use_clock",
+]
+
+# Words and numbers -------------------------------------------------------------------------------------------
+
+KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER
+"""What a site's request is signed with: the gate looks at it before Flower reads anything else of the request."""
+
+EARLIEST, LATEST = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
+"""Seconds between which the signer's clock may be away: the gate names the site whose clock is not."""
+
+LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+"""Errors in the place of a site's answer that the site has not sent: it is asked again."""
+
+HOLDS_A_CONNECTION = f"code: {int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)}"
+"""What SuperNode prints where the server holds another connection with its key."""
+
+_ACQUIRE_TASK = "/flwr.proto.Runtime/AcquireTask"  # the one call of a SuperNode's that asks for the shared secret
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+
+_Client = TypeVar("_Client")
+
+
+# Everywhere --------------------------------------------------------------------------------------------------
+
+
+def log_errors_to(handler: logging.Handler) -> None:
+    """Let Flower tell its errors, and nothing else, to `handler`: its own writes colours, and every request."""
+    if FLOWER_LOGGER.handlers == [console_handler]:
+        FLOWER_LOGGER.handlers = [handler]
+    FLOWER_LOGGER.setLevel(logging.ERROR)
+
+
+def runtime_client(
+    address: str, name: str, *, token: str = "", secret: bytes = b"", headers: Mapping[str, str] | None = None
+) -> RuntimeHttpClient:
+    """Speaks with SuperLink or SuperNode about tasks: with the `token` of one, or the `secret` that hands them out."""
+    guards: list[Any] = [RuntimeVersionHttpInterceptor(component_name=name)]
+    if token:
+        guards.append(RuntimeTokenHttpInterceptor(token))
+    if secret:
+        guards.append(SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods={_ACQUIRE_TASK}))
+    return _with_headers(RuntimeHttpClient.from_server_address(address, True, None, guards), headers)
+
+
+def acquire_task(client: RuntimeHttpClient, kind: str) -> str:
+    """The token of a task that waits to be done; empty if there is none."""
+    return str(client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind])).token)
+
+
+def _with_headers(client: _Client, headers: Mapping[str, str] | None) -> _Client:
+    """With every request of `client` go `headers`: Flower has no place for a secret of ours."""
+    client._client.headers.update(headers or {})  # type: ignore[attr-defined]
+    return client
+
+
+# The gate and the post ---------------------------------------------------------------------------------------
+
+
+def key_bytes(text: str) -> bytes:
+    """A public key in OpenSSH's text as Flower's requests carry it."""
+    return public_key_to_bytes(load_ssh_public_key(text.encode()))  # type: ignore[arg-type]
+
+
+def has_signed(key: bytes, text: str, signature: bytes) -> bool:
+    """Whether `text` was signed with the key. Raises ValueError or TypeError where the key is none."""
+    return verify_signature(bytes_to_public_key(key), text.encode("ascii"), signature)
+
+
+def refusal_of_key(why: str) -> tuple[dict[str, Any], int]:
+    """What SuperNode must be answered, and with which status, to give up and print `why`."""
+    return FlowerError(ApiErrorCode.PUBLIC_KEY_NOT_VALID, why).to_json(why), 412
+
+
+def set_sender(reply: Message, node: int) -> None:
+    """Let an answer be `node`'s, whatever it says itself."""
+    reply.metadata.__dict__["_src_node_id"] = node
+
+
+# The server: SuperLink, and the server's part of a run ---------------------------------------------------------
+
+
+def make_app(local: str, host: str, port: int, *, with_keys: bool) -> "FastAPI":
+    """SuperLink's application, all of it in memory; it starts no process and listens nowhere by itself."""
+    from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE
+    from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
+    from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
+    from flwr.superlink.config_loader import SuperLinkLifespanConfig, load_control_authn_plugin
+    from flwr.superlink.main import create_app
+
+    settings = SuperLinkLifespanConfig(
+        control_address=local,
+        health_server_address=None,
+        host=host,
+        port=port,
+        insecure=not with_keys,
+        certificates=None,
+        superexec_auth_secret=None,
+        authn_plugin=load_control_authn_plugin(),
+        event_log_plugin=None,
+        fleet_event_log_plugin=None,
+        enable_event_log=False,
+        artifact_provider=None,
+        enable_supernode_auth=with_keys,
+        fleet_api_type=TRANSPORT_TYPE_GRPC_RERE,
+        fleet_api_address=FLEET_API_GRPC_RERE_DEFAULT_ADDRESS,
+        simulation=False,
+        ssl_ca_certfile=None,
+        ssl_certfile=None,
+        ssl_keyfile=None,
+        database=FLWR_IN_MEMORY_DB_NAME,
+        isolation="process",
+        runtime_dependency_install=False,
+    )
+    return create_app(settings, SuperLinkLifespan)
+
+
+def use_clock(now: Callable[[], datetime]) -> None:
+    """Let Flower's memory of sites, messages and tokens go by `now`."""
+    from flwr.server.superlink.linkstate import in_memory_linkstate
+    from flwr.supercore.corestate import in_memory_corestate
+
+    in_memory_linkstate.now = in_memory_corestate.now = now  # type: ignore[attr-defined]
+
+
+def control_client(address: str, name: str, headers: Mapping[str, str]) -> "ControlHttpClient":
+    """Speaks with SuperLink about nodes and runs."""
+    from flwr.supercore.control import ControlHttpClient
+
+    version = RuntimeVersionHttpInterceptor(component_name=name)
+    return _with_headers(ControlHttpClient.from_server_address(address, True, None, [version]), headers)
+
+
+def register_node(client: "ControlHttpClient", key: bytes, name: str) -> int:
+    """Admit a site by its key; the node it is."""
+    from flwr.proto.control_pb2 import RegisterNodeRequest
+
+    return int(client.RegisterNode(RegisterNodeRequest(public_key=key, name=name)).node_id)
+
+
+def start_run(client: "ControlHttpClient", folder: Path) -> None:
+    """Start a run of the Flower app in `folder`: SuperLink has no run without one, though nobody executes it."""
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.common.serde import fab_to_proto
+    from flwr.proto.control_pb2 import StartRunRequest
+    from flwr.supercore.fab import Fab
+
+    bundle = build_fab_from_disk(folder)
+    client.StartRun(StartRunRequest(fab=fab_to_proto(Fab(hashlib.sha256(bundle).hexdigest(), bundle, {}))))
+
+
+def make_grid(address: str, token: str, headers: Mapping[str, str], on_send: Callable[[Message], object]) -> "HttpGrid":
+    """Flower's grid for the task of `token`; `on_send` is told of every message to a site before it leaves."""
+    from flwr.superlink.grid import HttpGrid
+
+    class Told(HttpGrid):
+        def _connect(self) -> None:
+            super()._connect()
+            _with_headers(self._client, headers)
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            messages = list(messages)
+            for message in messages:
+                on_send(message)
+            return super().push_messages(messages)
+
+    return Told(address, insecure=True, token=token)
+
+
+def begin_run(app: "FastAPI", grid: "HttpGrid") -> Context:
+    """Do as Flower's own process of a server does before it calls the ServerApp, in this process.
+
+    The run's token would end some seconds after the last sign of life; here it has no end: the machine may sleep.
+    """
+    from flwr.common.serde import context_from_proto, run_from_proto
+    from flwr.proto.runtime_pb2 import PullTaskInputRequest
+    from flwr.supercore.task_identity import TaskIdentity
+
+    given = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
+    app.state.linkstate_factory.state().task_token_store[given.task_id].active_until = _FOREVER
+    context = context_from_proto(given.context)
+    TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
+    TaskIdentity.node_id = context.node_id
+    grid.set_run(run_from_proto(given.run))
+    return context
+
+
+def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> None:
+    """Tell SuperLink how the run ended. Raises httpx.HTTPError."""
+    from flwr.common.serde import context_to_proto
+    from flwr.proto.runtime_pb2 import PushTaskOutputRequest
+
+    output = PushTaskOutputRequest(context=context_to_proto(context), sub_status=status, details=details)
+    grid._runtime_client.PushTaskOutput(output)
+
+
+# The site: SuperNode and the worker beside it ------------------------------------------------------------------
+
+
+def run_supernode(client: type[FleetHttpClient], invoker: Callable[[], RetryInvoker]) -> None:
+    """Flower's SuperNode, told by `sys.argv`, with another connection to the server and another way to try again."""
+    from flwr.supernode import fleet_http_connection
+    from flwr.supernode.cli.flower_supernode import flower_supernode
+
+    vars(fleet_http_connection).update(FleetHttpClient=client, make_simple_http_retry_invoker=invoker)
+    flower_supernode()
+
+
+def send_heartbeat(client: RuntimeHttpClient) -> None:
+    """Tell SuperNode that its message is worked on. Raises httpx.HTTPError."""
+    client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
