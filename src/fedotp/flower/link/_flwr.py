@@ -46,9 +46,9 @@ from flwr.supernode.runtime.run_clientapp import (  # how Flower's own worker ta
 )
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from flwr.supercore.control import ControlHttpClient
     from flwr.superlink.grid import HttpGrid
+    from starlette.applications import Starlette
 
 __all__ = [
     "EARLIEST",
@@ -168,7 +168,7 @@ def set_sender(reply: Message, node: int) -> None:
 # The server: SuperLink, and the server's part of a run ---------------------------------------------------------
 
 
-def make_app(local: str, host: str, port: int, *, with_keys: bool) -> "FastAPI":
+def make_app(local: str, host: str, port: int, *, with_keys: bool) -> "Starlette":
     """SuperLink's application, all of it in memory; it starts no process and listens nowhere by itself."""
     from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE
     from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
@@ -255,7 +255,7 @@ def make_grid(address: str, token: str, headers: Mapping[str, str], on_send: Cal
     return Told(address, insecure=True, token=token)
 
 
-def begin_run(app: "FastAPI", grid: "HttpGrid") -> Context:
+def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
     """Do as Flower's own process of a server does before it calls the ServerApp, in this process.
 
     The run's token would end some seconds after the last sign of life; here it has no end: the machine may sleep.
