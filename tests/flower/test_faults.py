@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from near_sites import NearGrid, make_deployable, named, parts
 
 import fedotp
+from fedotp.cli.run import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.link._post import Post
@@ -257,3 +258,52 @@ def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path
     fedotp.run(make_deployable(inputs), tmp_path / "run")
     with pytest.raises(FedotpError, match="was simulated"):
         resume_serving(NearGrid({}), tmp_path / "run", QUICK)  # type: ignore[arg-type]
+
+
+def test_a_round_with_too_few_updates_says_so(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+    config = make_deployable(inputs, federation={"min_clients": 3})
+    serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    assert "2 updates, fewer than 3: nothing is averaged" in lines.text
+
+
+def test_two_rounds_that_were_not_accepted_do_not_lose_the_one_that_was(inputs: Path, tmp_path: Path) -> None:
+    def late(message: Message, reply: Message) -> Message | None:
+        return None if message.metadata.message_type == "train" and message.metadata.group_id in "234" else reply
+
+    kept: list[list[int]] = []
+
+    def look(message: Message, reply: Message) -> Message | None:
+        if message.metadata.message_type == "train":
+            (path,) = (tmp_path / "site-1").glob("*/private.safetensors")
+            kept.append(PrivateFile(path).rounds)
+        return late(message, reply)
+
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: look})
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 5}), QUICK, tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0], [0], [0], [0, 1]]
+    assert kept == [[1], [1, 2], [1, 3], [1, 4], [1, 5]]
+
+
+def test_a_run_that_stops_early_and_whose_sites_are_gone_at_the_end_can_be_shown(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+
+    def go(message: Message, reply: Message) -> Message:
+        if (
+            message.metadata.message_type == "evaluate"
+            and message.content.config_records["config"]["server-round"] == 1
+        ):
+            grid.offline |= set(grid.nodes)
+        return reply
+
+    grid.meddle[100] = go
+    config = make_deployable(inputs, federation={"rounds": 5}).override(
+        ["evaluation.patience=1", "evaluation.min_delta=1"]
+    )
+    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    assert run.summary["stopped_early"]
+    assert run.summary["final"] == {}
+    print_run(run)
+    assert "stopped early, after round 1; best was round 0" in capsys.readouterr().out

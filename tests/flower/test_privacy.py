@@ -362,3 +362,14 @@ def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) 
     run = resume_serving(more, tmp_path / "run", ServerSettings(), **named(more))
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2, 3]]
     assert run.summary["privacy"]["sites"] == 4
+
+
+def test_privacy_is_accounted_for_when_a_site_is_missing(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    settings = ServerSettings(round_timeout=0.5, privacy="server", noise=2.0, clip=0.1, delta=1e-5)
+    grid = NearGrid(
+        parts(tmp_path, 3),
+        meddle={101: lambda message, reply: None if message.metadata.group_id == "1" else reply},
+    )
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 3}), settings, tmp_path / "run", **named(grid))
+    assert run.summary["privacy"]["releases"] == 3

@@ -3,25 +3,31 @@
 import io
 import json
 import logging
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, Message
 from flwr.supercore.logger import FLOWER_LOGGER, console_handler
-from near_sites import make_deployable
+from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._log import start_logging
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site import _modest, _private
 from fedotp.flower.site._client import alone_in
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
+from fedotp.flower.site._site import Site
 from fedotp.methods import Task
 
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 PEM = b"-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE\n-----END PUBLIC KEY-----\n"
 
 
@@ -42,6 +48,53 @@ def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(_private.os, "geteuid", lambda: uid + 1)
     with pytest.raises(FedotpError, match=r"belongs to another user \(uid \d+\)"), alone_in(tmp_path):
         pass
+
+
+def test_the_private_prompt_is_for_its_owner_only(inputs: Path, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        grid = NearGrid(parts(tmp_path, 1))
+        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+        with alone_in(tmp_path / "another"):
+            pass
+    finally:
+        os.umask(before)
+    (path,) = (tmp_path / "site-0").glob("*/private.safetensors")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "another").stat().st_mode) == 0o700
+
+
+def test_two_processes_cannot_be_the_same_site(tmp_path: Path) -> None:
+    with (
+        alone_in(tmp_path / "state"),
+        pytest.raises(FedotpError, match="held by another `fedotp client`"),
+        alone_in(tmp_path / "state"),
+    ):
+        pass
+    with alone_in(tmp_path / "state"):
+        pass
+
+
+def test_a_state_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FedotpError, match="cannot write"), alone_in(tmp_path / "file"):
+        pass
+
+
+def test_a_full_disk_is_a_fault_and_no_path_is_told(inputs: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise FedotpError("cannot write /scans/Jane Doe/private: No space left on device")
+
+    monkeypatch.setattr("fedotp.flower.site._private.write_atomically", full)
+    monkeypatch.setattr(Site, "keep_classifier", full)
+    grid = NearGrid(parts(tmp_path, 2))
+    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    faults = next(run.metrics("round"))["faults"]
+    assert set(faults) == {"site-0", "site-1"}
+    assert "its own log says why" in faults["site-0"]
+    assert len(run.summary["clients"]) == 2, "the last evaluation is not lost with the classifier"
+    assert not any("Jane" in str(reply.content) for reply in grid.answered)
 
 
 # What it logs --------------------------------------------------------------------------------------------------------
@@ -179,3 +232,43 @@ def test_views_that_do_not_fit_on_the_disk_are_refused(
     require_room(config, clip, 100, 100, "north")
     with pytest.raises(DisagreementError, match=r"data.views = 1000 takes about \d+ GiB on the disk of site north"):
         require_room(config.override(["data.views=1000"]), clip, 100, 100, "north")
+
+
+@pytest.mark.parametrize("number", [-1, 10**12])
+def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 1))
+    serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    order = next(message for message in grid.sent if message.metadata.message_type == "train")
+    order.content["config"]["number"] = number  # type: ignore[index]
+    again = Message(order.content, dst_node_id=100, message_type="train")
+    (reply,) = grid.pull_messages(grid.push_messages([again]))
+    assert f"is number {number}" in str(reply.content.config_records["config"]["refused"])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"config": {"prompt": {"n_ctx": 10**9}}}, "prompt.n_ctx = 1000000000: must be from 1 to 1000"),
+        ({"config": {"data": {"views": 9000}}}, "data.views = 9000 is more than"),
+        ({"config": {"method": {"n_private": 10**9}}}, "there must be from 1 to 256 prompts"),
+        ({"config": {"federation": {"local_epochs": 10**6}}}, "local_epochs = 1000000 is more than"),
+        ({"config": {"federation": {"colour": 1}}}, "colour"),
+        ({"config": 5}, "cannot be read"),
+        ({"classes": 5}, "cannot be read"),
+        ({"run": None}, "not a run's name"),
+    ],
+)
+def test_a_site_does_not_agree_to_everything(change: dict[str, Any], reason: str, inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 1))
+    serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    order = next(message for message in grid.sent if message.metadata.message_type == "train")
+    config = order.content.config_records["config"]
+    config["agreement"] = json.dumps(_merged(json.loads(str(config["agreement"])), change))
+    again = Message(order.content, dst_node_id=100, message_type="train")
+    (reply,) = grid.pull_messages(grid.push_messages([again]))
+    assert reason in str(reply.content.config_records["config"]["refused"])
+
+
+def _merged(table: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    deeper = {key: _merged(table[key], value) for key, value in change.items() if isinstance(value, dict)}
+    return {**table, **change, **deeper}

@@ -1,0 +1,213 @@
+"""Sites that lie: it is refused in one line, and counted as theirs."""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from near_sites import NearGrid, make_deployable, named, parts
+
+from fedotp.errors import FedotpError
+from fedotp.federation import load_server
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.runs import RunDirectory
+
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
+
+
+def answering(kind: str, change: Callable[[RecordDict], Any]) -> Callable[[Message, Message], Message]:
+    """Change what a site answers to messages of one kind."""
+
+    def meddle(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == kind:
+            change(reply.content)
+        return reply
+
+    return meddle
+
+
+def saying(record: str, **values: Any) -> Callable[[RecordDict], Any]:
+    """Set values in a record of an answer."""
+    return lambda content: [content[record].__setitem__(key, value) for key, value in values.items()]
+
+
+def unreadable(start: bytes = b"\x93NUMPY\x01\x00\x10\x00{'descr': ((((\n") -> ArrayRecord:
+    return ArrayRecord({"shared": Array(dtype="float32", shape=(1,), stype="numpy.ndarray", data=start)})
+
+
+HELLOS: dict[str, dict[str, Any]] = {
+    "fewer than no images": {"train-images": -3},
+    "endless images": {"train-images": math.inf},
+    "no number": {"test-images": math.nan},
+    "more images than anyone has": {"train-images": 10**15},
+    "images in words": {"train-images": "many"},
+    "a domain of two lines": {"domain": "day\n12:00:00 INFO everything is well"},
+    "an endless domain": {"domain": "d" * 10_000},
+    "a list for a domain": {"domain": ["day"]},
+    "no name": {"name": ""},
+    "another name": {"name": "site-0\x1b[2J\nrefused"},
+}
+
+
+@pytest.mark.parametrize("lie", HELLOS)
+def test_a_site_that_lies_at_hello_is_refused(lie: str, inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("query", saying("config", **HELLOS[lie]))})
+    config = make_deployable(inputs, federation={"rounds": 1})
+    run = serve(grid, config, QUICK, tmp_path / "run", classes=("blue", "green", "red"), **named(grid))
+    assert [(record["sampled"], record["answered"]) for record in run.metrics("round")] == [([0], [0])]
+    refusals = [record.getMessage() for record in lines.records if "is refused" in record.getMessage()]
+    assert refusals
+    assert all(line.isprintable() and len(line) < 500 for line in refusals)
+
+
+@pytest.mark.parametrize("classes", [[], ["red"], ["red", "red", "blue"], ["red\nINFO", "blue"]])
+def test_sites_that_name_no_classes_end_the_start_and_not_the_server(
+    classes: list[str], inputs: Path, tmp_path: Path
+) -> None:
+    grid = NearGrid(parts(tmp_path, 1), meddle={100: answering("query", saying("config", classes=classes))})
+    with pytest.raises(FedotpError, match=r"every site was refused|fewer than two classes"):
+        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+
+
+def test_a_refusal_cannot_write_lines_of_its_own_into_the_log(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    def refuse(content: RecordDict) -> None:
+        content["config"] = ConfigRecord({"refused": "no\n12:00:00 INFO\x1b[2J all is well" + "x" * 10**6})
+
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("train", refuse)})
+    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    assert all(record.getMessage().isprintable() for record in lines.records)
+    (fault,) = next(run.metrics("round"))["faults"].values()
+    assert fault.startswith("it refuses: no 12:00:00 INFO")
+    assert len(fault) < 500
+
+
+UPDATES: dict[str, Callable[[RecordDict], Any]] = {
+    "an endless loss": saying("metrics", loss=math.inf),
+    "a huge loss": saying("metrics", loss=1e300),
+    "a loss of several": saying("metrics", loss=[1.0, 2.0]),
+    "images without number": saying("metrics", images=1e300),
+    "bytes that are no array": lambda c: c.__setitem__("arrays", unreadable()),
+    "an archive": lambda c: c.__setitem__("arrays", unreadable(b"PK\x03\x04")),
+    "ten times the bytes": lambda c: c.__setitem__("arrays", unreadable(bytes(10**6))),
+}
+
+
+@pytest.mark.parametrize("lie", UPDATES)
+def test_an_update_that_lies_is_refused(lie: str, inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3), meddle={101: answering("train", UPDATES[lie])})
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    (record,) = run.metrics("round")
+    assert record["answered"] == [0, 2]
+    assert list(record["faults"]) == ["site-1"]
+    _require_strict_json(run)
+
+
+@pytest.mark.parametrize("privacy", ["none", "server"])
+def test_what_else_is_in_an_answer_is_not_looked_at(privacy: Any, inputs: Path, tmp_path: Path) -> None:
+    def more(content: RecordDict) -> None:
+        content["more"] = unreadable()
+        content["numbers"] = MetricRecord({"num-examples": 10**6})
+
+    settings = ServerSettings(round_timeout=0.5, privacy=privacy, noise=0.0, clip=1e6)
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("train", more)})
+    run = serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1]]
+
+
+def _columns(content: RecordDict, **columns: Any) -> None:
+    record = content.array_records["predictions"]
+    content["predictions"] = ArrayRecord({**record, **{name: Array(value) for name, value in columns.items()}})
+
+
+def _column(content: RecordDict, name: str) -> np.ndarray:
+    return np.array(content.array_records["predictions"][name].numpy())
+
+
+SCORES: dict[str, Callable[[RecordDict], Any]] = {
+    "better than right": saying("metrics", accuracy=7.0),
+    "worse than wrong": saying("metrics", accuracy=-1e308),
+    "no number": saying("metrics", accuracy=math.nan),
+    "an endless loss": saying("metrics", loss=math.inf),
+    "more images than it has": saying("metrics", **{"num-examples": 10**9}),
+    "fewer than no images": saying("metrics", **{"num-examples": -2}),
+    "a class that is not": lambda c: _columns(c, predicted=_column(c, "predicted") + 3),
+    "a loss that is no number": lambda c: _columns(c, loss=_column(c, "loss") * math.nan),
+    "too many predictions": lambda c: _columns(c, label=np.zeros(10**6, np.int64)),
+    "rows that are nowhere": lambda c: _columns(c, row=_column(c, "row") - 10**12),
+    "predictions in words": lambda c: _columns(c, label=np.array(["red"] * len(_column(c, "row")))),
+    "predictions that cannot be read": lambda c: c.__setitem__("predictions", unreadable()),
+}
+
+
+@pytest.mark.parametrize("lie", SCORES)
+def test_scores_that_lie_do_not_count(lie: str, inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, 2, share="predictions"), meddle={101: answering("evaluate", SCORES[lie])})
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
+    assert "site site-1: what it tells of its tests does not count" in lines.text
+    _require_strict_json(run)
+
+
+def test_predictions_with_scores_that_lie_do_not_take_the_place_of_others(inputs: Path, tmp_path: Path) -> None:
+    sites = parts(tmp_path, 2)
+    sites[101]["share"] = "predictions"
+    grid = NearGrid(sites, meddle={101: answering("evaluate", SCORES["better than right"])})
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
+
+
+def _require_strict_json(run: RunDirectory) -> None:
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    for line in (run.path / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+    json.loads((run.path / "summary.json").read_text(), parse_constant=refuse)
+
+
+def test_an_answer_that_flower_cannot_read_is_that_sites_fault(inputs: Path, tmp_path: Path) -> None:
+    class Fragile(NearGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+            replies = super().pull_messages(message_ids)
+            for reply in replies:
+                if reply.metadata.src_node_id == 101 and reply.metadata.message_type == "train":
+                    raise ValueError("Unexpected set of `children`.")
+            return replies
+
+    grid = Fragile(parts(tmp_path, 3))
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    (record,) = run.metrics("round")
+    assert record["answered"] == [0, 2]
+    assert "cannot be read" in record["faults"]["site-1"]
+
+
+def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Path) -> None:
+    def forge(message: Message, reply: Message) -> Message:
+        reply.metadata.__dict__["_src_node_id"] = 100
+        return reply
+
+    config = make_deployable(inputs, method={"name": "promptfl-fedamp"})
+    forged = NearGrid(parts(tmp_path / "forged", 2), meddle={101: forge})
+    honest = NearGrid(parts(tmp_path / "honest", 2))
+    runs = [serve(grid, config, QUICK, tmp_path / name, **named(grid)) for name, grid in (("a", forged), ("b", honest))]
+    torch.testing.assert_close(load_server(runs[0].checkpoint), load_server(runs[1].checkpoint), atol=0, rtol=0)
+
+
+def test_an_update_far_away_is_refused_by_a_method_that_publishes_too(inputs: Path, tmp_path: Path) -> None:
+    def far(content: RecordDict) -> None:
+        values = content.array_records["arrays"]["prompt"].numpy() + np.float32(1e6)
+        content["arrays"] = ArrayRecord({"prompt": Array(values)})
+
+    grid = NearGrid(parts(tmp_path, 3), meddle={101: answering("train", far)})
+    config = make_deployable(inputs, method={"name": "promptfl-fedamp"})
+    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 2], [0, 2]]
+
+
+# Sites that come, go and share a name --------------------------------------------------------------------------

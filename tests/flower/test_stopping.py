@@ -1,0 +1,54 @@
+"""A server that somebody stops, while it waits or while nobody is there."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from near_sites import NearGrid, make_deployable, named, parts
+from real_processes import processes
+
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._server import Deployed
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.runs import Observer
+
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
+
+
+def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+
+    class Impatient(Observer):
+        def on_round(self, report: object) -> None:
+            grid.offline |= set(grid.nodes)
+            stop_waiting[0]()
+
+    stop_waiting: list[Callable[[], None]] = []
+    made = Deployed.__init__
+
+    def remember(self: Deployed, *values: Any, **options: Any) -> None:
+        made(self, *values, **options)
+        stop_waiting.append(self.stop_waiting)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Deployed, "__init__", remember)
+        with pytest.raises(KeyboardInterrupt):
+            serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", observer=Impatient(), **named(grid))
+    again = NearGrid(parts(tmp_path, 2))
+    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))  # type: ignore[arg-type]
+    assert [record["round"] for record in run.metrics("round")] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_waits_for_sites_can_be_stopped(number: signal.Signals, tmp_path: Path) -> None:
+    with processes(tmp_path) as started:
+        options = ["--insecure", "--host", "127.0.0.1", "--port", free_port(), "--out", "run"]
+        started.start("server", "server", "demo", *options)
+        started.until(lambda: "listening at" in started.log("server"))
+        started.running["server"].send_signal(number)
+        assert started.wait("server") == 130
+        assert "stopped before the first round: no run was made" in started.log("server")
+        assert "Traceback" not in started.log("server")
