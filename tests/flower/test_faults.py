@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
 from near_sites import NearGrid, make_deployable, named, parts
 
 import fedotp
@@ -16,6 +18,7 @@ from fedotp.cli.run import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.link._post import Post
+from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site._private import PrivateFile
@@ -82,6 +85,20 @@ def test_a_poisoned_update_is_refused_and_counted(kind: str, inputs: Path, tmp_p
 
 def _unless_training(message: Message, reply: Message) -> Message | None:
     return None if message.metadata.message_type == "train" else reply
+
+
+@given(why=st.text(max_size=300), refused=st.booleans())
+def test_a_fault_is_known_again_by_the_line_that_a_run_keeps(why: str, refused: bool) -> None:
+    line = str(Fault(why, refused))
+    assert Fault.read(line).refused is refused
+    assert str(Fault.read(line)) == line
+
+
+def test_lines_of_runs_made_before_are_read() -> None:
+    assert Fault.read("its update is refused: shared has values that are not finite") == Fault(
+        "shared has values that are not finite", refused=True
+    )
+    assert Fault.read("not connected") == Fault("not connected")
 
 
 def test_a_site_that_fails_is_reported_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:

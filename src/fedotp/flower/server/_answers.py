@@ -14,7 +14,8 @@ from fedotp.federation import METRICS, Evaluation, Predictions, by_domain, evalu
 from fedotp.flower import _messages as words
 from fedotp.flower._lengths import length
 from fedotp.flower._records import content_of, from_record, read_array, strangers_words
-from fedotp.flower.server._registry import REFUSED, Member
+from fedotp.flower.server._faults import UpdateRefusedError
+from fedotp.flower.server._registry import Member
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import Parameters
 
@@ -43,7 +44,7 @@ class Update:
 def checked_update(
     reply: Message, expected: Parameters, member: Member, settings: ServerSettings, most_images: int
 ) -> Update | None:
-    """The update in a reply; None if the site had nothing to train on. Whatever is not in order is refused.
+    """The update in a reply; None if the site had nothing to train on. What is not in order raises UpdateRefusedError.
 
     `expected` is what the update would be had the site not trained at all; it counts as `most_images` at most.
     """
@@ -53,7 +54,7 @@ def checked_update(
         with strangers_words():
             return _update(reply, metrics, expected, member, settings, most_images)
     except FedotpError as error:
-        raise FedotpError(f"{REFUSED} {error}") from None
+        raise UpdateRefusedError(str(error)) from None
 
 
 def _update(

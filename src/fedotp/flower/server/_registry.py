@@ -2,10 +2,25 @@
 
 import time
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from fedotp.errors import FedotpError
+from fedotp.flower.server._faults import Fault
 
-REFUSED = "its update is refused:"  # how the line begins that says why an update was not taken
+
+class State(StrEnum):
+    """How far a site has come in; in this order, but that it may be gone or refused at any time."""
+
+    UNKNOWN = "unknown"
+    """Not asked yet, or gone."""
+    ASKED = "asked"
+    """It was asked who it is, or told all and asked to prepare itself."""
+    TOLD = "told"
+    """It has said who it is."""
+    READY = "ready"
+    """It has agreed, and may be asked to work."""
+    REFUSED = "refused"
+    """It does not take part."""
 
 
 @dataclass(eq=False)
@@ -15,7 +30,7 @@ class Member:
     Attributes:
         name: its name; its number is its place in the registry.
         node: the Flower node it is, once it is connected; `came` says since when.
-        state: "unknown" (not asked yet), "asked", "told" (who it is), "ready" to work, or "refused".
+        state: how far it has come in.
         train_images, test_images, domain: as it says itself.
         gone: when it was last seen to be gone (`time.monotonic`); None if it never was.
         agreed: the number of training images that it said when the run began, or it came; it weighs no more.
@@ -27,7 +42,7 @@ class Member:
     name: str
     node: int | None = None
     came: str = ""
-    state: str = "unknown"
+    state: State = State.UNKNOWN
     classes: tuple[str, ...] = ()
     train_images: int = 0
     test_images: int = 0
@@ -39,10 +54,10 @@ class Member:
     refused: int = 0
     shortened: int = 0
 
-    def fail(self, why: str) -> None:
+    def fail(self, fault: Fault) -> None:
         """It was asked, and no update could be taken."""
         self.faults += 1
-        self.refused += why.startswith(REFUSED)
+        self.refused += fault.refused
 
 
 @dataclass
@@ -91,7 +106,7 @@ class Registry:
             self.newcomers.append(known)
         if known.came != came:  # new, or restarted: it may have other images now
             known.gone = time.monotonic() if known.came else known.gone
-            known.node, known.came, known.state = node, came, "unknown"
+            known.node, known.came, known.state = node, came, State.UNKNOWN
         return known
 
     def introduce(self, member: Member, name: str) -> Member:

@@ -17,6 +17,7 @@ from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
 from fedotp.flower.link import Post
+from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._privacy import Releases, require_budget
 from fedotp.flower.server._registry import Member, Registry
 from fedotp.flower.server._server import Deployed
@@ -213,7 +214,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
         for number in record["answered"]:
             registry.members[number].accepted = record["round"]
         for name, why in record.get("faults", {}).items():
-            registry.members[registry.names.index(name)].fail(why)
+            registry.members[registry.names.index(name)].fail(Fault.read(why))
         for name in record.get("shortened", {}):
             registry.members[registry.names.index(name)].shortened += 1
     return progress, averages

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import (
@@ -34,9 +33,10 @@ from fedotp.flower import _messages as words
 from fedotp.flower._lengths import clipped, length
 from fedotp.flower._records import to_record
 from fedotp.flower.server._answers import Update, checked_update, told_scores
+from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._limits import furthest, most_images
 from fedotp.flower.server._privacy import Mechanism, Releases
-from fedotp.flower.server._registry import Member
+from fedotp.flower.server._registry import Member, State
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
@@ -173,10 +173,10 @@ class Deployed:
             if not answers:
                 log.warning("round %d: none of %d sites answered; asking again", self.round + 1, len(present))
         updates, faults = self._updates(present, answers)
-        faults |= {self.registry.names[n]: "not connected" for n in asked if self.registry.members[n] not in present}
-        for name, why in faults.items():
-            log.warning("round %d, site %s: %s", self.round + 1, name, why)
-            self.registry.members[self.registry.names.index(name)].fail(why)
+        faults |= {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
+        for number, fault in faults.items():
+            log.warning("round %d, site %s: %s", self.round + 1, self.registry.names[number], fault)
+            self.registry.members[number].fail(fault)
         shortened = self._shorten(updates) if self._privacy is None else {}  # privacy clips each by itself
         for name, how in shortened.items():
             log.warning("round %d, site %s: %s", self.round + 1, name, how)
@@ -200,7 +200,7 @@ class Deployed:
             bytes_up=bytes_up,
             n_images=n_images,
             seconds=time.perf_counter() - start,
-            faults=faults,
+            faults={self.registry.names[number]: str(fault) for number, fault in faults.items()},
             shortened=shortened,
         )
 
@@ -211,20 +211,20 @@ class Deployed:
 
     def _updates(
         self, present: Iterable[Member], answers: dict[int, Message]
-    ) -> tuple[dict[int, Update], dict[str, str]]:
-        """The updates that are in order, by the site's number, and what is wrong with the others, by its name."""
+    ) -> tuple[dict[int, Update], dict[int, Fault]]:
+        """The updates that are in order, by the site's number, and what is wrong with the others."""
         updates, faults = {}, {}
         most = self._most_images()
         for member in present:
             number = self.registry.number(member)
             reply = answers.get(member.node) if member.node is not None else None
             if reply is None:
-                faults[member.name] = f"no answer within {self._deals.round_timeout:g} s"
+                faults[number] = Fault(f"no answer within {self._deals.round_timeout:g} s")
                 continue
             try:
                 update = checked_update(reply, self._expected_upload(number), member, self._deals, most)
             except FedotpError as error:
-                faults[member.name] = one_line(error)
+                faults[number] = Fault.of(error)
                 continue
             if update is not None:  # else it had nothing to train on
                 updates[number] = update
@@ -293,7 +293,7 @@ class Deployed:
         while everyone and not self._stopping and self.welcome.returning(self.registry.members, self._deals.wait):
             time.sleep(_PAUSE)
             self.welcome.step()
-        ready = [n for n, member in enumerate(self.registry.members) if member.state == "ready"]
+        ready = [n for n, member in enumerate(self.registry.members) if member.state is State.READY]
         tested = np.array([n for n in ready if self.registry.members[n].test_images], np.int64)
         drawn = drawn_for_evaluation(self.settings.evaluation, tested, self.round, self.settings.seed)
         wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
@@ -327,7 +327,7 @@ class Deployed:
             self.welcome.step()
             members = self._members()
             asked = sample(members) if len(members) else members
-            ready = np.array([n for n in members if self.registry.members[n].state == "ready"], np.int64)
+            ready = np.array([n for n in members if self.registry.members[n].state is State.READY], np.int64)
             awaited = self.welcome.returning((self.registry.members[n] for n in asked), self._deals.wait)
             if len(ready) and not awaited:
                 if not np.isin(asked, ready).any():

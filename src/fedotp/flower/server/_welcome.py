@@ -14,7 +14,7 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._records import content_of, strangers_words
 from fedotp.flower.link import Post, is_lost
-from fedotp.flower.server._registry import Member, Registry
+from fedotp.flower.server._registry import Member, Registry, State
 from fedotp.flower.server._settings import ServerSettings
 
 log = logging.getLogger("fedotp.server")
@@ -66,9 +66,9 @@ class Welcome:
                 n_seen, newcomer = len(members), time.monotonic()
             wanted = settings.min_sites or len(self.registry.nodes or ())  # a site whose key was removed is not awaited
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
-            told = [member for member in members if member.state == "told"]
-            ready = [member for member in members if member.state == "ready"]
-            refused = [member for member in members if member.state == "refused"]
+            told = [member for member in members if member.state is State.TOLD]
+            ready = [member for member in members if member.state is State.READY]
+            refused = [member for member in members if member.state is State.REFUSED]
             if refused and len(refused) == max(wanted, n_seen):
                 raise FedotpError("every site was refused; the log says why")
             if settings.min_sites == 0:
@@ -98,26 +98,27 @@ class Welcome:
                 self._meet(node, came)
         for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
-                if member.state not in ("unknown", "refused"):
+                if member.state not in (State.UNKNOWN, State.REFUSED):
                     log.warning("site %s is gone", member.name or member.node)
-                member.node, member.came, member.state, member.gone = None, "", "unknown", time.monotonic()
+                member.node, member.came, member.state, member.gone = None, "", State.UNKNOWN, time.monotonic()
         self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
         hellos = [self._hello(member) for member in self.registry.everyone if self._is_next(member)]
         self._waiting |= self.post.send(hellos)
         self._waiting = {number: node for number, node in self._waiting.items() if node in online}
         for node, reply in self.post.collect(self._waiting).items():
             asked = self.registry.of_node(node)
-            if asked is None or asked.state != "asked":
+            if asked is None or asked.state is not State.ASKED:
                 continue
             if is_lost(reply):  # it is not the site that says so: it is asked again
-                asked.state = "unknown"
+                asked.state = State.UNKNOWN
             else:
                 self._take(asked, reply)
 
     def returning(self, members: Iterable[Member], patience: float) -> list[Member]:
         """Those of `members` that went away less than `patience` seconds ago and may be back any moment."""
         latest = time.monotonic() - patience
-        return [m for m in members if m.state not in ("ready", "refused") and m.gone is not None and m.gone > latest]
+        awaited = [m for m in members if m.state not in (State.READY, State.REFUSED)]
+        return [member for member in awaited if member.gone is not None and member.gone > latest]
 
     def _meet(self, node: int, came: str) -> None:
         try:
@@ -129,9 +130,9 @@ class Welcome:
     def _is_next(self, member: Member) -> bool:
         if member.node is None:
             return False
-        if member.state == "asked":
+        if member.state is State.ASKED:
             return time.monotonic() - self._asked.get(member.node, 0.0) > _ASK_AGAIN
-        return member.state == "unknown" or (member.state == "told" and self.decided)
+        return member.state is State.UNKNOWN or (member.state is State.TOLD and self.decided)
 
     def _hello(self, member: Member) -> Message:
         named = bool(member.name)  # without a name, it has no number yet
@@ -139,7 +140,7 @@ class Welcome:
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
         assert member.node is not None
-        member.state = "asked"
+        member.state = State.ASKED
         self._asked[member.node] = time.monotonic()
         return Message(
             RecordDict({words.CONFIG: config}),
@@ -164,7 +165,7 @@ class Welcome:
         """What a site says of itself."""
         if words.CLASSES in facts:
             member.classes, self._parts[member.name] = _classes(facts), _whole(facts, words.PART, least=-1)
-            member.state = "told"
+            member.state = State.TOLD
             return
         n_train, n_test, domain = (
             _whole(facts, words.TRAIN_IMAGES),
@@ -180,11 +181,11 @@ class Welcome:
                 "stop the server and go on with --resume and --allow-new-counts",
                 *(member.name, n_train, member.agreed),
             )
-        member.state = "ready"
+        member.state = State.READY
         log.info("site %s is ready: %d images to train on", member.name, member.train_images)
 
     def _refuse(self, member: Member, why: str) -> None:
-        member.state = "refused"
+        member.state = State.REFUSED
         log.error("site %s is refused: %s", member.name or member.node, one_line(why))
 
     def _decide(self, told: list[Member]) -> None:
