@@ -17,7 +17,7 @@ from fedotp.federation import load_server
 from fedotp.flower.keys._keys import make_keys
 from fedotp.flower.link import _post
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import _registry, _server, _welcome
+from fedotp.flower.server import _asking, _registry, _welcome
 from fedotp.flower.server._run_server import run_server
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings
@@ -27,7 +27,7 @@ PATIENT = ServerSettings(round_timeout=20, patience=10)
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((_post, "_PAUSE"), (_post, "_LOOK_AROUND"), (_server, "_PAUSE")):
+    for module, name in ((_post, "_PAUSE"), (_post, "_LOOK_AROUND"), (_asking, "_PAUSE")):
         monkeypatch.setattr(module, name, 0.02)
 
 
@@ -124,9 +124,9 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
     )
-    for module in (_server, _welcome, _registry):
+    for module in (_asking, _welcome, _registry):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(_server, "_PAUSE", 1.0)
+    monkeypatch.setattr(_asking, "_PAUSE", 1.0)
     grid.meddle[100] = leave
     config = make_deployable(inputs, federation={"rounds": 6})
     run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]

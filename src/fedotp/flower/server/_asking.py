@@ -1,0 +1,134 @@
+"""Who is asked, and what they are sent."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+
+from fedotp.config import Config
+from fedotp.errors import listed
+from fedotp.federation import Ints, drawn_for_evaluation, draws, sampled
+from fedotp.flower import _messages as words
+from fedotp.flower._records import to_record
+from fedotp.flower.server._registry import Member, State
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._welcome import Welcome
+from fedotp.methods import Parameters, Task
+
+log = logging.getLogger("fedotp.server")
+
+_PAUSE = 1.0
+_REMIND = 30.0  # seconds between two lines about who is missing
+
+
+class Asking:
+    """Asks the sites of `welcome`; rounds are counted from 0, and `server` are the server's parameters then."""
+
+    def __init__(self, config: Config, task: Task, welcome: Welcome, settings: ServerSettings, n_sites: int) -> None:
+        """The run began with `n_sites` sites."""
+        self.is_stopping = False
+        self._settings, self._method, self._task = config.settings, config.method, task
+        self._welcome, self._registry = welcome, welcome.registry
+        self._deals = settings
+        self._n_sites = n_sites
+
+    # Who ---------------------------------------------------------------------------------------------------
+
+    def to_train(self, round_: int) -> tuple[Ints, list[Member]]:
+        """The sites sampled for a round and those of them that are ready.
+
+        One that has just gone away is awaited. If none of them is ready, others are sampled from those that are; if
+        nobody is there, it waits, and raises KeyboardInterrupt when somebody asks to stop.
+        """
+        reminded = 0.0
+        while True:
+            self._welcome.step()
+            members = self._trainable()
+            asked = self._sample(members, round_) if len(members) else members
+            ready = np.array([n for n in members if self._registry.members[n].state is State.READY], np.int64)
+            awaited = self._welcome.returning((self._registry.members[n] for n in asked), self._deals.wait)
+            if len(ready) and not awaited:
+                if not np.isin(asked, ready).any():
+                    log.warning("round %d: none of the sites drawn is there; drawing among the others", round_ + 1)
+                    asked = self._sample(ready, round_)
+                return asked, [self._registry.members[n] for n in asked if n in ready]
+            if self.is_stopping:
+                raise KeyboardInterrupt
+            if time.monotonic() - reminded > _REMIND:
+                reminded = time.monotonic()
+                missing = listed([member.name for member in awaited]) or "any site"
+                log.warning("round %d: waiting for %s to come back", round_ + 1, missing)
+            time.sleep(_PAUSE)
+
+    def to_test(self, round_: int, *, everyone: bool) -> list[Member]:
+        """The sites that are asked for their tests: of `everyone`, those that have just gone away are awaited."""
+        self._welcome.step()
+        members = self._registry.members
+        while everyone and not self.is_stopping and self._welcome.returning(members, self._deals.wait):
+            time.sleep(_PAUSE)
+            self._welcome.step()
+        ready = [n for n, member in enumerate(members) if member.state is State.READY]
+        tested = np.array([n for n in ready if members[n].test_images], np.int64)
+        drawn = drawn_for_evaluation(self._settings.evaluation, tested, round_, self._settings.seed)
+        wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
+        return [members[n] for n in wanted]
+
+    def _trainable(self) -> Ints:
+        """Sites that may be asked to train: those that have said that they have images.
+
+        A method whose server keeps every site's own has no place for one that came after the first round.
+        """
+        members = self._registry.members[: self._n_sites if self._method.publishes else None]
+        return np.array([n for n, member in enumerate(members) if member.train_images], np.int64)
+
+    def _sample(self, members: Ints, round_: int) -> Ints:
+        return sampled(self._settings.federation, members, round_, self._settings.seed)
+
+    # What --------------------------------------------------------------------------------------------------
+
+    def orders_to_train(self, members: Sequence[Member], round_: int, server: Parameters) -> list[Message]:
+        """What sites are sent to train on."""
+        told = ConfigRecord({words.CLIP: self._deals.clip} if self._deals.privacy == "client" else {})
+        told[words.ROUND] = round_ + 1
+        return [self._order(member, MessageType.TRAIN, told, round_, server) for member in members]
+
+    def orders_to_test(
+        self, members: Sequence[Member], round_: int, server: Parameters, *, last: bool
+    ) -> list[Message]:
+        """What sites are sent to test after so many rounds; `last`: the run has ended."""
+        told = ConfigRecord({words.LAST: last, words.ROUND: round_})
+        return [self._order(member, MessageType.EVALUATE, told, round_, server) for member in members]
+
+    def exchange(self, messages: Sequence[Message]) -> dict[int, Message]:
+        """Send, and wait for as long as a round may take: the answers, by node."""
+        return self._welcome.post.exchange(messages, self._deals.round_timeout, self._deals.wait)
+
+    def expected_upload(self, number: int, round_: int, server: Parameters) -> Parameters:
+        """What a site's update would be had it not trained: its names, shapes and types (no client axis)."""
+        private = {name: value.cpu() for name, value in self._method.private(self._task).items()}
+        received = _with_axis(self._sent_to(number, server))
+        params = self._method.start(received, _with_axis(private))
+        chance = [draws(self._settings.seed, "upload", round_, number)]
+        return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
+
+    def _order(self, member: Member, kind: str, told: ConfigRecord, round_: int, server: Parameters) -> Message:
+        number = self._registry.number(member)
+        config = ConfigRecord(dict(told))
+        config[words.NUMBER] = number
+        config[words.ACCEPTED] = member.accepted
+        self._welcome.agreement.put(config)
+        content = RecordDict({words.ARRAYS: to_record(self._sent_to(number, server)), words.CONFIG: config})
+        assert member.node is not None
+        return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
+
+    def _sent_to(self, number: int, server: Parameters) -> Parameters:
+        """What the server sends to a site, without client axis."""
+        known = torch.tensor([number]) if number < self._n_sites else None
+        return {name: value[0] for name, value in self._method.send(server, known, 1).items()}
+
+
+def _with_axis(params: Parameters) -> Parameters:
+    return {name: value[None] for name, value in params.items()}
