@@ -16,7 +16,7 @@ from fedotp.flower.site._site import _Work
 
 def _work(path: Path) -> _Work:
     clients: Any = SimpleNamespace(kept=KeptRows({"private": torch.zeros(2, 3)}, 1), device=torch.device("cpu"))
-    return _Work(clients, PrivateFile(path), 0)
+    return _Work(clients, PrivateFile(path))
 
 
 def _stored(path: Path, **params: torch.Tensor) -> Path:

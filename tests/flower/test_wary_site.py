@@ -17,7 +17,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
-from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._agreement import PROTOCOL, Agreement, DisagreementError
 from fedotp.flower._log import start_logging
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings
@@ -144,7 +144,7 @@ def test_flowers_errors_are_told_without_colours_and_keys(log_lines: Lines) -> N
 
 def agreement_of(inputs: Path, **changes: Any) -> Agreement:
     values: dict[str, Any] = {
-        "protocol": 1,
+        "protocol": PROTOCOL,
         "run": "0" * 32,
         "config": make_deployable(inputs).to_dict(),
         "classes": ["cat", "dog"],
