@@ -16,9 +16,9 @@ from bench.federation import _data, _task
 from fedotp import ot
 from fedotp.clip import CLIP, CONFIGS
 from fedotp.federation import ComputeSettings, RoundSettings, Settings, Simulator
-from fedotp.methods import FedOTP
+from fedotp.methods import FedOTP, Precision
 
-_PRECISIONS = ("float32", "bfloat16")
+_PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 
 
 def cannot_run() -> str | None:
@@ -104,7 +104,7 @@ def _text_tower(clip: CLIP) -> dict[str, float]:
     """TFLOP/s of class features of 10 clients with two prompts, 37 classes, and of their gradient."""
     figures = {}
     for precision in _PRECISIONS:
-        task = _task(clip, 37).in_precision(precision)  # type: ignore[arg-type]
+        task = _task(clip, 37).in_precision(precision)
         context = task.contexts(2).expand(10, -1, -1, -1).clone()
         encoder, text = task.encoder, clip.config.text
         suffix = int(encoder.eot.max()) + 1 - encoder.prefix
@@ -132,7 +132,7 @@ def _transport() -> dict[str, float]:
     figures = {}
     for reg in (0.1, 0.01):
         similar = 0.3 * torch.rand(10, 37, 2, 32, 196, device="cuda").permute(0, 3, 1, 4, 2)
-        seconds = _seconds(lambda similar=similar, reg=reg: ot.score(similar, reg=reg, mass=0.8))
+        seconds = _seconds(partial(ot.score, similar, reg=reg))
         figures[f"transport, reg {reg}: TB/s of similarities"] = similar.numel() * 4 / seconds / 1e12
     return figures
 

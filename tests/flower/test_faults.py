@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from near_sites import NearGrid, make_deployable, named, parts
 
 import fedotp
-from fedotp.cli.run import print_run
+from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.link._post import Post
