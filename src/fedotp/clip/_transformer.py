@@ -4,6 +4,8 @@ A block is cut in two at its attention (`Attention.qkv`, then `Block.finish`), s
 attention pattern, such as a prefix shared by many sequences, runs the very same weights.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import torch
@@ -16,9 +18,11 @@ from fedotp.clip._config import Activation
 class QuickGELU(nn.Module):
     """x * sigmoid(1.702 x), the approximation of GELU that OpenAI trained with."""
 
+    SLOPE = 1.702
+
     def forward(self, x: Tensor) -> Tensor:
         """Elementwise."""
-        return x * torch.sigmoid(1.702 * x)
+        return x * torch.sigmoid(self.SLOPE * x)
 
 
 class Attention(nn.Module):
@@ -34,14 +38,24 @@ class Attention(nn.Module):
 
     def qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: (..., L, d) -> three of (..., heads, L, head_dim)."""
-        projected = F.linear(x, self.in_proj_weight, self.in_proj_bias)  # (..., L, 3d)
-        split = projected.reshape(*x.shape[:-1], 3, self.heads, -1)  # (..., L, 3, heads, head_dim)
-        q, k, v = split.transpose(-4, -2).unbind(-3)
+        return self.split(self.projected(x))
+
+    def projected(self, x: Tensor) -> Tensor:
+        """Queries, keys and values side by side: (..., L, d) -> (..., L, 3d)."""
+        return F.linear(x, self.in_proj_weight, self.in_proj_bias)
+
+    def split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """From side by side to three: (..., L, 3d) -> (..., heads, L, head_dim) each."""
+        q, k, v = projected.unflatten(-1, (3, self.heads, -1)).transpose(-4, -2).unbind(-3)
         return q, k, v
+
+    def merge(self, attended: Tensor) -> Tensor:
+        """Set the heads side by side: (..., heads, L, head_dim) -> (..., L, d)."""
+        return attended.transpose(-3, -2).flatten(-2)
 
     def project(self, attended: Tensor) -> Tensor:
         """Merge the heads: (..., heads, L, head_dim) -> (..., L, d)."""
-        projected: Tensor = self.out_proj(attended.transpose(-3, -2).flatten(-2))
+        projected: Tensor = self.out_proj(self.merge(attended))
         return projected
 
 
@@ -59,6 +73,21 @@ class Mlp(nn.Module):
         """(..., d) -> (..., d)."""
         out: Tensor = self.c_proj(self.gelu(self.c_fc(x)))
         return out
+
+    def fused(self) -> Callable[[Tensor], Tensor]:
+        """The same map in fewer kernels, where that pays: QuickGELU on a GPU.
+
+        x sigmoid(1.702 x) is silu(1.702 x) / 1.702, and both factors go into the weights, of which this takes a copy.
+        """
+        if not (isinstance(self.gelu, QuickGELU) and self.c_fc.weight.is_cuda):
+            return self
+        first, second = ((layer.weight.detach(), layer.bias.detach()) for layer in (self.c_fc, self.c_proj))
+        slope = QuickGELU.SLOPE
+        return partial(_silu_mlp, slope * first[0], slope * first[1], second[0] / slope, second[1])
+
+
+def _silu_mlp(w_in: Tensor, b_in: Tensor, w_out: Tensor, b_out: Tensor, x: Tensor) -> Tensor:
+    return F.linear(F.silu(F.linear(x, w_in, b_in)), w_out, b_out)
 
 
 class Block(nn.Module):

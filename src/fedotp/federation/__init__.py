@@ -10,7 +10,7 @@ from fedotp.federation._checkpoint import (
 )
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
-from fedotp.federation._evaluate import Predictions, predict
+from fedotp.federation._evaluate import LocalTester, Predictions
 from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
 from fedotp.federation._groups import client_bytes, prompt_lengths
 from fedotp.federation._kept import KeptRows
@@ -44,6 +44,7 @@ __all__ = [
     "Ints",
     "KeptRows",
     "LocalResult",
+    "LocalTester",
     "LocalTrainer",
     "LocalWork",
     "Metric",
@@ -70,7 +71,6 @@ __all__ = [
     "load_rows",
     "load_server",
     "percent",
-    "predict",
     "prompt_lengths",
     "sampled",
     "save_checkpoint",

@@ -8,7 +8,7 @@ import torch
 
 from fedotp.errors import FedotpError, listed
 from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluate import Predictions, make_predictor, predict
+from fedotp.federation._evaluate import LocalTester, Predictions
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
 from fedotp.federation._optimizer import fresh_state, learning_rate
@@ -41,6 +41,7 @@ class Clients(ABC):
         self.data = data
         self.settings = settings
         self.trainer = LocalTrainer(method, task, data, settings)
+        self.tester = LocalTester(method, task, data, settings)
         self.device = self.trainer.device
         self.round = 0
         self.group_size = 1
@@ -134,11 +135,11 @@ class Clients(ABC):
         """What `clients` (C,) predict with, fine-tuned first where the method says so."""
         groups = [params for _, params in self.deployed(clients)]
         params = {name: torch.cat([group[name] for group in groups]) for name in groups[0]}
-        return make_predictor(self.method, self.task, self.data, clients, params)
+        return self.tester.predictor(clients, params)
 
     def predict_with(self, clients: Ints, params: Parameters, on_images: OnImages | None = None) -> Predictions:
         """What `clients` (C,) predict with `params` (C, ...) for their test images."""
-        predictions = predict(self.method, self.task, self.data, clients, params, self.settings)
+        predictions = self.tester.predict(clients, params)
         if on_images:
             on_images(len(predictions.row))
         return predictions

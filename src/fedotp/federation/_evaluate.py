@@ -1,5 +1,6 @@
 """Predictions of the clients' classifiers on their own test images."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ from torch import Tensor
 from fedotp.federation._data import FederatedData
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
+from fedotp.federation._resident import ResidentImages
+from fedotp.federation._resident_test import ResidentTester
 from fedotp.federation._settings import Settings
 from fedotp.methods import Method, Parameters, Task
 
@@ -33,44 +36,63 @@ class Predictions:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
 
-def make_predictor(method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters) -> Predictor:
-    """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
-    memory = data.memory(clients, task.device, task.dtype) if method.uses_memory else None
-    return Predictor.of(method, task, params, len(clients), memory=memory)
+class LocalTester:
+    """Tests the classifiers of clients on their own images, as `LocalTrainer` trains them."""
 
+    def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
+        """`data` holds the images of all clients that may be asked to predict."""
+        self.method = method
+        self.task = task
+        self.data = data
+        self.batch_size = settings.evaluation.batch_size
+        images = ResidentImages.of(data.test, task.device)
+        can_record = images is not None and not method.uses_memory
+        self._resident = ResidentTester(method, task, images, self.batch_size) if images and can_record else None
 
-@torch.no_grad()
-def predict(
-    method: Method, task: Task, data: FederatedData, clients: Ints, params: Parameters, settings: Settings
-) -> Predictions:
-    """What `clients` (C,) predict with `params` (C, ...) for their test images."""
-    device, dtype = task.device, task.dtype
-    predictor = make_predictor(method, task, data, clients, params)
-    falling = np.argsort(-data.test.sizes(clients), kind="stable")
-    predictor, clients = predictor.rows(torch.from_numpy(falling).to(device)), clients[falling]
-    sizes = data.test.sizes(clients)
-    found: list[tuple[Ints, Tensor, Tensor]] = []  # rows, classes and losses, (A, B) each
-    size = settings.evaluation.batch_size
-    for start in range(0, int(sizes.max(initial=0)), size):
-        n_active = int((sizes > start).sum())
-        places = np.arange(start, min(start + size, int(sizes[0])))
-        places = np.where(places[None] < sizes[:n_active, None], places[None], -1)
-        rows = data.test.rows(clients[:n_active], places)
-        image, labels = data.test.read(rows, 0, device, dtype)
-        scores = predictor.rows(slice(n_active)).scores(image)  # (A, B, K)
-        log_probability = predictor.log_probabilities(scores)
-        loss = -log_probability.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-        found.append((rows, scores.argmax(-1), loss))
-    return Predictions.join([_lines(data, clients, *part) for part in found])  # only here the host waits for a GPU
+    def predictor(self, clients: Ints, params: Parameters) -> Predictor:
+        """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
+        task = self.task
+        memory = self.data.memory(clients, task.device, task.dtype) if self.method.uses_memory else None
+        return Predictor.of(self.method, task, params, len(clients), memory=memory)
 
+    def predict(self, clients: Ints, params: Parameters) -> Predictions:
+        """What `clients` (C,) predict with `params` (C, ...) for their test images."""
+        falling = np.argsort(-self.data.test.sizes(clients), kind="stable")
+        rows = list(self._batches(clients[falling]))
+        order = torch.from_numpy(falling).to(self.task.device)
+        found = self._resident.predict(params, order, rows) if self._resident and rows else None
+        if found is None:
+            found = self._plain(self.predictor(clients, params).rows(order), rows)
+        return Predictions.join(  # only here the host waits for a GPU
+            [self._lines(clients[falling], *part) for part in zip(rows, *found, strict=True)]
+        )
 
-def _lines(data: FederatedData, clients: Ints, rows: Ints, predicted: Tensor, loss: Tensor) -> Predictions:
-    """The lines of the images `rows` (A, B) of the first A `clients`, -1 for padding."""
-    real = rows >= 0
-    return Predictions(
-        client=np.broadcast_to(clients[: len(rows), None], rows.shape)[real],
-        row=rows[real],
-        label=data.test.labels[rows[real]],
-        predicted=predicted.cpu().numpy()[real],
-        loss=loss.cpu().numpy()[real],
-    )
+    def _batches(self, clients: Ints) -> Iterator[Ints]:
+        """Rows (A, B) of the test images of `clients`, sorted by falling number of these, -1 for padding."""
+        sizes = self.data.test.sizes(clients)
+        for start in range(0, int(sizes.max(initial=0)), self.batch_size):
+            n_active = int((sizes > start).sum())
+            places = np.arange(start, min(start + self.batch_size, int(sizes[0])))
+            places = np.where(places[None] < sizes[:n_active, None], places[None], -1)
+            yield self.data.test.rows(clients[:n_active], places)
+
+    def _plain(self, predictor: Predictor, batches: Sequence[Ints]) -> tuple[list[Tensor], list[Tensor]]:
+        """Predicted classes and losses of each batch, (A, B)."""
+        predicted, losses = [], []
+        for rows in batches:
+            image, labels = self.data.test.read(rows, 0, self.task.device, self.task.dtype)
+            classes, loss = predictor.rows(slice(len(rows))).judge(image, labels)
+            predicted.append(classes)
+            losses.append(loss)
+        return predicted, losses
+
+    def _lines(self, clients: Ints, rows: Ints, predicted: Tensor, loss: Tensor) -> Predictions:
+        """The lines of the images `rows` (A, B) of the first A `clients`, -1 for padding."""
+        real = rows >= 0
+        return Predictions(
+            client=np.broadcast_to(clients[: len(rows), None], rows.shape)[real],
+            row=rows[real],
+            label=self.data.test.labels[rows[real]],
+            predicted=predicted.cpu().numpy()[real],
+            loss=loss.cpu().numpy()[real],
+        )

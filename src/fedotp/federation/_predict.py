@@ -68,6 +68,13 @@ class Predictor:
         """Logarithms of the probabilities (C, B, K) that scores mean (Eq. 1 and 10), in float64."""
         return (scores.double() * self.task.logit_scale.double().exp()).log_softmax(-1)
 
+    @torch.no_grad()
+    def judge(self, image: ImageFeatures, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The predicted classes (C, B) of images, and the losses (C, B) for `labels` (C, B); -1 gives some number."""
+        scores = self.scores(image)
+        loss = -self.log_probabilities(scores).gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+        return scores.argmax(-1), loss
+
     # Where prompts look ------------------------------------------------------------------------------------
 
     @torch.no_grad()

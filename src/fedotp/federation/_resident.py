@@ -105,7 +105,7 @@ class ResidentTrainer:
         if key not in self._buffers:
             self._buffers[key] = Buffers(params, received, stepper, width)
         buffers = self._buffers[key]
-        sizes = [_at_least(len(each), n_clients) for each in rows]
+        sizes = [at_least(len(each), n_clients) for each in rows]
         recorded = {size: self._steps.get((key, size), partial(self._step, buffers, size)) for size in {*sizes}}
         if None in recorded.values():
             return None
@@ -153,7 +153,7 @@ def _planned(
     return all_rows, all_views, active
 
 
-def _at_least(n: int, most: int) -> int:
+def at_least(n: int, most: int) -> int:
     """The smallest of most, most / 2, most / 4, ... (rounded up) that is not less than n."""
     while -(-most // 2) >= n and most > 1:
         most = -(-most // 2)

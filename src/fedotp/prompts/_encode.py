@@ -52,6 +52,7 @@ class PromptEncoder:
         self._layout = layout  # stays on the CPU: asking it where context stands must not wait for a GPU
         self._context_index = layout.context.to(device)  # (K, L)
         self._token_embedding = clip.token_embedding(layout.ids.to(device)).detach()  # (K, L, d)
+        self._mlps = [block.mlp.fused() for block in clip.transformer.blocks()[:-1]]
 
     def __call__(self, context: Tensor) -> Tensor:
         """Class features (C, N, K, e), not normalised, for a context (C, N, s, d) or (C, N, K, s, d).
@@ -59,17 +60,29 @@ class PromptEncoder:
         The tower computes in the precision of its weights; gradients come back in that of the context.
         """
         n_clients, n_prompts = self._check(context)
-        length = self._context_index.shape[1]
+        n_classes, length = self._context_index.shape
         prefix = self._embed(context, slice(0, 1), slice(0, self.prefix)).squeeze(1)  # (CN, P, d)
         suffix = self._embed(context, slice(None), slice(self.prefix, length))  # (CN, K, S, d)
         prefix = prefix + self.clip.positional_embedding[: self.prefix]
         suffix = suffix + self.clip.positional_embedding[self.prefix : length]
-        *blocks, last = self.clip.transformer.blocks()
+        x = torch.cat([prefix, suffix.flatten(1, 2)], dim=1)  # (CN, P + KS, d): most of a block sees tokens only
         n_suffix = suffix.shape[-2]
-        reach = torch.ones(n_suffix, n_suffix, dtype=torch.bool, device=suffix.device).tril()  # causal
-        for block in blocks:
-            prefix, suffix = _block(block, prefix, suffix, reach)
+        reach = torch.ones(n_suffix, n_suffix, dtype=torch.bool, device=x.device).tril()  # causal
+        *blocks, last = self.clip.transformer.blocks()
+        for block, mlp in zip(blocks, self._mlps, strict=True):
+            x = x + block.attn.out_proj(self._attended(block, x, n_classes, reach))
+            x = x + mlp(block.ln_2(x))
+        prefix, suffix = x[:, : self.prefix], x[:, self.prefix :].unflatten(1, (n_classes, n_suffix))
         return self._read(last, prefix, suffix).unflatten(0, (n_clients, n_prompts))
+
+    def _attended(self, block: ClipBlock, x: Tensor, n_classes: int, reach: Tensor) -> Tensor:
+        """Attention within the prefix, and of every class's suffix over prefix and itself; heads merged: (CN, T, d)."""
+        projected = block.attn.projected(block.ln_1(x))  # (CN, T, 3d)
+        q, key, value = block.attn.split(projected[:, : self.prefix])  # (CN, h, P, x)
+        within = F.scaled_dot_product_attention(q, key, value, is_causal=True)
+        q, k, v = block.attn.split(projected[:, self.prefix :].unflatten(1, (n_classes, -1)))  # (CN, K, h, S, x)
+        own = _attend(q, key, value, k, v, reach)
+        return torch.cat([block.attn.merge(within), block.attn.merge(own).flatten(1, 2)], dim=1)
 
     def encode_plain(self, context: Tensor) -> Tensor:
         """The same features by the plain path, all positions of every class: the reference for `__call__`."""
@@ -114,14 +127,6 @@ class PromptEncoder:
         x = block.finish(x, _attend(q, key, value, k, v, reach)).squeeze(-2)
         features: Tensor = self.clip.ln_final(x) @ self.clip.text_projection
         return features
-
-
-def _block(block: ClipBlock, prefix: Tensor, suffix: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-    """One block on prefix (CN, P, d) and suffix (CN, K, S, d)."""
-    q, key, value = block.attn.qkv(block.ln_1(prefix))  # (CN, h, P, x)
-    new_prefix = block.finish(prefix, F.scaled_dot_product_attention(q, key, value, is_causal=True))
-    q, k, v = block.attn.qkv(block.ln_1(suffix))  # (CN, K, h, S, x)
-    return new_prefix, block.finish(suffix, _attend(q, key, value, k, v, reach))
 
 
 def _attend(q: Tensor, key: Tensor, value: Tensor, k: Tensor, v: Tensor, reach: Tensor) -> Tensor:

@@ -1,0 +1,102 @@
+"""Evaluation where test images lie on the GPU: the text tower and every batch are recorded graphs."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedotp.federation._graphs import Recorded, Recordings
+from fedotp.federation._predict import Predictor
+from fedotp.federation._random import Ints
+from fedotp.federation._resident import ResidentImages, at_least
+from fedotp.methods import Method, Parameters, Task
+
+
+class _Buffers:
+    """What C clients predict with, in tensors that stay where they are, and the batch they are asked about.
+
+    Of parameters that are one for all clients there is one row.
+    """
+
+    def __init__(self, params: Parameters, n_clients: int, width: int, device: torch.device) -> None:
+        self.n_clients = n_clients
+        self.params = {name: _once(value).clone() for name, value in params.items()}
+        self.rows = torch.zeros(n_clients, width, dtype=torch.long, device=device)
+        self.views = torch.zeros(n_clients, dtype=torch.long, device=device)
+        self.predictor: Recorded[Predictor] | None = None
+
+    def load(self, params: Parameters, order: Tensor) -> None:
+        """Put parameters (C, ...) into the tensors, clients in the `order` (C,) given."""
+        for name, value in self.params.items():
+            value.copy_(_once(params[name]) if len(value) == 1 else params[name][order])
+
+    def expanded(self) -> Parameters:
+        """The parameters of all clients (C, ...)."""
+        return {name: value.expand(self.n_clients, *value.shape[1:]) for name, value in self.params.items()}
+
+
+class ResidentTester:
+    """Predicts by replaying recorded graphs; what cannot be recorded is left to the plain path."""
+
+    def __init__(self, method: Method, task: Task, images: ResidentImages, batch_size: int) -> None:
+        self._method = method
+        self._task = task
+        self._images = images
+        self._batch_size = batch_size
+        self._buffers: dict[object, _Buffers] = {}
+        self._predictors: Recordings[Predictor] = Recordings()
+        self._judged: Recordings[tuple[Tensor, Tensor]] = Recordings()
+
+    @torch.no_grad()
+    def predict(
+        self, params: Parameters, order: Tensor, batches: Sequence[Ints]
+    ) -> tuple[list[Tensor], list[Tensor]] | None:
+        """Classes and losses (A, B) of each of the `batches` (A, B), whose clients are those of `params` in `order`.
+
+        None where it cannot be recorded.
+        """
+        n_clients = len(order)
+        width = max(rows.shape[1] for rows in batches)
+        shapes = tuple((name, value.shape, value.stride(0) == 0) for name, value in params.items())
+        key = (n_clients, width, shapes)
+        if key not in self._buffers:
+            self._buffers[key] = _Buffers(params, n_clients, width, self._task.device)
+        buffers = self._buffers[key]
+        buffers.load(params, order)
+        predictor = self._predictors.get(key, partial(self._predictor, buffers))
+        sizes = [at_least(len(rows), n_clients) for rows in batches]
+        judged = {}
+        if predictor is not None:
+            judged = {
+                n: self._judged.get((key, n), partial(self._judge, buffers, predictor.result, n)) for n in {*sizes}
+            }
+        if predictor is None or None in judged.values():
+            return None
+        predictor()
+        planned = np.full((len(batches), n_clients, width), -1, np.int64)
+        for number, rows in enumerate(batches):
+            planned[number, : rows.shape[0], : rows.shape[1]] = rows
+        on_device = torch.from_numpy(planned).to(self._task.device)
+        classes, losses = [], []
+        for number, (rows, size) in enumerate(zip(batches, sizes, strict=True)):
+            buffers.rows.copy_(on_device[number])
+            judge = judged[size]
+            assert judge is not None
+            found, loss = judge()
+            classes.append(found[: rows.shape[0], : rows.shape[1]].clone())
+            losses.append(loss[: rows.shape[0], : rows.shape[1]].clone())
+        return classes, losses
+
+    def _predictor(self, buffers: _Buffers) -> Predictor:
+        return Predictor.of(self._method, self._task, buffers.expanded(), buffers.n_clients)
+
+    def _judge(self, buffers: _Buffers, predictor: Predictor, n: int) -> tuple[Tensor, Tensor]:
+        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype)
+        return predictor.rows(slice(n)).judge(batch.image, batch.labels)
+
+
+def _once(value: Tensor) -> Tensor:
+    """One row of what is the same for all clients, all rows of anything else."""
+    return value[:1] if len(value) > 1 and value.stride(0) == 0 else value
