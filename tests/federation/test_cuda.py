@@ -1,13 +1,14 @@
 """The same federation on a GPU."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from toy_federation import in_order, make_data, make_settings, make_task, simulator, small_clip, state_of
 
-from fedotp.federation import Simulator
+from fedotp.federation import FederatedData, HeldFeatures, Simulator
 from fedotp.methods import METHODS, PromptSettings, Task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -36,6 +37,41 @@ def test_a_gpu_trains_what_the_cpu_trains(method: str, dtype: torch.dtype, toler
         torch.testing.assert_close(on_cpu(there)[name], value, rtol=0, atol=tolerance)
     losses = [in_order(federation.predict()).loss for federation in (here, there)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=100 * tolerance)
+
+
+def resident() -> FederatedData:
+    """The data of the tests, on the GPU."""
+    data = make_data()
+    parts = {}
+    for name in ("train", "test"):
+        images = getattr(data, name)
+        held = images.features
+        parts[name] = replace(images, features=HeldFeatures(held.pooled.cuda(), held.tokens.cuda()))
+    return replace(data, **parts)
+
+
+@pytest.mark.parametrize("optimizer", [{}, {"reset": False}, {"name": "adamw"}])
+@pytest.mark.parametrize("method", METHODS)
+def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, object]) -> None:
+    """Clients of 1 to 10 images: they make different numbers of steps, the last batches are not full."""
+    task = Task(copy.deepcopy(small_clip(torch.float32)).cuda(), make_task().classes, PromptSettings(n_ctx=3, std=0.1))
+    found = []
+    for plain in (False, True):
+        federation = simulator(method, make_settings(optimizer=optimizer), task=task, data=resident())
+        if plain:
+            federation.trainer._resident = federation.tester._resident = None
+        for _ in range(3):
+            federation.run_round()
+        found.append((on_cpu(federation), in_order(federation.predict())))
+        if not plain and method in ("fedotp", "promptfl", "coop", "anchored"):
+            assert all(step is not None for step in federation.trainer._resident._steps._made.values())
+            assert federation.tester._resident._judged._made
+    (params, lines), (expected, right) = found
+    for name, value in expected.items():
+        torch.testing.assert_close(params[name], value, rtol=0, atol=2e-5)
+    np.testing.assert_array_equal(lines.row, right.row)
+    np.testing.assert_allclose(lines.loss, right.loss, rtol=0, atol=2e-3)
+    assert (lines.predicted == right.predicted).mean() > 0.9  # a tie may fall either way
 
 
 def test_bfloat16_stays_near_float32() -> None:

@@ -7,6 +7,7 @@ attention pattern, such as a prefix shared by many sequences, runs the very same
 from collections.abc import Callable
 from functools import partial
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -81,9 +82,17 @@ class Mlp(nn.Module):
         """
         if not (isinstance(self.gelu, QuickGELU) and self.c_fc.weight.is_cuda):
             return self
+        if self not in _FUSED:
+            _FUSED[self] = self._fused()
+        return _FUSED[self]
+
+    def _fused(self) -> Callable[[Tensor], Tensor]:
         first, second = ((layer.weight.detach(), layer.bias.detach()) for layer in (self.c_fc, self.c_proj))
         slope = QuickGELU.SLOPE
         return partial(_silu_mlp, slope * first[0], slope * first[1], second[0] / slope, second[1])
+
+
+_FUSED: WeakKeyDictionary[Mlp, Callable[[Tensor], Tensor]] = WeakKeyDictionary()  # one copy for all encoders
 
 
 def _silu_mlp(w_in: Tensor, b_in: Tensor, w_out: Tensor, b_out: Tensor, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedotp.federation._graphs import Recorded, Recordings
+from fedotp.federation._graphs import Recordings
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
 from fedotp.federation._resident import ResidentImages, at_least
@@ -25,7 +25,6 @@ class _Buffers:
         self.params = {name: _once(value).clone() for name, value in params.items()}
         self.rows = torch.zeros(n_clients, width, dtype=torch.long, device=device)
         self.views = torch.zeros(n_clients, dtype=torch.long, device=device)
-        self.predictor: Recorded[Predictor] | None = None
 
     def load(self, params: Parameters, order: Tensor) -> None:
         """Put parameters (C, ...) into the tensors, clients in the `order` (C,) given."""
@@ -66,13 +65,12 @@ class ResidentTester:
         buffers = self._buffers[key]
         buffers.load(params, order)
         predictor = self._predictors.get(key, partial(self._predictor, buffers))
+        if predictor is None:
+            return None
         sizes = [at_least(len(rows), n_clients) for rows in batches]
-        judged = {}
-        if predictor is not None:
-            judged = {
-                n: self._judged.get((key, n), partial(self._judge, buffers, predictor.result, n)) for n in {*sizes}
-            }
-        if predictor is None or None in judged.values():
+        judge = partial(self._judge, buffers, predictor.result)
+        judged = {n: self._judged.get((key, n), partial(judge, n)) for n in {*sizes}}
+        if None in judged.values():
             return None
         predictor()
         planned = np.full((len(batches), n_clients, width), -1, np.int64)
@@ -82,9 +80,9 @@ class ResidentTester:
         classes, losses = [], []
         for number, (rows, size) in enumerate(zip(batches, sizes, strict=True)):
             buffers.rows.copy_(on_device[number])
-            judge = judged[size]
-            assert judge is not None
-            found, loss = judge()
+            recorded = judged[size]
+            assert recorded is not None
+            found, loss = recorded()
             classes.append(found[: rows.shape[0], : rows.shape[1]].clone())
             losses.append(loss[: rows.shape[0], : rows.shape[1]].clone())
         return classes, losses
