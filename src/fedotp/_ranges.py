@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fedotp.errors import FedotpError
+from fedotp.errors import SettingError
 
 _LONGEST = 80  # characters of a value in a message
 
@@ -19,7 +19,7 @@ def require(condition: bool, key: str, value: object, right: str) -> None:
     if not condition:
         given = repr(value)
         given = given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
-        raise FedotpError(f"{key} = {given}: must be {right}")
+        raise SettingError(key, given, right)
 
 
 def require_from(least: float, most: float, key: str, value: float, hint: str = "") -> None:

@@ -10,6 +10,21 @@ class FedotpError(Exception):
     """
 
 
+class SettingError(FedotpError):
+    """A setting that cannot be: its key, what was given, and what would be right, in words."""
+
+    def __init__(self, key: str, given: str, right: str) -> None:
+        super().__init__(f"{key} = {given}: must be {right}")
+        self.key = key
+        self.given = given
+        self.right = right
+
+    def under(self, section: str) -> "SettingError":
+        """The same of a section's key; a key that names its section already stays as it is."""
+        whole = self.key if self.key.startswith(f"{section}.") else f"{section}.{self.key}"
+        return SettingError(whole, self.given, self.right)
+
+
 class TransientError(FedotpError):
     """Nothing is wrong with the input, and the same command may succeed later: no descriptors left, a link that broke.
 

@@ -117,10 +117,10 @@ def _refusal(text: str, tmp_path: Path) -> str:
             'data.template = "{} {x}"',
             'data.template = "{} {x}": must have {} once, where the class name goes, for example "a photo of a {}."',
         ),
-        ("partition.n_clients = 0", "partition.n_clients is 0; it must be from 1 to 1000000"),
+        ("partition.n_clients = 0", "partition.n_clients = 0: must be from 1 to 1000000"),
         (
             'partition = {scheme = "dirichlet", shots = 2}',
-            "partition.shots is for the scheme pathological, not dirichlet",
+            "partition.shots = 2: must be left out: it is for pathological, not dirichlet",
         ),
         (
             'partition.scheme = "dirichlett"',

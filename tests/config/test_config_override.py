@@ -84,7 +84,7 @@ def test_values(assignment: str, value: object) -> None:
         ("compute.sequential=True", 'compute.sequential = "True": must be true or false'),
         (
             "partition.alpha=0.3",
-            "partition.alpha and min_size are for dirichlet, domain-dirichlet, quantity, not pathological",
+            "partition.alpha = 0.3: must be left out: it is for dirichlet, domain-dirichlet, quantity, not pathological",
         ),
     ],
 )
@@ -130,7 +130,7 @@ def test_another_scheme_drops_what_it_has_no_use_for() -> None:
     iid = dirichlet.override(["partition.alpha=0.1", "partition.min_size=2"]).override(["partition.scheme=iid"])
     assert iid.partition == PartitionSettings("iid", n_clients=10)
     assert _refusal("partition.scheme=dirichlet", "partition.shots=4") == (
-        "--set: partition.shots is for the scheme pathological, not dirichlet"
+        "--set: partition.shots = 4: must be left out: it is for pathological, not dirichlet"
     )
     assert _refusal("partition.scheme=diriclet").startswith("--set: partition: unknown scheme 'diriclet'; did you")
 

@@ -195,14 +195,14 @@ def test_quantity_skew_changes_sizes_not_labels() -> None:
     [
         ({"scheme": "dirichlett"}, "did you mean 'dirichlet'"),
         ({"scheme": "iid", "n_clients": 0}, "from 1 to 1000000"),
-        ({"scheme": "dirichlet", "alpha": 0.0}, "1e-6 to 1e6"),
-        ({"scheme": "dirichlet", "alpha": float("nan")}, "1e-6 to 1e6"),
-        ({"scheme": "dirichlet", "alpha": float("inf")}, "1e-6 to 1e6"),
-        ({"scheme": "iid", "alpha": 0.3}, "alpha and min_size are for"),
-        ({"scheme": "iid", "shots": 4}, "shots is for the scheme pathological"),
+        ({"scheme": "dirichlet", "alpha": 0.0}, "from 1e-06 to 1000000"),
+        ({"scheme": "dirichlet", "alpha": float("nan")}, "from 1e-06 to 1000000"),
+        ({"scheme": "dirichlet", "alpha": float("inf")}, "from 1e-06 to 1000000"),
+        ({"scheme": "iid", "alpha": 0.3}, "alpha = 0.3: must be left out: it is for"),
+        ({"scheme": "iid", "shots": 4}, "shots = 4: must be left out: it is for pathological"),
         ({"scheme": "pathological", "shots": 0}, "from 1 to 1000000"),
         ({"scheme": "dirichlet", "min_size": 0}, "from 1 to 1000000"),
-        ({"scheme": "iid", "seed": -1}, "negative"),
+        ({"scheme": "iid", "seed": -1}, "0 or more"),
     ],
 )
 def test_meaningless_settings_are_refused(settings: dict[str, object], message: str) -> None:

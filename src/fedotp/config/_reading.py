@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from fedotp._ranges import alternatives
 from fedotp._toml import show, show_key
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 
 T = TypeVar("T")
 Kind = object  # what a field is annotated with: bool, int, float, str, a Literal of strings, or one of these | None
@@ -56,8 +56,10 @@ def read_fields(cls: type[T], table: Mapping[str, object], section: str) -> T:
             raise FedotpError(f"missing key {section}.{item.name}: must be {right}")
     try:
         return cls(**values)
+    except SettingError as error:
+        raise error.under(section) from None
     except FedotpError as error:
-        raise FedotpError(_with_section(str(error), section, kinds)) from None
+        raise FedotpError(str(error) if str(error).startswith(f"{section}.") else f"{section}: {error}") from None
 
 
 def convert(value: object, kind: Kind, key: str) -> object:
@@ -74,7 +76,7 @@ def convert(value: object, kind: Kind, key: str) -> object:
             return number
     elif type(value) is bare and _is_writable(value):  # the exact type: to isinstance a bool is an int
         return value
-    raise FedotpError(f"{key} = {show(value)}: must be {right_for(bare, value)}")
+    raise SettingError(key, show(value), right_for(bare, value))
 
 
 def bare_kind(kind: Kind) -> tuple[Kind, bool]:
@@ -116,10 +118,3 @@ def _is_writable(value: object) -> bool:
     if isinstance(value, str):
         return not any("\ud800" <= character <= "\udfff" for character in value)
     return not isinstance(value, int) or abs(value) < 2**63
-
-
-def _with_section(message: str, section: str, kinds: Mapping[str, Kind]) -> str:
-    """Name the section in the message of a dataclass that does not know which section it is."""
-    if message.startswith(f"{section}."):
-        return message
-    return f"{section}{'.' if message.split(maxsplit=1)[0] in kinds else ': '}{message}"

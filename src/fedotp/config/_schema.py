@@ -8,7 +8,7 @@ from fedotp.config._names import foreign_option, unknown_key, unknown_section
 from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings, ServerStepSettings
 from fedotp.methods import METHODS, FedOTP, Method, PromptSettings
 
@@ -47,7 +47,7 @@ def all_kinds(method: type[Method]) -> dict[str, Kind]:
 def method_named(name: object) -> type[Method]:
     """Look a method up."""
     if not isinstance(name, str) or name not in METHODS:
-        raise FedotpError(f"method.name = {show(name)}: must be {one_of(tuple(METHODS), name)}")
+        raise SettingError("method.name", show(name), one_of(tuple(METHODS), name))
     return METHODS[name]
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar, get_args
 
 from fedotp import ot
 from fedotp._ranges import alternatives, require_one_of
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
@@ -42,8 +42,8 @@ class FedOTP(Method):
         require_one_of(ot.Rule, "method.rule", self.rule)  # not "pooled", which needs no transport
         try:
             self.matching  # noqa: B018  (refuses what else is out of range)
-        except FedotpError as error:
-            raise FedotpError(f"method.{error}") from None
+        except SettingError as error:
+            raise error.under("method") from None
 
     @property
     def matching(self) -> Matching:

@@ -3,7 +3,7 @@
 import difflib
 from dataclasses import dataclass
 
-from fedotp._ranges import MOST
+from fedotp._ranges import MOST, require, require_from
 from fedotp.errors import FedotpError
 
 SCHEMES = {
@@ -16,7 +16,7 @@ SCHEMES = {
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
 }
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
-_ALPHA_RANGE = (1e-6, 1e6)  # one client takes all of a class; all take the same
+_ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take the same
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class PartitionSettings:
             near = difflib.get_close_matches(self.scheme, SCHEMES, n=1, cutoff=0.0)[0]
             raise FedotpError(f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(SCHEMES)})")
         for key in ("n_clients", "shots", "min_size"):
-            value = getattr(self, key)
-            if value is not None and not 1 <= value <= MOST:
-                raise FedotpError(f"{key} is {value}; it must be from 1 to {MOST}")
-        if self.alpha is not None and not _ALPHA_RANGE[0] <= self.alpha <= _ALPHA_RANGE[1]:
-            raise FedotpError(f"alpha is {self.alpha}; it must be from 1e-6 to 1e6, for example 0.3")
-        if self.seed < 0:
-            raise FedotpError(f"seed is {self.seed}; it must not be negative")
-        if self.shots is not None and self.scheme != "pathological":
-            raise FedotpError(f"shots is for the scheme pathological, not {self.scheme}")
-        if not self.draws_sizes and (self.alpha is not None or self.min_size != 1):
-            raise FedotpError(f"alpha and min_size are for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}")
+            if (value := getattr(self, key)) is not None:
+                require_from(1, MOST, key, value)
+        if self.alpha is not None:
+            require_from(*_ALPHA_RANGE, "alpha", self.alpha, ", for example 0.3")
+        require(self.seed >= 0, "seed", self.seed, "0 or more")
+        if self.scheme != "pathological":
+            require(self.shots is None, "shots", self.shots, f"left out: it is for pathological, not {self.scheme}")
+        if not self.draws_sizes:
+            right = f"left out: it is for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}"
+            require(self.alpha is None, "alpha", self.alpha, right)
+            require(self.min_size == 1, "min_size", self.min_size, right)
 
     @property
     def draws_sizes(self) -> bool:
