@@ -110,7 +110,8 @@ def costs() -> Tensor:
 
 def reference(cost: Tensor, reg: float) -> Tensor:
     """Algorithm 1 as the authors' code forms it: marginals and scalings enter as products with diagonal matrices."""
-    a, b = torch.full((PROBLEMS, PATCHES), 1 / PATCHES), torch.full((PROBLEMS, PROMPTS), MASS / PROMPTS)
+    n_problems, n_patches, n_prompts = cost.shape
+    a, b = torch.full((n_problems, n_patches), 1 / n_patches), torch.full((n_problems, n_prompts), MASS / n_prompts)
     Q = torch.exp(-cost / reg)
     u, v = algorithm_1(torch.diag_embed(1 / a) @ Q, torch.diag_embed(1 / b) @ Q.mT)  # (P, V, V) @ (P, V, N)
     return torch.diag_embed(u.squeeze(-1)) @ Q @ torch.diag_embed(v.squeeze(-1))
@@ -125,7 +126,7 @@ def lean_reference(cost: Tensor, reg: float) -> Tensor:
 
 def algorithm_1(Qa: Tensor, Qb: Tensor) -> tuple[Tensor, Tensor]:
     """At most 100 iterations, ended for the whole batch when mean |v - v_prev| < 1e-3: u (P, V, 1), v (P, N, 1)."""
-    u, v = Qa.new_ones(PROBLEMS, PATCHES, 1), Qa.new_ones(PROBLEMS, PROMPTS, 1)
+    u, v = Qa.new_ones(*Qa.shape[:2], 1), Qa.new_ones(*Qb.shape[:2], 1)
     for _ in range(100):
         previous = v
         u = (1 / (Qa @ v)).clamp_max(1)
