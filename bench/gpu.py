@@ -107,8 +107,7 @@ def _text_tower(clip: CLIP) -> dict[str, float]:
         task = _task(clip, 37).in_precision(precision)
         context = task.contexts(2).expand(10, -1, -1, -1).clone()
         encoder, text = task.encoder, clip.config.text
-        suffix = int(encoder.eot.max()) + 1 - encoder.prefix
-        tokens = 20 * (encoder.prefix + 37 * suffix)
+        tokens = 20 * encoder.n_positions
         forward = tokens * text.layers * 24 * text.width**2  # products with weights; attention is little beside them
 
         def there(task=task, context=context) -> None:  # type: ignore[no-untyped-def]

@@ -69,6 +69,25 @@ def test_the_prefix_is_shared_as_far_as_classes_agree(clip: CLIP) -> None:
     assert PromptEncoder(clip, ["cat", "dog"], n_ctx=16, per_class=True).prefix == 1
 
 
+def test_nothing_is_computed_behind_the_end_of_a_short_name(clip: CLIP) -> None:
+    """[SOS] and the context once, then each name with its stop and its end: one, two and seven tokens."""
+    encode = PromptEncoder(clip, ["cat", "egyptian mau", "a rather long name for a class"], n_ctx=16)
+    words = [len(clip.tokenizer.encode(name)) for name in encode.class_names]
+    assert len({*words}) == 3
+    assert encode.n_positions == 17 + sum(words) + 2 * len(words)
+
+
+def test_a_class_does_not_see_the_others(clip: CLIP) -> None:
+    """However long the names beside it, its features and their gradient are its own."""
+    context = context_for(clip, 4, per_class=False)
+    alone, among = (
+        PromptEncoder(clip, names, n_ctx=4)(context)[:, :, -1] for names in (["cat", "dog"], [*NAMES, "dog"])
+    )
+    torch.testing.assert_close(alone, among, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(x.square().sum(), context)[0] for x in (alone, among)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("position", "expected"),
     [("end", "S 0 1 2 name . E"), ("middle", "S 0 name 1 2 . E"), ("front", "S name 0 1 2 . E")],

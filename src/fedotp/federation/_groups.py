@@ -32,10 +32,7 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     config = task.clip.config
     n_classes = len(task.classes)
     lengths = prompt_lengths(method, task)
-    tokens = 0
-    for n_ctx in lengths:
-        encoder = task.encoder_for(n_ctx)
-        tokens += encoder.prefix + n_classes * (int(encoder.eot.max()) + 1 - encoder.prefix)
+    tokens = sum(task.encoder_for(n_ctx).n_positions for n_ctx in lengths)
     text = config.text
     n_images = max(settings.federation.batch_size, settings.evaluation.batch_size)
     features = 3 * n_images * (config.n_patches + 1) * config.embed_dim
