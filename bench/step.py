@@ -96,12 +96,14 @@ class Step:
         self.settings = Settings(RoundSettings(batch_size=BATCH))
 
     def ours(self, precision: Precision) -> tuple[Tensor, Parameters]:
+        """Side by side, by what fedotp trains with."""
         trainer = LocalTrainer(self.method, self.task.in_precision(precision), self.data, self.settings)
         work = LocalWork(np.arange(N_CLIENTS), round=0, epochs=1, lr=self.settings.optimizer.lr)
         result = trainer.train(work, self.received, self.private)
         return result.loss, result.params
 
     def reference(self) -> tuple[Tensor, Parameters]:
+        """In turn, by the reference formulation."""
         losses, moved = [], []
         for client in range(N_CLIENTS):
             rows = slice(client * BATCH, (client + 1) * BATCH)
