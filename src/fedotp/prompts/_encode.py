@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedotp.clip import CLIP
 from fedotp.clip import Block as ClipBlock
-from fedotp.prompts._layout import Position, build_layout
+from fedotp.prompts._layout import N_CTX, POSITION, Position, build_layout
 from fedotp.prompts._row import Row
 
 
@@ -38,8 +38,8 @@ class PromptEncoder:
         clip: CLIP,
         class_names: Sequence[str],
         *,
-        n_ctx: int = 16,
-        position: Position = "end",
+        n_ctx: int = N_CTX,
+        position: Position = POSITION,
         per_class: bool = False,
     ) -> None:
         """Tokenise the class names; one that does not fit beside `n_ctx` vectors is refused by name."""
