@@ -84,7 +84,8 @@ def test_values(assignment: str, value: object) -> None:
         ("compute.sequential=True", 'compute.sequential = "True": must be true or false'),
         (
             "partition.alpha=0.3",
-            "partition.alpha = 0.3: must be left out: it is for dirichlet, domain-dirichlet, quantity, not pathological",
+            "partition.alpha = 0.3: must be left out: "
+            "it is for dirichlet, domain-dirichlet, quantity, not pathological",
         ),
     ],
 )

@@ -78,9 +78,16 @@ class PromptEncoder:
         x = self._base.expand(len(context), -1, -1).index_add(1, self._placed, vectors)  # (CN, P + T, d)
         *blocks, last = self.clip.transformer.blocks()
         for block, mlp in zip(blocks, self._mlps, strict=True):
-            x = x + block.attn.project(self._row.attend(*block.attn.qkv(block.ln_1(x))))
+            x = x + block.attn.out_proj(self._attended(block, x))
             x = x + mlp(block.ln_2(x))
         return self._read(last, x).unflatten(0, (n_clients, n_prompts))
+
+    def _attended(self, block: ClipBlock, x: Tensor) -> Tensor:
+        """What every position attends to, heads side by side: (CN, P + T, d)."""
+        projected = block.attn.projected(block.ln_1(x))  # (CN, P + T, 3d)
+        if (fused := self._row.attend_fused(projected, block.attn.heads)) is not None:
+            return fused
+        return block.attn.merge(self._row.attend(*block.attn.split(projected)))
 
     def encode_plain(self, context: Tensor) -> Tensor:
         """The same features by the plain path, all positions of every class: the reference for `__call__`."""

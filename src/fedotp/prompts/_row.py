@@ -5,9 +5,15 @@ all: whatever works position by position wastes nothing on names that are shorte
 within a suffix needs the suffixes apart, each padded to the longest, S.
 """
 
+import importlib.util
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedotp.prompts._fused import Tiles
 
 
 class Row:
@@ -36,6 +42,7 @@ class Row:
         self._padded = (first.unsqueeze(1) + places.minimum(lengths.unsqueeze(1) - 1)).flatten() if ragged else None
         self._kept = real.flatten().nonzero().squeeze(1)  # (T,) of the K S
         self._later = places > places.unsqueeze(1)  # (S, S) hidden from a query by causality
+        self._tiles: Tiles | None = None  # made when a GPU needs them
         self._unreal = ~real.unsqueeze(1)  # (K, 1, S) hidden from the end: padding
 
     def __len__(self) -> int:
@@ -50,6 +57,20 @@ class Row:
         if self._padded is not None:
             suffix = suffix.index_select(2, self._kept)
         return torch.cat([prefix, suffix], dim=2)
+
+    def attend_fused(self, projected: Tensor, heads: int) -> Tensor | None:
+        """The same in one kernel, where there is a GPU for it: (M, P + T, 3d), side by side, to (M, P + T, d)."""
+        if not projected.is_cuda or importlib.util.find_spec("triton") is None:
+            return None
+        from fedotp.prompts._fused import FusedAttention, Tiles, can_fuse  # Triton is only there on CUDA machines
+
+        longest = self._shape[1]
+        if not can_fuse(projected, heads, self.prefix, longest):
+            return None
+        if self._tiles is None:
+            self._tiles = Tiles(self.classes, self.prefix, longest)
+        fused: Tensor = FusedAttention.apply(projected, self._tiles, heads)
+        return fused
 
     def attend_from_ends(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """The same for the end-of-text queries only: (M, h, P + T, x) each -> (M, h, K, x)."""
