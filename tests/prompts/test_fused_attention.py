@@ -1,7 +1,10 @@
 """The fused attention against the plain one: on CUDA, or interpreted on the CPU (small, because slow)."""
 
 import os
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,13 +26,9 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("case", ROWS)
-def test_forward_and_backward(case: str, dtype: torch.dtype) -> None:
-    if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
-        pytest.skip("needs a GPU, or Triton's interpreter")
-    if not CUDA and dtype == torch.bfloat16:
-        pytest.skip("needs a GPU: the interpreter does not multiply bfloat16")
+def test_forward_and_backward(case: str) -> None:
+    dtype = torch.bfloat16 if CUDA else torch.float32  # which the interpreter can multiply
     prefix, ends = ROWS[case]
     row = Row(torch.tensor(ends), prefix, torch.device(DEVICE))
     heads, width = 2, 16
@@ -47,6 +46,17 @@ def test_forward_and_backward(case: str, dtype: torch.dtype) -> None:
     tolerance = 2e-5 if dtype == torch.float32 else 5e-2
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
     torch.testing.assert_close(fused_from.grad.double(), exact.grad, rtol=0, atol=10 * tolerance)
+
+
+def test_the_kernels_compile_for_a_gpu() -> None:
+    """Without one: what the interpreter lets pass, such as a name of two shapes in a loop, the compiler does not."""
+    program = Path(__file__).with_name("compile_attention.py")
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shared = [int(line.split()[-1]) for line in done.stdout.splitlines()]
+    assert max(shared) <= 99 * 1024  # bytes of shared memory that any GPU of the last years has
 
 
 def test_tiles_hold_whole_classes() -> None:

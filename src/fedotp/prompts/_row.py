@@ -65,8 +65,7 @@ class Row:
         from fedotp.prompts._fused import FusedAttention, Tiles, can_fuse  # Triton is only there on CUDA machines
 
         longest = self._shape[1]
-        slow = projected.dtype == torch.float32 and projected.requires_grad  # exact products on the way back
-        if slow or not can_fuse(projected, heads, self.prefix, longest):
+        if not can_fuse(projected, heads, self.prefix, longest):
             return None
         if self._tiles is None:
             self._tiles = Tiles(self.classes, self.prefix, longest)
