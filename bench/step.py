@@ -54,7 +54,7 @@ def run() -> dict[str, float]:
     for n_classes in (10, 37):
         title = f"{n_classes} classes, {N_CLIENTS} clients"
         step = Step(n_classes)
-        ours = {precision: partial(step.ours, precision) for precision in OURS}
+        ours: dict[str, Callable[[], object]] = {precision: partial(step.ours, precision) for precision in OURS}
         seconds = medians({"reference formulation": step.reference, **ours}, repeats=REPEATS)
         figures |= {f"{title}: {name}, ms": 1e3 * value for name, value in seconds.items()}
         losses, moved = step.reference()
@@ -117,7 +117,7 @@ class Step:
             )
             labels = torch.from_numpy(self.labels[rows])
             loss = reference_loss(self.task, context, self.tokens[rows], labels)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             losses.append(loss.detach())
             moved.append(context.detach())

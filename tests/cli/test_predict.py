@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
         ((trained.path, image), "error: say which client; its clients are"),
         ((trained.path, image, "--client", "nobody"), f"error: {trained.path} has no client 'nobody'; its clients are"),
         ((trained.path, "empty", "--client", client), "error: no image in empty and below; images end in .bmp"),
-        ((trained.path, image, "--client", client, "--mass", 2), "error: method.mass = 2.0: must be from"),
+        ((trained.path, image, "--client", client, "--mass", 2), "error: mass = 2.0: must be from"),
         ((trained.path, image, "--client", client, "--classes", "one"), "error: give at least two class names"),
         (
             (trained.path, image, "--client", client, "--device", "warp"),

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -280,7 +281,10 @@ def test_nothing_is_written(page: Served, run: RunDirectory, image: Path) -> Non
 def test_the_command_ends_cleanly(run: RunDirectory) -> None:
     code = "from fedotp.cli import main; main()"
     words = [sys.executable, "-c", code, "serve", str(run.path), "--port", "0", "--device", "cpu"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listening
+    ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("http://127.0.0.1:"), line
