@@ -11,6 +11,7 @@ one step of SGD.
   through the image tower in every step; what that would add is a figure of its own.
 """
 
+from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
