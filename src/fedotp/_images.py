@@ -3,8 +3,9 @@
 import io
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from PIL import Image, UnidentifiedImageError
 
@@ -20,6 +21,13 @@ _TILE_WIDTH, _TILE_LENGTH = 322, 323  # tags of TIFF
 
 # Pillow asks for pixels in blocks. Of blocks up to 32 MB, malloc keeps a hoard for every thread; larger ones go back.
 Image.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
+
+
+class Room(Protocol):
+    """What bounds the pixels that are decoded at a time."""
+
+    def taken(self, n: int) -> AbstractContextManager[None]:
+        """Take room for `n` pixels while the block lasts."""
 
 
 def open_image(image: ImageLike) -> Image.Image:
@@ -47,7 +55,8 @@ def decode_image(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image
 def decoded(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
     """The same for as long as the block lasts: all threads together have at most `MAX_PIXELS` in such blocks.
 
-    Who does not fit in waits, so that a thread must not be in two of them.
+    Who does not fit in waits, so that a thread must not be in two of them. Of processes that share their room with
+    another one, see `share_room`, all threads of all of them do.
     """
     if not content:
         raise FedotpError("zero bytes")
@@ -56,11 +65,22 @@ def decoded(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Iterator[Image.I
         unfolded = _unfolded(image)
     if unfolded > max_pixels:
         raise FedotpError(f"{unfolded / 1e6:,.0f} million pixels; at most {max_pixels / 1e6:,.0f} million are decoded")
-    with _ROOM.taken(unfolded):
+    with room_for(unfolded):
         with _complaints():
             image.load()
             image.getexif()  # read now, and kept: preprocessing asks for the orientation
         yield image
+
+
+def room_for(n_pixels: int) -> AbstractContextManager[None]:
+    """Wait until so many pixels may be decoded; the block is where they take memory."""
+    return _ROOM.taken(n_pixels)
+
+
+def share_room(room: Room) -> None:
+    """From now on, ask `room` before pixels are decoded in this process."""
+    global _ROOM
+    _ROOM = room
 
 
 def reason(error: Exception) -> str:
@@ -110,4 +130,4 @@ class _Room:
                 self._changed.notify_all()
 
 
-_ROOM = _Room(MAX_PIXELS)
+_ROOM: Room = _Room(MAX_PIXELS)

@@ -15,8 +15,8 @@ from store_made import array_dataset, assert_same_tokens, file_dataset, noise, t
 from fedotp.clip import CLIP, TINY, EvalTransform, TrainTransform
 from fedotp.data import Dataset, ImageArray, ImageFiles, Split
 from fedotp.data.store import _content as content
+from fedotp.data.store._crops import view_rng
 from fedotp.data.store._encode import encode
-from fedotp.data.store._views import view_rng
 from fedotp.errors import FedotpError
 from fedotp.ot import score
 

@@ -1,16 +1,24 @@
 """CLIP's towers, tokenizer, weights and image preprocessing.
 
+Each part is imported when it is first used, most of them with torch; preprocessing needs none of it.
+
 Shapes: B images or texts, V patches, L tokens, d text width, e width of the shared space.
 """
 
-from fedotp.clip._config import CONFIGS, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig
-from fedotp.clip._hub import fetch
-from fedotp.clip._load import load, save
-from fedotp.clip._mini import MINI
-from fedotp.clip._model import CLIP, ImageFeatures
-from fedotp.clip._preprocess import MEAN, STD, EvalTransform, TrainTransform, to_rgb
-from fedotp.clip._tokenizer import Tokenizer
-from fedotp.clip._transformer import Attention, Block, Transformer
+from typing import TYPE_CHECKING
+
+from fedotp._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from fedotp.clip._config import CONFIGS, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig
+    from fedotp.clip._hub import fetch
+    from fedotp.clip._load import load, save
+    from fedotp.clip._mini import MINI
+    from fedotp.clip._model import CLIP, ImageFeatures
+    from fedotp.clip._pixels import normalise
+    from fedotp.clip._preprocess import MEAN, STD, EvalTransform, TrainTransform, to_rgb
+    from fedotp.clip._tokenizer import Tokenizer
+    from fedotp.clip._transformer import Attention, Block, Transformer
 
 __all__ = [
     "CLIP",
@@ -32,6 +40,13 @@ __all__ = [
     "VitConfig",
     "fetch",
     "load",
+    "normalise",
     "save",
     "to_rgb",
 ]
+
+__getattr__ = lazy_face(
+    __name__,
+    __all__,
+    ["_config", "_mini", "_preprocess", "_hub", "_tokenizer", "_pixels", "_transformer", "_model", "_load"],
+)

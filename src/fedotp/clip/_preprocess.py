@@ -1,21 +1,22 @@
-"""From pictures to the pixels CLIP was trained on. Pillow resamples, as in OpenAI's code; torch normalises.
+"""From pictures to the pixels CLIP was trained on. Pillow resamples, as in OpenAI's code; `_pixels` normalises.
 
 The order is: upright RGB first, then crop and resize. OpenAI resizes before it converts to RGB, which differs
 for palette images (resized there without smoothing) and for transparent ones.
+
+Neither torch nor NumPy is imported before it is needed: processes that only crop start faster without.
 """
 
 import math
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
-from torch import Tensor
 
 from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
@@ -39,14 +40,14 @@ class EvalTransform:
 
     size: int = 224
 
-    def __call__(self, image: Image.Image, rng: random.Random | None = None) -> Tensor:
+    def __call__(self, image: Image.Image, rng: random.Random | None = None) -> "Tensor":
         """A picture of any mode to float32 (3, size, size).
 
         `rng` is not used; it is there so that both transforms can be called alike.
         """
-        return _normalise(self.crop(image))
+        return _normalised(self.crop(image))
 
-    def crop(self, image: Image.Image) -> Image.Image:
+    def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
         image = _without_ends(to_rgb(image))
         width, height = image.size
@@ -75,8 +76,12 @@ class TrainTransform:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.5
 
-    def __call__(self, image: Image.Image, rng: random.Random) -> Tensor:
-        """A picture of any mode to float32 (3, size, size).
+    def __call__(self, image: Image.Image, rng: random.Random) -> "Tensor":
+        """A picture of any mode to float32 (3, size, size)."""
+        return _normalised(self.crop(image, rng))
+
+    def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
+        """What the tower sees of a picture: RGB, size x size, not normalised.
 
         All chance comes from `rng.random()`, whose stream Python promises to keep: a view of
         `random.Random(seed)` is the same on every platform and in every version.
@@ -86,7 +91,7 @@ class TrainTransform:
         mirrored = rng.random() < self.flip
         image = image.crop((left, top, left + width, top + height))
         image = image.resize((self.size, self.size), Image.Resampling.BICUBIC)
-        return _normalise(ImageOps.mirror(image) if mirrored else image)
+        return ImageOps.mirror(image) if mirrored else image
 
     def sample_box(self, width: int, height: int, rng: random.Random) -> tuple[int, int, int, int]:
         """A random part (left, top, width, height) of a picture of this size."""
@@ -124,7 +129,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if turn is not None:
         image = image.transpose(turn)
     if image.mode == "I" or image.mode.startswith("I;16"):
-        image = Image.fromarray(_eight_bits(np.asarray(image)))
+        image = _eight_bits(image)
     if image.mode in ("P", "PA", "RGBa"):  # Pillow wants these unfolded before it drops the alpha channel
         image = image.convert("RGBA")
     try:
@@ -143,14 +148,17 @@ def _without_ends(image: Image.Image) -> Image.Image:
     return image.crop((across, along, min(width, across + most), min(height, along + most)))
 
 
-def _eight_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
-    """Greys from 0 to 65535 (H, W) scaled to 8 bits, a few rows at a time: the numbers between take much room."""
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Greys from 0 to 65535 scaled to 8 bits, a few rows at a time: the numbers between take much room."""
+    import numpy as np
+
+    grey = np.asarray(image)  # (H, W)
     scaled = np.empty(grey.shape, np.uint8)
     step = max(1, _AT_A_TIME // max(1, grey.shape[1]))
     for start in range(0, len(grey), step):
         rows = slice(start, start + step)
         scaled[rows] = (grey[rows].astype(np.float64).clip(0, 65535) / 257).round()
-    return scaled
+    return Image.fromarray(scaled)
 
 
 def _uniform(rng: random.Random, low: float, high: float) -> float:
@@ -160,8 +168,11 @@ def _uniform(rng: random.Random, low: float, high: float) -> float:
 _NORMALISE_SPEC = f"mean {MEAN} std {STD}"
 
 
-def _normalise(image: Image.Image) -> Tensor:
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)  # (3, size, size)
-    pixels = pixels.to(torch.float32, memory_format=torch.contiguous_format)
-    mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
-    return pixels.div_(255).sub_(mean).div_(std)  # in place: decoding threads are short of memory bandwidth
+def _normalised(image: Image.Image) -> "Tensor":
+    """An RGB picture to float32 (3, H, W)."""
+    import numpy as np
+    import torch
+
+    from fedotp.clip._pixels import normalise
+
+    return normalise(torch.from_numpy(np.array(image)))

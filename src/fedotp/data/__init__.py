@@ -1,54 +1,58 @@
 """Data sets, their checks and downloads, the ways to divide them among clients, and the token store.
 
-What needs torch (`encode` and its results) is imported when first used: the command line starts faster without.
+Each part is imported when it is first used: the command line and the decoding processes start faster without.
 """
 
 from typing import TYPE_CHECKING
 
-from fedotp.data import store
-from fedotp.data._files import read_lines
-from fedotp.data._types import OnProgress
-from fedotp.data.partition import SCHEMES, Client, Partition, PartitionSettings, make_partition, plot_partition
-from fedotp.data.sets import (
-    DATASETS,
-    IMAGE_SUFFIXES,
-    Broken,
-    CheckReport,
-    Dataset,
-    DatasetInfo,
-    ImageArray,
-    ImageFiles,
-    ImageRef,
-    ImageSource,
-    ImageZip,
-    Resource,
-    Split,
-    check_dataset,
-    coarse_labels,
-    dataset_info,
-    default_root,
-    download,
-    find_dataset,
-    from_hf,
-    load_dataset,
-    read_folder,
-    read_hf,
-    readable,
-    require_sound,
-)
-from fedotp.data.store import (
-    STORAGE,
-    Storage,
-    StoreInfo,
-    TokenStore,
-    default_store,
-    list_stores,
-    remove_stores,
-    select_stores,
-)
+from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.data.store import EncodedDataset, EncodedSplit, as_stored, encode, encoding_of
+    from fedotp.data._files import read_lines
+    from fedotp.data._types import OnProgress
+    from fedotp.data.partition import SCHEMES, Client, Partition, PartitionSettings, make_partition, plot_partition
+    from fedotp.data.sets import (
+        DATASETS,
+        IMAGE_SUFFIXES,
+        Broken,
+        CheckReport,
+        Dataset,
+        DatasetInfo,
+        ImageArray,
+        ImageFiles,
+        ImageRef,
+        ImageSource,
+        ImageZip,
+        Resource,
+        Split,
+        check_dataset,
+        coarse_labels,
+        dataset_info,
+        default_root,
+        download,
+        find_dataset,
+        from_hf,
+        load_dataset,
+        read_folder,
+        read_hf,
+        readable,
+        require_sound,
+    )
+    from fedotp.data.store import (
+        STORAGE,
+        EncodedDataset,
+        EncodedSplit,
+        Storage,
+        StoreInfo,
+        TokenStore,
+        as_stored,
+        default_store,
+        encode,
+        encoding_of,
+        list_stores,
+        remove_stores,
+        select_stores,
+    )
 
 __all__ = [
     "DATASETS",
@@ -99,8 +103,4 @@ __all__ = [
     "select_stores",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name in __all__:  # all others are imported above
-        return getattr(store, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_face(__name__, __all__, ["_types", "_files", "sets", "partition", "store"])

@@ -4,7 +4,17 @@ from fedotp.data.sets._box import ImageZip
 from fedotp.data.sets._catalog import DATASETS
 from fedotp.data.sets._check import Broken, CheckReport, check_dataset, require_sound
 from fedotp.data.sets._coarse import coarse_labels
-from fedotp.data.sets._dataset import SPLITS, Dataset, ImageArray, ImageFiles, ImageRef, ImageSource, Split, SplitName
+from fedotp.data.sets._dataset import (
+    SPLITS,
+    Dataset,
+    FileContents,
+    ImageArray,
+    ImageFiles,
+    ImageRef,
+    ImageSource,
+    Split,
+    SplitName,
+)
 from fedotp.data.sets._download import Resource, download
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import from_hf, read_hf
@@ -21,6 +31,7 @@ __all__ = [
     "CheckReport",
     "Dataset",
     "DatasetInfo",
+    "FileContents",
     "ImageArray",
     "ImageFiles",
     "ImageRef",

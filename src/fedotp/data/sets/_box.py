@@ -7,23 +7,20 @@ A data set is one ZIP archive of WebP files, `<split>/[<domain>/]<class>/<name>.
 import hashlib
 import io
 import zipfile
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from fedotp import _images
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, Split
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, FileContents, Split
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
 
 @dataclass(frozen=True, eq=False)
-class ImageZip:
+class ImageZip(FileContents):
     """The members `names` of a ZIP archive that was read from the file `path`; any thread may read."""
 
     path: Path
@@ -41,10 +38,6 @@ class ImageZip:
     def read(self, row: int) -> bytes:
         """Return the bytes of the image file."""
         return self.archive.read(self.names[row])
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode with Pillow."""
-        return _images.decoded(content)
 
 
 def box_file(name: str) -> Path:

@@ -38,8 +38,16 @@ class ImageSource(Protocol):
         """Turn what `read` returned into an image; the block is where it takes memory."""
 
 
+class FileContents:
+    """Of a source that holds image files, wherever they lie: any process can decode their bytes."""
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
+        return _images.decoded(content)
+
+
 @dataclass(frozen=True)
-class ImageFiles:
+class ImageFiles(FileContents):
     """Image files under `root`; `paths` are relative to it, with forward slashes."""
 
     root: Path
@@ -56,10 +64,6 @@ class ImageFiles:
     def read(self, row: int) -> bytes:
         """Return the bytes of the file."""
         return _images.read_image(self.root / self.paths[row])
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
-        return _images.decoded(content)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,21 +1,19 @@
 """Data sets of the Hugging Face hub, through the optional `datasets` package."""
 
 import importlib
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from fedotp import _images
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, Split
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, FileContents, Split
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _Table(FileContents):
     """Rows of a Hugging Face split whose column `column` holds undecoded images."""
 
     rows: Any
@@ -32,9 +30,6 @@ class _Table:
         if cell["bytes"] is not None:
             return bytes(cell["bytes"])
         return _images.read_image(cell["path"])
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        return _images.decoded(content)
 
 
 def _library() -> Any:

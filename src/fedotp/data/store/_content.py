@@ -11,35 +11,64 @@ import io
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from fedotp._files import read_regular
-from fedotp._images import reason
-from fedotp.data.sets import ImageArray, ImageFiles, ImageSource, Split
+from fedotp.data.sets import FileContents, ImageArray, ImageFiles, Split
+from fedotp.data.store._crops import Portable, Request
+from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Digests
 
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
 _MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
 _MOST_BYTES = 1 << 30  # of a memory: ten million files
 _UNSETTLED_NS = 2_000_000_000  # the coarsest clock among file systems
-_BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
+_BLOCK = 2048  # images handed over at a time, so that memory does not grow with the data set
+_AT_A_TIME = 32  # of them to one process
 
 
-def content_digest(source: ImageSource, content: bytes) -> bytes:
-    """SHA-256 of what `source.read` returned; for bare pixels, of their shape and them."""
-    shape = str(source.pixels.shape[1:]).encode() if isinstance(source, ImageArray) else b""
-    return hashlib.sha256(shape + content).digest()
+@dataclass(frozen=True)
+class SplitImage:
+    """Image number `i` of `split`."""
+
+    split: Split
+    i: int
+
+    def read(self) -> bytes:
+        """Return the stored bytes."""
+        return self.split.read(self.i)
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Turn them into an image."""
+        return self.split.decoded(content)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of bare pixels."""
+        source = self.split.source
+        return source.pixels.shape[1:] if isinstance(source, ImageArray) else ()
+
+    def portable(self) -> Portable | None:
+        """The same for another process: the path of a file, else the bytes; None if they cannot be read, too."""
+        source = self.split.source
+        if isinstance(source, ImageFiles):
+            return Portable(path=self.split.where(self.i))
+        with suppress(OSError):
+            if isinstance(source, FileContents | ImageArray):
+                return Portable(content=self.read(), shape=self.shape)
+        return None
 
 
 def hash_images(
     split: Split,
     root: Path,
-    pool: Executor,
+    decoders: Decoders,
     *,
     on_images: Callable[[int], object],
     on_broken: Callable[[int, str], object],
@@ -55,21 +84,16 @@ def hash_images(
         earlier = _load(_memo_file(split.source, root))
         _recall(memo, earlier)
         digests[:] = memo["digest"]
-
-    def look(i: int) -> tuple[bytes, str]:
-        try:
-            return content_digest(split.source, split.read(i)), ""
-        except OSError as error:
-            return b"", reason(error)
-
     unknown = np.flatnonzero(digests == b"")
     on_images(len(split) - len(unknown))
+    decoders.expect(len(unknown))
     for start in range(0, len(unknown), _BLOCK):
-        block = unknown[start : start + _BLOCK]
-        for i, (digest, why) in zip(block, pool.map(look, block.tolist()), strict=True):
-            digests[i] = digest
-            if why:
-                on_broken(int(i), why)
+        block = unknown[start : start + _BLOCK].tolist()
+        found = decoders.submit([Request(SplitImage(split, i)) for i in block], _AT_A_TIME)
+        for i, looked in zip(block, found, strict=True):
+            digests[i] = looked.digest
+            if looked.broken:
+                on_broken(i, looked.broken)
             on_images(1)
     if isinstance(split.source, ImageFiles) and len(unknown):
         memo["digest"] = digests

@@ -1,9 +1,7 @@
 """From a data set and a backbone to tokens."""
 
 import json
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,14 +12,13 @@ from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName
 from fedotp.data.store._content import hash_images
+from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._defaults import BATCH_SIZE, STORAGE
 from fedotp.data.store._format import Encoding, Keys, Storage, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
-from fedotp.data.store._views import Encoder, Missing, Tower
+from fedotp.data.store._views import AHEAD, Encoder, Missing, Tower
 from fedotp.errors import FedotpError
-
-_MOST_WORKERS = 8  # more threads get in each other's and the tower's way: they share the interpreter's lock
 
 
 def encode(
@@ -51,7 +48,7 @@ def encode(
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
         batch_size: views in a step of the tower.
-        workers: threads that hash and decode; by default one per core, but at most eight.
+        workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
         verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
         skip_broken: leave images that cannot be decoded out of the data set; they are an error otherwise.
         on_progress: called with what is being done, how much of it is done, and of how much.
@@ -61,19 +58,20 @@ def encode(
         raise FedotpError(f"views {views}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
     size = clip.config.image_size
     central, drawn = EvalTransform(size), TrainTransform(size)
-    job = _Job(
-        root=root or default_store(),
-        tower=Tower(clip, precision),
-        seed=seed,
-        storage=storage,
-        batch_size=batch_size,
-        workers=workers or min(os.cpu_count() or 1, _MOST_WORKERS),
-        verify=verify,
-        on_progress=on_progress or _ignore,
-        on_broken=on_broken or _ignore,
-    )
-    train = job.encode("train", dataset.train, drawn if views else central, views)
-    test = job.encode("test", dataset.test, central, 0)
+    with Decoders((AHEAD + 1) * batch_size, size, workers) as decoders:
+        job = _Job(
+            root=root or default_store(),
+            tower=Tower(clip, precision),
+            seed=seed,
+            storage=storage,
+            batch_size=batch_size,
+            decoders=decoders,
+            verify=verify,
+            on_progress=on_progress or _ignore,
+            on_broken=on_broken or _ignore,
+        )
+        train = job.encode("train", dataset.train, drawn if views else central, views)
+        test = job.encode("test", dataset.test, central, 0)
     broken = [*train.broken, *test.broken]
     if broken and not skip_broken:
         raise FedotpError(
@@ -134,7 +132,7 @@ class _Job:
     seed: int
     storage: Storage
     batch_size: int
-    workers: int
+    decoders: Decoders
     verify: bool
     on_progress: OnProgress
     on_broken: Callable[[Broken], object]
@@ -148,26 +146,24 @@ class _Job:
             reasons[image] = reason
             self.on_broken(Broken(ImageRef(name, image), split.where(image), reason))
 
-        pool = ThreadPoolExecutor(self.workers)
+        count = self._counter(f"hashing {name}", len(split))
+        digests = hash_images(split, self.root, self.decoders, on_images=count, on_broken=note_broken)
+        if views:
+            keys = np.stack([make_keys(digests, seed=self.seed, view=j) for j in range(views)])
+        else:
+            keys = make_keys(digests, seed=0, view=0)[None]  # (k, n)
+        n_repaired = self._repair(store, store.find(keys), f"checking {name}") if self.verify else 0
+        wanted = store.find(keys) < 0
+        wanted[:, list(reasons)] = False
+        missing = Missing.of(keys, wanted)
         try:
-            count = self._counter(f"hashing {name}", len(split))
-            digests = hash_images(split, self.root, pool, on_images=count, on_broken=note_broken)
-            if views:
-                keys = np.stack([make_keys(digests, seed=self.seed, view=j) for j in range(views)])
-            else:
-                keys = make_keys(digests, seed=0, view=0)[None]  # (k, n)
-            n_repaired = self._repair(store, store.find(keys), f"checking {name}") if self.verify else 0
-            wanted = store.find(keys) < 0
-            wanted[:, list(reasons)] = False
-            missing = Missing.of(keys, wanted)
             n_encoded = Encoder(missing, split, store, transform, self.tower).run(
                 batch_size=self.batch_size,
-                pool=pool,
+                decoders=self.decoders,
                 on_views=self._counter(f"encoding {name}", len(missing.keys)),
                 on_broken=note_broken,
             )
         finally:
-            pool.shutdown(cancel_futures=True)
             store.close()
         store.refresh()
         records = store.find(keys)

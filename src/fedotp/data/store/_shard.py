@@ -1,6 +1,7 @@
 """One shard: a file of records and the index that says which of them count."""
 
 import secrets
+import threading
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -37,17 +38,19 @@ class ShardWriter:
         stem = folder / secrets.token_hex(8)
         self._encoding = encoding
         self._count = 0
+        self._turn = threading.Lock()
         self._records = FileIO(stem.with_suffix(RECORDS_SUFFIX), "x")
         self._index = FileIO(stem.with_suffix(INDEX_SUFFIX), "x")
         _write(self._records, 0, encoding.header(RECORDS_MAGIC))
         _write(self._index, 0, encoding.header(INDEX_MAGIC))
 
     def append(self, keys: Keys, records: Records) -> None:
-        """Write records (n,) under their keys (n,)."""
+        """Write records (n,) under their keys (n,); any thread may do so."""
         entries = make_entries(keys, records)
-        _write(self._records, HEADER_SIZE + self._count * records.itemsize, records.tobytes())
-        _write(self._index, HEADER_SIZE + self._count * ENTRY.itemsize, entries.tobytes())
-        self._count += len(records)
+        with self._turn:
+            _write(self._records, HEADER_SIZE + self._count * records.itemsize, records.view(np.uint8).data)
+            _write(self._index, HEADER_SIZE + self._count * ENTRY.itemsize, entries.view(np.uint8).data)
+            self._count += len(records)
 
     def close(self) -> None:
         """Close both files."""
@@ -55,7 +58,7 @@ class ShardWriter:
         self._index.close()
 
 
-def _write(file: FileIO, offset: int, data: bytes) -> None:
+def _write(file: FileIO, offset: int, data: bytes | memoryview) -> None:
     rest = memoryview(data)
     file.seek(offset)
     while rest:

@@ -5,6 +5,7 @@ shards of all. See `_format` for the layout.
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ class TokenStore:
         self.folder = root / encoding.fingerprint
         self._shards: dict[str, Shard] = {}
         self._writer: ShardWriter | None = None
+        self._first = threading.Lock()  # to write anything
         self._parts: list[NDArray[np.void]] = []
         self._table = np.zeros(0, _LOCATED)  # record number -> key, checksum, shard, row
         self._order = np.zeros(0, np.int64)  # record numbers in order of their keys
@@ -78,10 +80,11 @@ class TokenStore:
         return np.ascontiguousarray(self._table["key"][numbers])
 
     def append(self, keys: Keys, records: Records) -> None:
-        """Write records (n,) under their keys (n,); they are found after the next `refresh`."""
+        """Write records (n,) under their keys (n,); they are found after the next `refresh`. Any thread may."""
         with self._explained("cannot be written"):
-            if self._writer is None:
-                self._writer = ShardWriter(self.folder, self.encoding)
+            with self._first:
+                if self._writer is None:
+                    self._writer = ShardWriter(self.folder, self.encoding)
             self._writer.append(keys, records)
 
     def gather(self, numbers: Ints) -> dict[str, NDArray[Any]]:

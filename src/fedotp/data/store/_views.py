@@ -1,11 +1,10 @@
-"""The views that a store lacks: decoded by threads, through the image tower, into the store."""
+"""The views that a store lacks: decoded ahead, through the image tower, into the store."""
 
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,17 +13,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp._images import reason
-from fedotp.clip import CLIP, EvalTransform, ImageFeatures, TrainTransform
+from fedotp.clip import CLIP, ImageFeatures, normalise
 from fedotp.data._types import Ints
 from fedotp.data.sets import Split
-from fedotp.data.store._content import content_digest
+from fedotp.data.store._content import SplitImage
+from fedotp.data.store._crops import Looked, Request, Transform
+from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Keys, split_keys
 from fedotp.data.store._storage import compress
 from fedotp.data.store._store import TokenStore
-from fedotp.errors import FedotpError
 
-_AHEAD = 3  # batches being decoded while the tower works on one
+AHEAD = 3  # batches being decoded while the tower works on one
+_WRITERS = 2  # threads; so many batches more may be waiting for the GPU, checksums and the disk
 
 
 class Missing(NamedTuple):
@@ -54,21 +54,15 @@ class Tower:
         """Where the weights are."""
         return self.clip.text_projection.device
 
-    def room_for(self, n: int) -> Tensor:
-        """Empty pixels (n, 3, H, W), in memory that a GPU can fetch from by itself."""
-        size = self.clip.config.image_size
-        return torch.empty(n, 3, size, size, pin_memory=self.device.type == "cuda")
-
     def __call__(self, pixels: Tensor) -> ImageFeatures:
-        """Pixels (n, 3, H, W) to features on the device of the weights."""
+        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then."""
+        if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
+            pixels = pixels.pin_memory()
         mixed = self.precision is not None
-        with torch.no_grad(), torch.autocast(self.device.type, self.precision, enabled=mixed):
-            return self.clip.encode_image(pixels.to(self.device, non_blocking=True))
-
-
-def view_rng(digest: bytes, *, seed: int, view: int) -> random.Random:
-    """The chance in view number `view` of the image with this digest, the same on every platform."""
-    return random.Random(int.from_bytes(sha256(f"{seed} {view} ".encode() + digest).digest(), "big"))
+        with torch.no_grad():
+            normalised = normalise(pixels.to(self.device, non_blocking=True))
+            with torch.autocast(self.device.type, self.precision, enabled=mixed):
+                return self.clip.encode_image(normalised)
 
 
 class Encoder:
@@ -78,14 +72,7 @@ class Encoder:
     own and leaves out what others have written meanwhile.
     """
 
-    def __init__(
-        self,
-        missing: Missing,
-        split: Split,
-        store: TokenStore,
-        transform: EvalTransform | TrainTransform,
-        tower: Tower,
-    ) -> None:
+    def __init__(self, missing: Missing, split: Split, store: TokenStore, transform: Transform, tower: Tower) -> None:
         self._missing, self._split, self._store = missing, split, store
         self._transform, self._tower = transform, tower
         self._by_key = np.argsort(missing.keys)
@@ -96,60 +83,64 @@ class Encoder:
         self,
         *,
         batch_size: int,
-        pool: Executor,
+        decoders: Decoders,
         on_views: Callable[[int], object],
         on_broken: Callable[[int, str], object],
     ) -> int:
         """Encode, and return how many views went through the tower.
 
-        `pool` decodes. `on_views` is told of views done, `on_broken` of images that cannot be decoded.
+        `decoders` have room for `AHEAD` + 1 batches. `on_views` is told of views done, `on_broken` of images that
+        cannot be decoded.
         """
         n_encoded = 0
-        written: Future[None] | None = None
-        with ThreadPoolExecutor(1) as writer:  # checksums and the disk, while the tower works
-            for views, pixels in self._decoded(batch_size, pool, on_views, on_broken):
+        decoders.expect(len(np.unique(self._missing.images)))
+        written: deque[Future[None]] = deque()
+        with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and the disk, while the tower works
+            for views, pixels in self._decoded(batch_size, decoders, on_views, on_broken):
                 features = self._tower(pixels)
-                if written is not None:
-                    written.result()
-                written = writer.submit(self._write, views, features)
+                while len(written) >= _WRITERS:
+                    written.popleft().result()
+                written.append(writers.submit(self._write, views, features))
                 n_encoded += len(views)
                 on_views(len(views))
-            if written is not None:
-                written.result()
+            while written:
+                written.popleft().result()
         return n_encoded
 
     def _decoded(
         self,
         batch_size: int,
-        pool: Executor,
+        decoders: Decoders,
         on_views: Callable[[int], object],
         on_broken: Callable[[int, str], object],
     ) -> Iterator[tuple[Ints, Tensor]]:
-        """Batches of views: their numbers (n,) among the missing and their pixels (n, 3, H, W)."""
+        """Batches of views: their numbers (n,) among the missing and their pixels (n, H, W, 3), until the next one."""
         starts = list(range(0, len(self._missing.keys), batch_size))
         random.SystemRandom().shuffle(starts)
-        ahead: deque[tuple[Ints, Tensor, list[tuple[slice, Future[None]]]]] = deque()
+        free = deque(range(0, len(decoders.pixels), batch_size))  # rows where a batch fits in
+        ahead: deque[tuple[Ints, int, list[Request], Iterator[Looked]]] = deque()
         while starts or ahead:
-            while starts and len(ahead) < _AHEAD:
+            while starts and len(ahead) < AHEAD:
                 start = starts.pop()
                 batch = np.arange(start, min(start + batch_size, len(self._missing.keys)))
                 self._note(self._store.refresh())
                 todo = batch[~self._there[batch]]
                 on_views(len(batch) - len(todo))
-                pixels = self._tower.room_for(len(todo))
-                jobs = [(rows, pool.submit(self._decode, todo[rows], pixels[rows])) for rows in self._by_image(todo)]
-                ahead.append((todo, pixels, jobs))
-            views, pixels, jobs = ahead.popleft()
+                row = free.popleft()
+                requests = [self._request(todo[part], row + part.start) for part in self._by_image(todo)]
+                ahead.append((todo, row, requests, decoders.submit(requests)))
+            views, row, requests, found = ahead.popleft()
             sound = np.ones(len(views), bool)
-            for rows, decoded in jobs:
-                try:
-                    decoded.result()
-                except FedotpError as error:
-                    sound[rows] = False
-                    on_broken(int(self._missing.images[views[rows.start]]), str(error))
-                    on_views(rows.stop - rows.start)
+            for request, looked in zip(requests, found, strict=True):
+                if looked.broken:
+                    first = request.row - row
+                    sound[first : first + len(request.views)] = False
+                    on_broken(int(self._missing.images[views[first]]), looked.broken)
+                    on_views(len(request.views))
             if sound.any():
+                pixels = torch.from_numpy(decoders.pixels[row : row + len(views)])
                 yield views[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)]
+            free.append(row)
 
     def _note(self, keys: Keys) -> None:
         """Take note of keys (n,) that are in the store now."""
@@ -162,21 +153,16 @@ class Encoder:
         changes = np.flatnonzero(np.diff(self._missing.images[views], prepend=-1, append=-1)).tolist()
         return (slice(first, last) for first, last in pairwise(changes))
 
-    def _decode(self, views: Ints, pixels: Tensor) -> None:
-        """Fill in the pixels (n, 3, H, W) of n views of one image."""
-        image = int(self._missing.images[views[0]])
+    def _request(self, views: Ints, row: int) -> Request:
+        """The views (n,) of one image, to go into the rows from `row` on."""
         keys = split_keys(self._missing.keys[views])
-        expected = bytes(keys["digest"][0]).ljust(DIGEST.itemsize, b"\0")  # numpy cuts trailing zeros off
-        try:
-            content = self._split.read(image)
-            if content_digest(self._split.source, content) != expected:
-                raise FedotpError("it was changed while it was being encoded")
-            with self._split.decoded(content) as picture:
-                for row, key in zip(pixels, keys, strict=True):
-                    rng = view_rng(expected, seed=int(key["seed"]), view=int(key["view"]))
-                    row.copy_(self._transform(picture, rng))
-        except OSError as error:
-            raise FedotpError(reason(error)) from error
+        return Request(
+            image=SplitImage(self._split, int(self._missing.images[views[0]])),
+            digest=bytes(keys["digest"][0]).ljust(DIGEST.itemsize, b"\0"),  # numpy cuts trailing zeros off
+            views=tuple(zip(keys["seed"].tolist(), keys["view"].tolist(), strict=True)),
+            transform=self._transform,
+            row=row,
+        )
 
     def _write(self, views: Ints, features: ImageFeatures) -> None:
         fields = compress(features, self._store.encoding.storage)

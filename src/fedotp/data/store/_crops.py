@@ -1,0 +1,121 @@
+"""One image looked at: its bytes hashed, the views that are wanted of it cropped.
+
+This is what decoding threads and decoding processes both do. Neither torch nor NumPy is imported: a process starts in
+a tenth of a second without.
+"""
+
+import random
+from contextlib import AbstractContextManager, nullcontext
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from PIL import Image
+
+from fedotp._images import decoded, read_image, reason
+from fedotp.errors import FedotpError
+
+View = tuple[int, int]  # seed and number; 0 and 0 for the plain view
+
+
+class Transform(Protocol):
+    """What crops: a transform of `fedotp.clip`."""
+
+    def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
+        """What the tower sees of a picture: RGB, size x size."""
+
+
+class StoredImage(Protocol):
+    """One image, as it is stored."""
+
+    def read(self) -> bytes:
+        """Return the stored bytes: equal bytes mean equal images."""
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Turn what `read` returned into an image; the block is where it takes memory."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of bare pixels; empty for an image file."""
+
+    def portable(self) -> "Portable | None":
+        """The same for another process; None if only this one can look at it."""
+
+
+class Portable(NamedTuple):
+    """An image that another process can look at: in the file `path`, or `content` itself, bare pixels with a shape."""
+
+    path: str = ""
+    content: bytes = b""
+    shape: tuple[int, ...] = ()
+
+    def read(self) -> bytes:
+        """Return the stored bytes."""
+        return read_image(self.path) if self.path else self.content
+
+    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
+        """Decode a file; make an image of bare pixels."""
+        if not self.shape:
+            return decoded(content)
+        height, width, _ = self.shape
+        return nullcontext(Image.frombytes("RGB", (width, height), content))
+
+    def portable(self) -> "Portable":
+        """Itself."""
+        return self
+
+
+class Request(NamedTuple):
+    """Hash `image`, which must have the `digest` if one is given, and put `views` of it into the rows from `row` on."""
+
+    image: StoredImage
+    digest: bytes = b""
+    views: tuple[View, ...] = ()
+    transform: Transform | None = None
+    row: int = 0
+
+
+class Looked(NamedTuple):
+    """The digest of what was read, empty if nothing could be, and what is wrong with the image."""
+
+    digest: bytes
+    broken: str = ""
+
+
+class Rows:
+    """Memory for crops, one after the other, (rows, size, size, 3)."""
+
+    def __init__(self, memory: memoryview, row_bytes: int) -> None:
+        """Crops have `row_bytes` each."""
+        self._memory, self._row_bytes = memory, row_bytes
+
+    def put(self, row: int, crop: Image.Image) -> None:
+        """Write an RGB picture of the right size down."""
+        start = row * self._row_bytes
+        self._memory[start : start + self._row_bytes] = crop.tobytes()
+
+
+def look(request: Request, rows: Rows) -> Looked:
+    """Do what is asked for."""
+    image, digest = request.image, b""
+    try:
+        content = image.read()
+        digest = content_digest(content, image.shape)
+        if request.digest not in (b"", digest):
+            raise FedotpError("it was changed while it was being encoded")
+        if request.transform is not None:
+            with image.decoded(content) as picture:
+                for row, (seed, view) in enumerate(request.views, start=request.row):
+                    rows.put(row, request.transform.crop(picture, view_rng(digest, seed=seed, view=view)))
+    except (OSError, FedotpError) as error:
+        return Looked(digest, reason(error))
+    return Looked(digest)
+
+
+def content_digest(content: bytes, shape: tuple[int, ...] = ()) -> bytes:
+    """SHA-256 of the bytes of a file; for bare pixels, of their shape and them."""
+    return sha256((str(shape).encode() if shape else b"") + content).digest()
+
+
+def view_rng(digest: bytes, *, seed: int, view: int) -> random.Random:
+    """The chance in view number `view` of the image with this digest, the same on every platform."""
+    return random.Random(int.from_bytes(sha256(f"{seed} {view} ".encode() + digest).digest(), "big"))

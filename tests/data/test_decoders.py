@@ -1,0 +1,289 @@
+"""Decoding processes: the same tokens as threads make, whatever happens to them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from store_made import Deadly, array_dataset, file_dataset, noise, tiny_clip
+
+from fedotp import _images
+from fedotp.clip import EvalTransform
+from fedotp.data import Dataset, ImageFiles, Split, load_dataset
+from fedotp.data.store import _decoders
+from fedotp.data.store._content import SplitImage
+from fedotp.data.store._crops import Request
+from fedotp.data.store._decoders import Decoders
+from fedotp.data.store._encode import encode
+from fedotp.data.store._process import DecodingProcess
+from fedotp.data.store._tokens import EncodedDataset
+from fedotp.errors import FedotpError
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[DecodingProcess]:
+    """Every image is looked at in one of two processes; those that were started."""
+    monkeypatch.setattr(_decoders, "_n_cores", lambda: 2)
+    monkeypatch.setattr(_decoders, "_FEW_CORES", 2)
+    monkeypatch.setattr(_decoders, "_FEW_IMAGES", 1)
+    started: list[DecodingProcess] = []
+    start = DecodingProcess.start
+
+    def noted(self: DecodingProcess) -> None:
+        start(self)
+        started.append(self)
+
+    monkeypatch.setattr(DecodingProcess, "start", noted)
+    return started
+
+
+def odd_files(root: Path) -> Dataset:
+    """Pictures of all kinds of modes: JPEG files, turned ones, palettes, 16 bits, one that is 300 times as long."""
+    dataset = file_dataset(root, 6, 6)
+    pixels = noise(12, seed=3)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.fromarray(pixels[0]).resize((90, 60)).save(root / "0.png", "JPEG", quality=90)
+    Image.fromarray(pixels[1]).save(root / "1.png", "JPEG", exif=turned)
+    Image.fromarray(pixels[2]).quantize(16).save(root / "2.png")
+    Image.fromarray(pixels[3][..., 0].astype(np.uint16) * 257).save(root / "3.png")
+    Image.fromarray(pixels[4]).resize((3000, 10)).save(root / "4.png", "WEBP")
+    Image.fromarray(pixels[5]).convert("CMYK").save(root / "7.png", "TIFF")
+    return dataset
+
+
+class Custom:
+    """A source of a program's own."""
+
+    def __init__(self, split: Split) -> None:
+        self.name, self.where = split.name, split.where
+        self.read, self.decoded = split.read, split.decoded
+
+
+def custom(root: Path) -> Dataset:
+    dataset = file_dataset(root)
+    return replace(
+        dataset,
+        train=replace(dataset.train, source=Custom(dataset.train)),
+        test=replace(dataset.test, source=Custom(dataset.test)),
+    )
+
+
+def few_of_the_box(_: Path) -> Dataset:
+    dataset = load_dataset("emoji")
+    first = np.unique(dataset.train.labels, return_index=True)[1]
+    return replace(dataset, train=dataset.train.select(first), test=dataset.test.select(np.arange(9)))
+
+
+def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
+    for name in ("train", "test"):
+        a, b = one.split(name), other.split(name)
+        for view in range(a.n_views):
+            first, second = (split.read(np.arange(len(split)), view) for split in (a, b))
+            assert torch.equal(first.tokens, second.tokens)
+            assert torch.equal(first.pooled, second.pooled)
+
+
+@pytest.mark.parametrize("views", [0, 3])
+@pytest.mark.parametrize("make", [odd_files, lambda _: array_dataset(), custom, few_of_the_box])
+def test_processes_make_the_tokens_that_threads_make(
+    make: object, views: int, tmp_path: Path, processes: list[DecodingProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = make(tmp_path / "images")  # type: ignore[operator]
+    theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", views=views, batch_size=7)
+    assert len(processes) == 2
+    monkeypatch.setattr(_decoders, "_FEW_IMAGES", 512)
+    ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", views=views, batch_size=7)
+    assert len(processes) == 2
+    assert theirs.n_encoded == ours.n_encoded == theirs.train.records.size + theirs.test.records.size
+    assert_equal_tokens(theirs, ours)
+    assert theirs.content == ours.content
+
+
+def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_decoders, "_n_cores", lambda: 16)
+    monkeypatch.setattr(DecodingProcess, "start", lambda _: pytest.fail("a process was started"))
+    assert encode(array_dataset(200, 100), tiny_clip(), root=tmp_path).n_encoded == 300
+
+
+def test_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_decoders, "_n_cores", lambda: 2)
+    monkeypatch.setattr(DecodingProcess, "start", lambda _: pytest.fail("a process was started"))
+    assert encode(array_dataset(600, 1), tiny_clip(), root=tmp_path).n_encoded == 601
+
+
+def test_the_process_needs_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys, fedotp.data.store._worker, fedotp.clip; fedotp.clip.EvalTransform; fedotp.clip.TrainTransform; "
+        "print(sorted({'numpy', 'torch'} & sys.modules.keys()))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.usefixtures("processes")
+def test_broken_images_are_told_alike(tmp_path: Path) -> None:
+    dataset = file_dataset(tmp_path / "here")
+    whole = (tmp_path / "here" / "2.png").read_bytes()
+    (tmp_path / "here" / "0.png").unlink()
+    (tmp_path / "here" / "1.png").write_bytes(b"")
+    (tmp_path / "here" / "2.png").write_bytes(whole[:200])
+    (tmp_path / "here" / "3.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n")
+    Image.new("1", (9_000, 9_000)).save(tmp_path / "here" / "7.png")
+    told: list[tuple[str, str]] = []
+    encoded = encode(
+        dataset,
+        tiny_clip(),
+        root=tmp_path / "store",
+        skip_broken=True,
+        on_broken=lambda broken: told.append((Path(broken.where).name, broken.reason)),
+    )
+    reasons = dict(told)
+    assert encoded.dataset.skipped == ("7.png", "0.png", "1.png", "2.png", "3.png")
+    assert reasons["0.png"] == "No such file or directory"
+    assert reasons["1.png"] == "zero bytes"
+    assert "truncated" in reasons["2.png"]
+    assert reasons["3.png"].startswith("not an image of a known format")
+    assert reasons["7.png"] == "81 million pixels; at most 80 million are decoded"
+    with pytest.raises(FedotpError, match=r"made: 5 broken images, first .*0\.png \(No such file"):
+        encode(dataset, tiny_clip(), root=tmp_path / "store")
+
+
+def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+    split = file_dataset(tmp_path / "here").train
+    with Decoders(6, 32) as decoders:
+        decoders.expect(6)
+        requests = [
+            Request(SplitImage(split, i), views=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
+            for i in range(6)
+        ]
+        found = list(decoders.submit(requests))
+        assert [i for i in range(6) if found[i].broken] == [1]
+        assert found[1].broken == "decoding it ended its process (signal SIGKILL)"
+        crops = [np.asarray(EvalTransform(32).crop(split.image(i))) for i in range(6)]
+        for i in (0, 2, 3, 4, 5):
+            np.testing.assert_array_equal(decoders.pixels[i], crops[i])
+        assert len(processes) == 4  # two at first, one to see which picture it was, one in its place
+
+
+def test_killed_processes_are_replaced(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+    dataset = file_dataset(tmp_path / "here", 40, 2)
+    killed: list[int] = []
+
+    def kill(what: str, done: int, total: int) -> None:
+        if what == "encoding train" and 4 <= done < 12:
+            for process in [each._process for each in processes if each._process is not None]:
+                killed.append(process.pid)
+                process.kill()
+
+    encoded = encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=kill)
+    assert len(killed) >= 2
+    assert encoded.n_encoded == 42
+    assert_equal_tokens(encoded, encode(dataset, tiny_clip(), root=tmp_path / "again", batch_size=4))
+
+
+@pytest.mark.usefixtures("processes")
+def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = file_dataset(tmp_path / "here", 9, 2)
+    for n, program in enumerate(("/bin/false", "/nowhere/python")):
+        monkeypatch.setattr(sys, "executable", program)
+        assert encode(dataset, tiny_clip(), root=tmp_path / f"store {n}").n_encoded == 11
+
+
+def test_interrupted_no_process_is_left(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+    pids: list[int] = []
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        if what == "encoding train" and done >= 8:
+            pids.extend(process._process.pid for process in processes)  # type: ignore[union-attr]
+            raise KeyboardInterrupt
+
+    dataset = file_dataset(tmp_path / "here", 32, 2)
+    with pytest.raises(KeyboardInterrupt):
+        encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=interrupt)
+    assert len(pids) == 2
+    assert not any(_is_alive(pid) for pid in pids)
+    assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 34 - 8
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from store_made import file_dataset, tiny_clip
+from fedotp.data.store import _decoders
+from fedotp.data.store._encode import encode
+from fedotp.data.store._process import DecodingProcess
+
+_decoders._n_cores, _decoders._FEW_CORES, _decoders._FEW_IMAGES = lambda: 2, 2, 1
+start = DecodingProcess.start
+def noted(self):
+    start(self)
+    print(self._process.pid, flush=True)
+DecodingProcess.start = noted
+def die(what, done, total):
+    if what == "encoding train" and done >= 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+dataset = file_dataset(Path(sys.argv[1]) / "here", 30, 2)
+encode(dataset, tiny_clip(), root=Path(sys.argv[1]), batch_size=4, on_progress=die)
+"""
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    pids = [int(line) for line in done.stdout.split()]
+    assert len(pids) == 2
+    while any(_is_alive(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+def test_large_pictures_wait_for_room_together(
+    tmp_path: Path, processes: list[DecodingProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    class Noting(_images._Room):
+        @contextmanager
+        def taken(self, n: int) -> Iterator[None]:
+            asked.append(n)
+            with super().taken(n):
+                yield
+
+    monkeypatch.setattr(_images, "_ROOM", Noting(1_600 * 1_000))
+    dataset = file_dataset(tmp_path / "here", 6, 2)
+    for i in range(4):
+        Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")
+    assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 8
+    assert asked == [1_600_000] * 4
+    assert len(processes) == 2
+
+
+def test_names_that_are_not_unicode(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+    dataset = file_dataset(tmp_path / "here")
+    odd = os.fsdecode(b"\xff.png")
+    (tmp_path / "here" / "0.png").rename(tmp_path / "here" / odd)
+    files = ImageFiles(tmp_path / "here", (odd, *dataset.train.source.paths[1:]))  # type: ignore[attr-defined]
+    dataset = replace(dataset, train=replace(dataset.train, source=files))
+    assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 8
+    assert len(processes) == 2
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
