@@ -1,9 +1,13 @@
 """One model in every checkpoint format loads to the same bits; saving; names."""
 
+import copy
 import dataclasses
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import huggingface_hub
@@ -26,6 +30,7 @@ from safetensors.torch import load_file
 from fedotp.clip import CLIP, TINY, ClipConfig, Tokenizer, fetch, load, save
 from fedotp.clip import _hub as hub
 from fedotp.clip import _load as loading
+from fedotp.clip._model import tensors_digest
 from fedotp.errors import FedotpError
 
 
@@ -243,3 +248,34 @@ def test_weights_are_asked_for_by_commit(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_config_has_a_home() -> None:
     assert hub.PUBLISHED.keys() == loading.CONFIGS.keys()
+
+
+def test_loading_does_not_wait_for_torchs_compiler(tmp_path: Path) -> None:
+    """Drawing on the meta device would import it: a second or more."""
+    code = (
+        "import sys; from fedotp.clip import CLIP, TINY, load; model = load(sys.argv[1]); "
+        "assert not any(tensor.is_meta for tensor in model.state_dict(keep_vars=True).values()); "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    save(CLIP.random(TINY), tmp_path / "weights")
+    command = [sys.executable, "-c", code, str(tmp_path / "weights")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    assert subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout == "False\n"
+
+
+def test_a_copy_of_a_loaded_model_knows_its_digest(tmp_path: Path) -> None:
+    model = CLIP.random(TINY)
+    save(model, tmp_path / "weights", dtype=torch.float16)
+    loaded = load(tmp_path / "weights", dtype=torch.float64)
+    copied = copy.deepcopy(loaded)
+    rounded = {name: tensor.half() for name, tensor in model.state_dict().items()}
+    assert copied.digest == loaded.digest == tensors_digest(rounded) != model.digest
+
+
+def test_a_loaded_model_does_not_follow_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    save(CLIP.random(TINY), path)
+    model = load(path)
+    before = model.digest
+    path.write_bytes(bytes(path.stat().st_size))
+    assert tensors_digest(model.state_dict()) == before

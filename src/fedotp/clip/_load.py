@@ -17,9 +17,10 @@ from fedotp.clip._config import CONFIGS, Activation, ClipConfig
 from fedotp.clip._files import find_file, read_file
 from fedotp.clip._hub import fetch
 from fedotp.clip._infer import check_depth, hugging_face_hints, infer_config, open_clip_hints
-from fedotp.clip._model import CLIP, tensors_digest
+from fedotp.clip._model import CLIP
 from fedotp.clip._names import from_hugging_face, is_hugging_face
 from fedotp.clip._tokenizer import Tokenizer
+from fedotp.clip._undrawn import Undrawn
 from fedotp.errors import FedotpError, listed
 
 # Our own files carry these in the safetensors header.
@@ -98,7 +99,7 @@ def _build(
     dtype: torch.dtype,
 ) -> CLIP:
     """The model with exactly these weights, or an error that names the first tensors that do not fit."""
-    with torch.device("meta"):  # shapes only: the weights are about to be replaced
+    with torch.device("meta"), Undrawn():  # shapes only: the weights are about to be put in
         model = CLIP(config, tokenizer=tokenizer)
     state = model.state_dict()
     weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
@@ -108,11 +109,19 @@ def _build(
     _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
 
     stored = {name: tensors[name] for name in weights}
-    counters = {name: torch.tensor(0) for name in state.keys() - weights.keys()}  # of batch norm; not used
-    model.to_empty(device=device).to(dtype)
-    model.load_state_dict(stored | counters)
-    model._file_digest = tensors_digest(stored)
+    model.take_digest_of(stored)
+    placed = {name: _placed(tensor, device, dtype) for name, tensor in stored.items()}
+    counters = {
+        name: torch.tensor(0, device=device) for name in state.keys() - weights.keys()
+    }  # of batch norm; not used
+    model.load_state_dict(placed | counters, assign=True)
     return model.freeze()
+
+
+def _placed(tensor: Tensor, device: str | torch.device, dtype: torch.dtype) -> Tensor:
+    """A copy in memory of its own: a file that is mapped may be cut short."""
+    there = tensor.to(device)  # as it is stored: fewer bytes travel
+    return torch.empty(there.shape, dtype=dtype, device=device).copy_(there)
 
 
 def _refuse(what: str, names: list[str]) -> None:
