@@ -32,7 +32,7 @@ from fedotp.errors import FedotpError
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> list[DecodingProcess]:
     """Every image is looked at in one of two processes; those that were started."""
-    monkeypatch.setattr(_decoders, "_n_cores", lambda: 2)
+    monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
     monkeypatch.setattr(_decoders, "_FEW_CORES", 2)
     monkeypatch.setattr(_decoders, "_FEW_IMAGES", 1)
     started: list[DecodingProcess] = []
@@ -110,13 +110,13 @@ def test_processes_make_the_tokens_that_threads_make(
 
 
 def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_decoders, "_n_cores", lambda: 16)
+    monkeypatch.setattr(_decoders, "n_cores", lambda: 16)
     monkeypatch.setattr(DecodingProcess, "start", lambda _: pytest.fail("a process was started"))
     assert encode(array_dataset(200, 100), tiny_clip(), root=tmp_path).n_encoded == 300
 
 
 def test_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_decoders, "_n_cores", lambda: 2)
+    monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
     monkeypatch.setattr(DecodingProcess, "start", lambda _: pytest.fail("a process was started"))
     assert encode(array_dataset(600, 1), tiny_clip(), root=tmp_path).n_encoded == 601
 
@@ -224,7 +224,7 @@ from fedotp.data.store import _decoders
 from fedotp.data.store._encode import encode
 from fedotp.data.store._process import DecodingProcess
 
-_decoders._n_cores, _decoders._FEW_CORES, _decoders._FEW_IMAGES = lambda: 2, 2, 1
+_decoders.n_cores, _decoders._FEW_CORES, _decoders._FEW_IMAGES = lambda: 2, 2, 1
 start = DecodingProcess.start
 def noted(self):
     start(self)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedotp.data.store._crops import Looked, Request, Rows, look
+from fedotp.data.store._parallel import n_cores
 from fedotp.data.store._process import DecodingProcess, GoneError
 
 _MOST_THREADS = 8  # more get in each other's and the tower's way
@@ -31,7 +32,7 @@ class Decoders:
 
     def __init__(self, n_rows: int, size: int, workers: int | None = None) -> None:
         """There are at most `workers` threads or processes, by default as many as cores."""
-        self._cores, self._workers = _n_cores(), workers
+        self._cores, self._workers = n_cores(), workers
         self._row_bytes = size * size * 3
         self._file = _nameless_file(n_rows * self._row_bytes)
         memory = mmap.mmap(self._file, n_rows * self._row_bytes)
@@ -103,11 +104,6 @@ class Decoders:
             if gone.at_work:
                 return Looked(request.digest, f"decoding it ended its process ({gone})")
             return look(request, self._rows)
-
-
-def _n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _nameless_file(n_bytes: int) -> int:

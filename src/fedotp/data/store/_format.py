@@ -12,7 +12,6 @@ encoded), the checksum of the record, and the checksum of the entry itself. The 
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -98,13 +97,6 @@ class Encoding:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FedotpError(f"not the description of a token store: {error}") from error
         return encoding
-
-    def pack(self, fields: Mapping[str, NDArray[Any]]) -> Records:
-        """Make records (n,) of their fields, each (n, *shape of the field)."""
-        records = np.empty(len(fields["pooled"]), self.record)
-        for name, values in fields.items():
-            records[name] = values
-        return records
 
 
 def make_keys(digests: Digests, *, seed: int, view: int) -> Keys:

@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,9 @@ from fedotp.data.store._format import (
     checksums,
     make_entries,
 )
+from fedotp.data.store._parallel import in_pieces
 
 INDEX_SUFFIX, RECORDS_SUFFIX = ".index", ".records"
-_PIECE = 32 << 20  # bytes read at a time when records are checked
 
 
 class ShardWriter:
@@ -88,21 +89,28 @@ class Shard:
         self.n_seen += len(entries)
         return entries
 
-    def damaged(self, rows: Ints, record_crcs: NDArray[np.uint32]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Check records against their checksums: pieces of a mask over `rows` (n,), each with its start.
+    def damaged(self, rows: Ints, record_crcs: NDArray[np.uint32]) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        """Check records against their checksums: pieces of a mask over `rows` (n,).
 
         They are read and not mapped, so that checking a large store does not fill the process's memory.
         """
-        size = self._encoding.record.itemsize
-        per_piece = max(_PIECE // size, 1)
-        with self._records.open("rb") as file:
-            for start in range(0, len(rows), per_piece):
-                piece = slice(start, start + per_piece)
-                raw = bytearray()
-                for row in rows[piece]:
-                    file.seek(HEADER_SIZE + int(row) * size)
-                    raw += file.read(size).ljust(size, b"\0")
-                yield start, checksums(np.frombuffer(raw, self._encoding.record)) != record_crcs[piece]
+
+        def look(part: slice) -> NDArray[np.bool_]:
+            return checksums(self._read(rows[part])) != record_crcs[part]
+
+        return in_pieces(look, len(rows), self._encoding.record.itemsize)
+
+    def _read(self, rows: Ints) -> Records:
+        """The records (n,) in these rows; what is not there is zero."""
+        records = np.zeros(len(rows), self._encoding.record)
+        ends = np.flatnonzero(np.diff(rows, append=-1) != 1) + 1
+        with FileIO(self._records) as file:
+            for start, end in pairwise([0, *ends.tolist()]):  # rows that lie one after the other
+                rest = records[start:end].view(np.uint8).data
+                file.seek(HEADER_SIZE + int(rows[start]) * records.itemsize)
+                while rest and (n := file.readinto(rest)):
+                    rest = rest[n:]
+        return records
 
     def drop(self, rows: Ints) -> None:
         """Strike the entries of these records out; the bytes stay, unused."""

@@ -6,10 +6,11 @@ shards of all. See `_format` for the layout.
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from fedotp._places import cache_folder
 from fedotp.data._types import Ints
 from fedotp.data.store._format import KEY, Encoding, Keys, Records, intact
+from fedotp.data.store._parallel import in_pieces
 from fedotp.data.store._shard import INDEX_SUFFIX, Shard, ShardWriter
 from fedotp.errors import FedotpError
 
@@ -87,28 +89,26 @@ class TokenStore:
                     self._writer = ShardWriter(self.folder, self.encoding)
             self._writer.append(keys, records)
 
-    def gather(self, numbers: Ints) -> dict[str, NDArray[Any]]:
-        """The fields of the records with these numbers (...), each (..., *shape of the field)."""
-        flat = numbers.ravel()
-        shards, rows = self._table["shard"][flat], self._table["row"][flat]
-        mapped = {int(n): list(self._shards.values())[n].mapped() for n in np.unique(shards)}
-        fields = {}
-        for name in self.encoding.record.names or ():
-            dtype, shape = self.encoding.record[name].base, self.encoding.record[name].shape
-            values = np.empty((len(flat), *shape), dtype)
-            for number, records in mapped.items():
-                at = np.flatnonzero(shards == number)
-                values[at] = records[name][rows[at]]
-            fields[name] = values.reshape(*numbers.shape, *shape)
-        return fields
+    def gather(self, numbers: Ints) -> Records:
+        """The records (...) with these numbers (...)."""
+        records = np.empty(numbers.size, self.encoding.record)
+        shards, rows = self._table["shard"][numbers.ravel()], self._table["row"][numbers.ravel()]
+        for number in np.unique(shards):
+            mapped = list(self._shards.values())[number].mapped()
+            at = np.flatnonzero(shards == number)
+            if len(at) == len(records):  # as good as always
+                deque(in_pieces(partial(_take, mapped, rows, records), len(records), records.itemsize), maxlen=0)
+            else:
+                records[at] = mapped[rows[at]]
+        return records.reshape(numbers.shape)
 
     def check(self, numbers: Ints) -> Iterator[tuple[int, Ints]]:
         """Compare records (n,) with their checksums: how many were looked at, and the damaged among them."""
         for number, shard in enumerate(self._shards.values()):
             mine = np.sort(numbers[self._table["shard"][numbers] == number])
             yield from (
-                (len(bad), mine[start : start + len(bad)][bad])
-                for start, bad in shard.damaged(self._table["row"][mine], self._table["crc"][mine])
+                (len(bad), mine[part][bad])
+                for part, bad in shard.damaged(self._table["row"][mine], self._table["crc"][mine])
             )
 
     def drop(self, numbers: Ints) -> None:
@@ -152,3 +152,7 @@ class TokenStore:
                 f"the token store {self.folder} {what}: {error.strerror}; "
                 "make room or rights there, or choose another folder"
             ) from error
+
+
+def _take(mapped: Records, rows: Ints, records: Records, part: slice) -> None:
+    np.take(mapped, rows[part], out=records[part], mode="clip")  # not "raise", which copies once more

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedotp.clip import ImageFeatures
 from fedotp.data._types import Ints
 from fedotp.data.sets import Dataset, SplitName
-from fedotp.data.store._storage import restore
+from fedotp.data.store._storage import restore, unpack
 from fedotp.data.store._store import TokenStore
 
 
@@ -47,8 +47,8 @@ class EncodedSplit:
         >>> encoded.train.read(batch).tokens.shape  # batch (C, B), one row per client   # doctest: +SKIP
         torch.Size([10, 32, 196, 512])
         """
-        fields = self.store.gather(self.records[np.asarray(view), np.asarray(indices)])
-        return restore({name: torch.from_numpy(v).to(device) for name, v in fields.items()}, dtype)
+        records = self.store.gather(self.records[np.asarray(view), np.asarray(indices)])
+        return restore(unpack(records, device), dtype)
 
 
 @dataclass(frozen=True, eq=False)

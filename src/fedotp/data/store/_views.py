@@ -20,7 +20,7 @@ from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crops import Looked, Request, Transform
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Keys, split_keys
-from fedotp.data.store._storage import compress
+from fedotp.data.store._storage import compress, pack
 from fedotp.data.store._store import TokenStore
 
 AHEAD = 3  # batches being decoded while the tower works on one
@@ -165,6 +165,6 @@ class Encoder:
         )
 
     def _write(self, views: Ints, features: ImageFeatures) -> None:
-        fields = compress(features, self._store.encoding.storage)
-        records = self._store.encoding.pack({name: values.cpu().numpy() for name, values in fields.items()})
+        encoding = self._store.encoding
+        records = pack(compress(features, encoding.storage), encoding.record)
         self._store.append(self._missing.keys[views], records)
