@@ -11,7 +11,20 @@ import sys
 
 from bench._record import save
 
-NAMES = ("ot", "text", "fused", "step", "growth", "precision", "encoding", "federation", "gpu", "flower", "report")
+NAMES = (
+    "ot",
+    "text",
+    "fused",
+    "step",
+    "growth",
+    "precision",
+    "encoding",
+    "experiment",
+    "federation",
+    "gpu",
+    "flower",
+    "report",
+)
 
 
 def main() -> None:

@@ -1,20 +1,16 @@
 """The token store: decoding, encoding and reading speed, int8's effect on scores, memory at 100,000 images.
 
-"Outside the tower" is the share of an encoding run that the tower alone, fed with ready pixels just before
-and just after it, would not take. Memory is that of processes of their own that encode generated images with
-a toy tower.
+Decoding is that of JPEG files of 500 x 375 pixels, the start of threads or processes included. "Outside the tower" is
+the share of an encoding run that the tower alone, fed with ready pixels just before and just after it, would not take.
+Memory is that of processes of their own that encode generated images with a toy tower.
 """
 
-import io
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +19,15 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedotp._images import decoded
+from bench._record import medians
+from bench.experiment import jpeg
 from fedotp.clip import CLIP, CONFIGS, TINY, EvalTransform, load, save
-from fedotp.data import Dataset, ImageSource, Split
-from fedotp.data.store import EncodedDataset, Storage, encode
+from fedotp.clip import normalise as normalise_pixels
+from fedotp.data import Dataset, ImageFiles, ImageSource, Split
+from fedotp.data.store import EncodedDataset, Storage, _decoders, encode
+from fedotp.data.store._content import SplitImage
+from fedotp.data.store._crops import Request
+from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._views import Tower
 from fedotp.ot import score
 
@@ -44,7 +45,12 @@ def run() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:  # a loaded model knows its digest, as in a user's run
         save(CLIP.random(CONFIGS[name]), Path(folder) / "weights")
         clip = load(Path(folder) / "weights", device="cuda" if cuda else "cpu")
-    figures = _speed(clip, name, n_images, torch.bfloat16 if cuda else None)
+        files = _write_jpegs(Path(folder) / "images", max(n_images, 1024))
+        figures = _decoding(_dataset(files, len(files.paths)))
+        dataset = _dataset(files, n_images)
+        for precision in (None, torch.bfloat16) if cuda else (None,):
+            title = f"{name} in {str(precision or torch.float32).removeprefix('torch.')}"
+            figures |= _speed(dataset, clip, title, precision)
     for n in (1_000, 10_000, 100_000):
         code = f"from bench.encoding import memory; print(*memory({n}))"
         command = [sys.executable, "-c", code]
@@ -65,39 +71,67 @@ def memory(n_images: int) -> tuple[float, float]:
         return peak, _mib("RssAnon") - before
 
 
-def _speed(clip: CLIP, name: str, n_images: int, precision: torch.dtype | None) -> dict[str, float]:
-    dataset, transform, tower = _dataset(_Jpegs(), n_images), EvalTransform(224), Tower(clip, precision)
-    pixels = torch.stack([transform(dataset.train.image(i)) for i in range(_BATCH)])
+def _decoding(dataset: Dataset) -> dict[str, float]:
+    """Hashing, decoding and cropping alone, from first to last image, by threads and by processes in turn."""
+    split, n = dataset.train, len(dataset.train)
+
+    def decode(few_images: int) -> None:
+        usual = _decoders._FEW_IMAGES, _decoders._FEW_CORES
+        _decoders._FEW_IMAGES, _decoders._FEW_CORES = few_images, 2
+        with Decoders(4 * _BATCH, 224) as decoders:
+            decoders.expect(n)
+            _decoders._FEW_IMAGES, _decoders._FEW_CORES = usual
+            for start in range(0, n, 4 * _BATCH):
+                requests = [
+                    Request(SplitImage(split, i), views=((0, 0),), transform=EvalTransform(224), row=i - start)
+                    for i in range(start, min(start + 4 * _BATCH, n))
+                ]
+                assert not any(looked.broken for looked in decoders.submit(requests))
+
+    seconds = medians({"threads": lambda: decode(n + 1), "processes": lambda: decode(0)}, repeats=3)
+    return {f"decoding by {how}, images/s": n / each for how, each in seconds.items()}
+
+
+def _speed(dataset: Dataset, clip: CLIP, name: str, precision: torch.dtype | None) -> dict[str, float]:
+    transform, tower, n_images = EvalTransform(224), Tower(clip, precision), len(dataset.train)
+    crops = [transform.crop(dataset.train.image(i)) for i in range(_BATCH)]
+    pixels = torch.from_numpy(np.stack([np.asarray(crop) for crop in crops]))
     tower(pixels).tokens.cpu()  # warm up
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with tempfile.TemporaryDirectory() as folder:
 
         def encoded(storage: Storage = "float16") -> EncodedDataset:
             return encode(dataset, clip, root=Path(folder), storage=storage, batch_size=_BATCH, precision=precision)
 
-        def decode() -> None:
-            list(pool.map(lambda i: transform(dataset.train.image(i)).shape, range(n_images)))
-
         def only_tower() -> None:
             for _ in range(n_images // _BATCH // 2):
-                tower(pixels).tokens.cpu()
+                features = tower(pixels)
+            features.tokens.cpu()
 
         before, encoding, after = (_seconds(work) for work in (only_tower, encoded, only_tower))
         checking = _seconds(encoded)
         found = encoded()
         figures = {
-            f"{name}, decoding alone, images/s": n_images / _seconds(decode),
             f"{name}, tower alone, images/s": n_images / (before + after),
             f"{name}, encoding, images/s": n_images / encoding,
             f"{name}, share of encoding outside the tower": max(1 - (before + after) / encoding, 0.0),
             f"{name}, finding and checking tokens, images/s": n_images / checking,
             f"{name}, reading batches of 32, images/s": n_images / _seconds(lambda: _read_all(found)),
         }
-        exact = clip.encode_image(pixels.to(clip.text_projection.device)).tokens.cpu()
+        exact = clip.encode_image(normalise_pixels(pixels.to(clip.text_projection.device))).tokens.cpu()
         for storage in ("float16", "int8"):
             stored = encoded(storage).train.read(np.arange(_BATCH)).tokens
             change = (_scores(stored) - _scores(exact)).abs().max().item()
             figures[f"{name}, largest change of a score by {storage}"] = change
     return figures
+
+
+def _write_jpegs(root: Path, n: int) -> ImageFiles:
+    """Files of 500 x 375 pixels; a few dozen different ones, told apart by the bytes after their end."""
+    root.mkdir()
+    different = [jpeg(number) for number in range(min(n, 64))]
+    for i in range(n):
+        (root / f"{i}.jpg").write_bytes(different[i % len(different)] + i.to_bytes(8, "big"))
+    return ImageFiles(root, tuple(f"{i}.jpg" for i in range(n)))
 
 
 def _scores(tokens: Tensor) -> Tensor:
@@ -147,22 +181,3 @@ class _Pixels(_Generated):
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
         return nullcontext(Image.frombytes("RGB", (16, 16), content))
-
-
-@dataclass(frozen=True)
-class _Jpegs(_Generated):
-    """JPEG files of 320 x 256 pixels, told apart by the bytes after their end."""
-
-    content: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        coarse = np.random.default_rng(0).integers(0, 256, (32, 40, 3), np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(coarse).resize((320, 256), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
-        object.__setattr__(self, "content", file.getvalue())
-
-    def read(self, row: int) -> bytes:
-        return self.content + row.to_bytes(8, "big")
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        return decoded(content)

@@ -33,4 +33,6 @@ __all__ = [
     "select_stores",
 ]
 
-__getattr__ = lazy_face(__name__, __all__, ["_defaults", "_format", "_store", "_cache", "_storage", "_tokens", "_encode"])
+_PARTS = ["_defaults", "_format", "_store", "_cache", "_storage", "_tokens", "_encode"]
+
+__getattr__ = lazy_face(__name__, __all__, _PARTS)

@@ -9,6 +9,7 @@ T = TypeVar("T")
 
 _MOST_THREADS = 8  # memory has no room for more
 _PIECE = 4 << 20  # bytes for a thread at a time
+_FEW = 8  # pieces: starting threads takes as long
 
 
 def n_cores() -> int:
@@ -20,7 +21,7 @@ def in_pieces(work: Callable[[slice], T], n: int, item_bytes: int) -> Iterator[t
     """Do `work` on all parts of n items of so many bytes; each part with what came of it, in order."""
     step = max(_PIECE // item_bytes, 1)
     parts = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-    if len(parts) < 2:
+    if len(parts) < _FEW:
         yield from ((part, work(part)) for part in parts)
         return
     threads = ThreadPoolExecutor(min(n_cores(), _MOST_THREADS))

@@ -24,7 +24,6 @@ class GoneError(Exception):
     """The process ended by itself; `at_work` if it was up by then."""
 
     def __init__(self, words: str, *, at_work: bool) -> None:
-        """`words` say how it ended."""
         super().__init__(words)
         self.at_work = at_work
 
@@ -37,7 +36,6 @@ class DecodingProcess:
     """
 
     def __init__(self, memory: int, row_bytes: int) -> None:
-        """`start` starts it."""
         self._memory, self._row_bytes = memory, row_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None

@@ -5,7 +5,6 @@ It ends when the pipe is closed, and with the process that started it, however t
 
 import mmap
 import os
-import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ _SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many proces
 
 def serve(pipe: int, memory: int, row_bytes: int, parent: int) -> None:
     """Answer requests from the descriptor `pipe` with what was found; crops go to `memory`."""
-    die_with_parent(signal.SIGKILL)  # nothing is lost: only the parent writes what is to last
+    die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
     if os.getppid() != parent:  # it died before the kernel was told
         return
     warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
