@@ -21,6 +21,7 @@ NAMES = (
     "encoding",
     "experiment",
     "federation",
+    "together",
     "gpu",
     "flower",
     "report",

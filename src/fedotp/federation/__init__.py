@@ -30,6 +30,7 @@ from fedotp.federation._settings import (
     Settings,
 )
 from fedotp.federation._simulator import RoundReport, Simulator
+from fedotp.federation._together import Together, in_common
 
 __all__ = [
     "METRICS",
@@ -59,12 +60,14 @@ __all__ = [
     "ServerStepSettings",
     "Settings",
     "Simulator",
+    "Together",
     "by_domain",
     "client_bytes",
     "drawn_for_evaluation",
     "draws",
     "evaluate_predictions",
     "held_out",
+    "in_common",
     "learning_rate",
     "load_checkpoint",
     "load_progress",

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,23 @@ from fedotp.federation._settings import Settings
 from fedotp.methods import Method, Need, Parameters, Task
 
 _OPTIMIZER = "optimizer."  # prefix of what a client keeps of its optimizer
+
+
+class Place(Protocol):
+    """Where clients can have their work done other than by themselves: beside those of other federations."""
+
+    def train(
+        self,
+        work: LocalWork,
+        received: Parameters,
+        private: Parameters,
+        optimizer: Parameters | None,
+        on_images: OnImages | None,
+    ) -> LocalResult:
+        """As `LocalTrainer.train`."""
+
+    def predict(self, clients: Ints, params: Parameters) -> Predictions:
+        """As `LocalTester.predict`."""
 
 
 class Clients(ABC):
@@ -43,6 +61,7 @@ class Clients(ABC):
         self.trainer = LocalTrainer(method, task, data, settings)
         self.tester = LocalTester(method, task, data, settings)
         self.device = self.trainer.device
+        self.place: Place | None = None
         self.round = 0
         self.group_size = 1
         if unknown := method.needs - frozenset(Need):
@@ -60,9 +79,13 @@ class Clients(ABC):
 
     def round_work(self, clients: Ints) -> LocalWork:
         """What `clients` (C,) are to do in this round."""
-        rounds = self.settings.federation
-        lr = learning_rate(self.settings.optimizer, self.round, rounds.rounds)
-        return LocalWork(clients, self.round, rounds.local_epochs, lr, self.round * rounds.local_epochs)
+        epochs = self.settings.federation.local_epochs
+        return LocalWork(clients, self.round, epochs, self.lr, self.round * epochs)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of this round."""
+        return learning_rate(self.settings.optimizer, self.round, self.settings.federation.rounds)
 
     def train(
         self, work: LocalWork, on_images: OnImages | None = None, *, new: bool = False
@@ -77,7 +100,7 @@ class Clients(ABC):
                 private = {name: kept[name] for name in self.private_names}
                 state = {name.removeprefix(_OPTIMIZER): kept[name] for name in kept if name.startswith(_OPTIMIZER)}
                 group = LocalWork(**{**vars(work), "clients": clients})
-                result = self.trainer.train(group, received, private, state or None, on_images)
+                result = (self.place or self.trainer).train(group, received, private, state or None, on_images)
             except torch.OutOfMemoryError:
                 if len(clients) == 1:
                     raise
@@ -139,7 +162,7 @@ class Clients(ABC):
 
     def predict_with(self, clients: Ints, params: Parameters, on_images: OnImages | None = None) -> Predictions:
         """What `clients` (C,) predict with `params` (C, ...) for their test images."""
-        predictions = self.tester.predict(clients, params)
+        predictions = (self.place or self.tester).predict(clients, params)
         if on_images:
             on_images(len(predictions.row))
         return predictions

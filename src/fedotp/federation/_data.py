@@ -1,7 +1,7 @@
 """The clients' images as a federation sees them: features, labels, and who has which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -69,7 +69,8 @@ class FederatedData:
     """The images of the clients that are here, a row each, and the clients' names and domains (None where mixed).
 
     `numbers` are what the federation calls them: draws depend on a client's number, not on its row here. In a
-    simulation they are the same, and need not be given. `n_skipped` images could not be decoded and were left out.
+    simulation they are the same, and need not be given. `seeds` are the clients' own where they belong to several
+    federations. `n_skipped` images could not be decoded and were left out.
     """
 
     names: tuple[str, ...]
@@ -77,6 +78,7 @@ class FederatedData:
     train: Images
     test: Images
     numbers: tuple[int, ...] | None = None
+    seeds: tuple[int, ...] | None = None
     n_skipped: int = 0
     _spatial: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
@@ -92,14 +94,34 @@ class FederatedData:
             n_skipped=len(encoded.dataset.skipped),
         )
 
+    @classmethod
+    def side_by_side(cls, several: Sequence["FederatedData"], seeds: Sequence[int]) -> "FederatedData":
+        """The clients of several federations over the same images as those of one; each draws from its own seed."""
+        first = several[0]
+        return replace(
+            first,
+            names=tuple(name for data in several for name in data.names),
+            domains=tuple(domain for data in several for domain in data.domains),
+            train=replace(first.train, clients=tuple(rows for data in several for rows in data.train.clients)),
+            test=replace(first.test, clients=tuple(rows for data in several for rows in data.test.clients)),
+            numbers=tuple(number for data in several for number in data.numbers or range(len(data))),
+            seeds=tuple(seed for data, seed in zip(several, seeds, strict=True) for _ in data.names),
+        )
+
     def __len__(self) -> int:
         """Return the number of clients."""
         return len(self.names)
 
+    def has_the_images_of(self, other: "FederatedData") -> bool:
+        """Whether both divide the same features, row by row."""
+        pairs = ((self.train, other.train), (self.test, other.test))
+        return all(one.features is two.features and one.labels is two.labels for one, two in pairs)
+
     def draws(self, seed: int, purpose: str, round_: int, clients: Ints) -> list[np.random.Generator]:
-        """The random streams of `clients` (C,) for one purpose in one round."""
+        """The random streams of `clients` (C,) for one purpose in one round; `seed` is of those without their own."""
         numbers = clients if self.numbers is None else np.array(self.numbers)[clients]
-        return [draws(seed, purpose, round_, int(number)) for number in numbers]
+        seeds = [seed] * len(clients) if self.seeds is None else [self.seeds[client] for client in clients]
+        return [draws(own, purpose, round_, int(number)) for own, number in zip(seeds, numbers, strict=True)]
 
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
         """The training images of `clients`, in their first view, for methods that look them up."""

@@ -1,7 +1,7 @@
 """Local training of a group of clients, side by side along the client axis."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class LocalWork:
         clients: (C,) their rows in the data.
         round: the round, which with a client's number and `purpose` decides the order of its images.
         epochs: passes over the images.
-        lr: learning rate.
+        lr: learning rate, of all or of each client (C,).
         views_from: epoch e shows view `views_from + e` of the images (modulo the number of views).
         frozen: names of parameters that are not trained.
     """
@@ -35,7 +35,7 @@ class LocalWork:
     clients: Ints
     round: int
     epochs: int
-    lr: float
+    lr: float | Tensor
     views_from: int = 0
     purpose: str = "batches"
     frozen: frozenset[str] = frozenset()
@@ -44,13 +44,18 @@ class LocalWork:
 @dataclass(frozen=True, eq=False)
 class LocalResult:
     """Of C clients: trained parameters (C, ...), the optimizer's state (C, ...), the mean objective (C,) over the
-    images seen, and how many images these were in all.
+    images seen, and how many images these were (C,).
     """
 
     params: Parameters
     optimizer: Parameters
     loss: Tensor
-    n_images: int
+    images: Ints
+
+    @property
+    def n_images(self) -> int:
+        """Images seen in all."""
+        return int(self.images.sum())
 
 
 class LocalTrainer:
@@ -80,12 +85,28 @@ class LocalTrainer:
     ) -> LocalResult:
         """Train from what the server sent (C, ...) and the clients' own parameters (C, ...).
 
-        `optimizer` is the state kept from the last round, if it is not to start anew. Nothing given is changed.
+        `optimizer` is the state kept from the last round, if it is not to start anew. Nothing given is changed. A
+        client whose training diverges is an error.
         """
+        result = self.compute(work, received, private, optimizer, on_images)
+        self.require_finite(result, work)
+        return result
+
+    def compute(
+        self,
+        work: LocalWork,
+        received: Parameters,
+        private: Parameters,
+        optimizer: Parameters | None = None,
+        on_images: OnImages | None = None,
+    ) -> LocalResult:
+        """Train as `train` does, whatever becomes of it: nobody's training depends on who diverges beside it."""
         sizes = self.data.train.sizes(work.clients)
         falling = np.argsort(-sizes, kind="stable")  # those with most images make most steps
         at = torch.from_numpy(falling).to(self.device)
         clients = work.clients[falling]
+        if isinstance(work.lr, Tensor):
+            work = replace(work, lr=work.lr[at])
         received = _rows(received, at)
         params = {name: value.clone() for name, value in self.method.start(received, _rows(private, at)).items()}
         trained = {name: value for name, value in params.items() if name not in work.frozen | self.method.fixed}
@@ -99,13 +120,12 @@ class LocalTrainer:
         elif on_images:
             on_images(int(seen.sum()))
         mean = total / torch.from_numpy(seen).to(self.device).clamp_min(1)
-        self._require_finite(mean, params, clients, work)
         back = torch.argsort(at)
         return LocalResult(
             params=_rows(params, back),
             optimizer=_rows({**stepper.state, "steps": stepper.steps}, back),
             loss=mean[back],
-            n_images=int(seen.sum()),
+            images=seen[np.argsort(falling)],
         )
 
     def _plain(
@@ -176,12 +196,13 @@ class LocalTrainer:
         places = torch.from_numpy(step.places).to(self.device)
         return Batch(image, labels, places, None if memory is None else memory.rows(slice(len(clients))))
 
-    def _require_finite(self, loss: Tensor, params: Parameters, clients: Ints, work: LocalWork) -> None:
-        finite = loss.isfinite()
-        for value in params.values():
+    def require_finite(self, result: LocalResult, work: LocalWork) -> None:
+        """Refuse what has diverged: the error names a client."""
+        finite = result.loss.isfinite()
+        for value in result.params.values():
             finite &= value.reshape(len(value), -1).isfinite().all(1)
         if not finite.all():
-            client = self.data.names[clients[int((~finite).nonzero()[0])]]
+            client = self.data.names[work.clients[int((~finite).nonzero()[0])]]
             raise FedotpError(
                 f"training of client {client} diverged in round {work.round + 1} (loss or prompt not finite); "
                 f"lower optimizer.lr = {self.settings.optimizer.lr}"

@@ -61,13 +61,16 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, gradients: Parameters, lr: float | Tensor, active: Tensor | None = None) -> None:
-        """One step of the first A clients, with gradients (A, ...); those not `active` (A,) stay as they are."""
+        """One step of the first A clients, with gradients (A, ...); those not `active` (A,) stay as they are.
+
+        `lr` is of all clients, or (C,) of each.
+        """
         n = len(next(iter(gradients.values())))
         for name, gradient in gradients.items():
             changed = [self.params[name], *(value for key, value in self.state.items() if key.endswith(f".{name}"))]
             before = None if active is None else [value[:n].clone() for value in changed]
             update = self._sgd if self.settings.name == "sgd" else self._adamw
-            update(name, self.params[name][:n], gradient, lr * self.rate.get(name, 1.0))
+            update(name, self.params[name][:n], gradient, _along(gradient, lr) * self.rate.get(name, 1.0))
             if active is not None and before is not None:
                 for value, old in zip(changed, before, strict=True):
                     keep = ~active.view(-1, *[1] * (old.dim() - 1))
@@ -96,3 +99,10 @@ class Optimizer:
             lr = lr.to(param.dtype)
         param.mul_(1 - lr * self.settings.weight_decay)
         param.sub_(lr * first / few_first / root)
+
+
+def _along(gradient: Tensor, lr: float | Tensor) -> float | Tensor:
+    """The learning rate as it is multiplied with gradients (A, ...)."""
+    if not isinstance(lr, Tensor) or lr.dim() == 0:
+        return lr
+    return lr[: len(gradient)].view(-1, *[1] * (gradient.dim() - 1))

@@ -43,7 +43,7 @@ class ResidentImages:
 class Buffers:
     """What C clients hold while they train, in tensors that stay where they are.
 
-    `rows` (C, B), `views` (C,) and `active` (C,) say what the next step is, `lr` () how long; `total` (C,) sums the
+    `rows` (C, B), `views` (C,) and `active` (C,) say what the next step is, `lr` (C,) how long; `total` (C,) sums the
     objective times the images it is of.
     """
 
@@ -57,17 +57,17 @@ class Buffers:
         self.rows = torch.zeros(n, width, dtype=torch.long, device=device)
         self.views = torch.zeros(n, dtype=torch.long, device=device)
         self.active = torch.ones(n, dtype=torch.bool, device=device)
-        self.lr = torch.zeros((), dtype=torch.float64, device=device)
+        self.lr = torch.zeros(n, dtype=torch.float64, device=device)
         self.total = torch.zeros(n, dtype=torch.float64, device=device)
 
-    def load(self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float) -> None:
+    def load(self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float | Tensor) -> None:
         """Put a round's beginning into the tensors."""
         pairs = [(self.params, params), (self.received, received), (self.stepper.state, stepper.state)]
         for mine, given in pairs:
             for name, value in mine.items():
                 value.copy_(given[name])
         self.stepper.steps.copy_(stepper.steps)
-        self.lr.fill_(lr)
+        self.lr[:] = lr
         self.total.zero_()
 
 
@@ -93,7 +93,7 @@ class ResidentTrainer:
         stepper: Optimizer,
         rows: Sequence[Ints],
         views: Sequence[Ints],
-        lr: float,
+        lr: float | Tensor,
     ) -> Tensor | None:
         """Make steps on images `rows`, (A, B) each, in `views`, (A,) each; `params` and `stepper` change in place.
 

@@ -21,8 +21,13 @@ def sampled(settings: RoundSettings, members: Ints, round_: int, seed: int) -> I
     """C_t, the clients among `members` sampled for a round, in ascending order (Algorithm 2)."""
     if round_ == 0 and settings.first_round == "all":
         return members
-    k = max(1, round(settings.participation * len(members)))
+    k = n_sampled(settings, len(members))
     return np.sort(members[order(draws(seed, "sample", round_), len(members))[:k]])
+
+
+def n_sampled(settings: RoundSettings, n_members: int) -> int:
+    """How many of the members are sampled for a round."""
+    return max(1, round(settings.participation * n_members))
 
 
 def survivors(settings: RoundSettings, clients: Ints, round_: int, seed: int) -> Ints:

@@ -1,6 +1,5 @@
 """A whole federation on one machine: rounds of sampling, local training and aggregation (Algorithm 2)."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedotp._clock import own_seconds
 from fedotp.errors import FedotpError
 from fedotp.federation._checkpoint import Progress, save_checkpoint
 from fedotp.federation._clients import Clients
@@ -19,7 +19,7 @@ from fedotp.federation._groups import group_size
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._random import Ints
-from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled, survivors
+from fedotp.federation._sampling import drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
 from fedotp.methods import Method, Parameters, Task
@@ -100,6 +100,11 @@ class Simulator(Clients):
         return self.data.domains
 
     @property
+    def clients_per_round(self) -> int:
+        """How many are asked in a round, the first one apart."""
+        return n_sampled(self.settings.federation, len(self.members))
+
+    @property
     def images_per_round(self) -> int:
         """Of the members' images, those of the share that takes part, in every epoch."""
         rounds = self.settings.federation
@@ -122,11 +127,11 @@ class Simulator(Clients):
 
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
         """One communication round: sample, train, aggregate."""
-        start = time.perf_counter()
+        start = own_seconds()
         rounds = self.settings.federation
         asked = sampled(rounds, self.members, self.round, self.settings.seed)
         answering = survivors(rounds, asked, self.round, self.settings.seed)
-        work = self.round_work(answering)
+        work, lr = self.round_work(answering), self.lr
         uploads: list[Parameters] = []
         losses: list[torch.Tensor] = []
         n_images = 0
@@ -148,11 +153,11 @@ class Simulator(Clients):
             answered=answering,
             loss=torch.cat(losses).cpu().numpy() if losses else np.empty(0),
             examples=examples,
-            lr=work.lr,
+            lr=lr,
             bytes_down=len(asked) * message_bytes(self._messages()),
             bytes_up=message_bytes(sent),
             n_images=n_images,
-            seconds=time.perf_counter() - start,
+            seconds=own_seconds() - start,
         )
 
     # Evaluation --------------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 """FedOTP: global and local prompts that cooperate through optimal transport."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
 
 from fedotp import ot
 from fedotp._ranges import alternatives, require_one_of
@@ -12,6 +16,7 @@ from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 _MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
+_MASS = "mass"  # among the parameters of clients that have one each
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,18 @@ class FedOTP(Method):
             raise FedotpError(f"FedOTP matches patches: its rule must be {alternatives(get_args(ot.Rule))}")
         return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.solver)
 
+    def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
+        """Also where only the mass differs."""
+        if (together := super().side_by_side(others)) or not self.matching.has_mass:
+            return together
+        methods = [method for method in (self, *others) if type(method) is FedOTP]
+        alike = {replace(method, mass=1.0) for method in methods}
+        if len(methods) <= len(others) or len(alike) > 1:
+            return None
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        masses = [torch.tensor(method.mass, dtype=torch.float64) for method in methods]
+        return _EachItsMass(**{**options, "mass": 1.0}), [{_MASS: mass} for mass in masses]
+
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""
         return {"shared": task.contexts(self.n_shared + self.n_private)[: self.n_shared]} if self.n_shared else {}
@@ -68,3 +85,18 @@ class FedOTP(Method):
         """P_i = [P_g, P_{l,i}]."""
         kinds = {"shared": Kind.GLOBAL, "private": Kind.LOCAL}
         return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)
+
+
+@dataclass(frozen=True)
+class _EachItsMass(FedOTP):
+    """FedOTP for clients with masses of their own, which are among their parameters; `mass` itself is 1."""
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The masses are given."""
+        return frozenset({_MASS})
+
+    def weights(self, task: Task, params: Parameters) -> Tensor:
+        """The mass that each prompt takes, (C, N)."""
+        n_prompts = self.n_shared + self.n_private
+        return (params[_MASS] / n_prompts)[:, None].expand(-1, n_prompts)

@@ -50,6 +50,13 @@ class Method(ABC):
         """The same method under another rule: a method whose `matching` can be chosen says how."""
         raise FedotpError(f"{self.title} has no transport to change: its images are matched as a whole")
 
+    def side_by_side(self, others: Sequence["Method"]) -> "tuple[Method, list[Parameters]] | None":
+        """One method for the clients of this and of `others`, in runs that are trained as one; None: it takes several.
+
+        With it, what is to be added to the parameters (no client axis) that the clients of each of them receive.
+        """
+        return (self, [{} for _ in (self, *others)]) if all(other == self for other in others) else None
+
     @property
     def bound_to_classes(self) -> str:
         """Why what was learned cannot be used with other class names, in a sentence; "" where it can."""

@@ -1,9 +1,10 @@
 """What all clients and the server of a federation agree on before the first round."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import torch
 from torch import Tensor
@@ -51,6 +52,7 @@ class Task:
     template: str = "a photo of a {}."
     seed: int = 0
     _encoders: dict[int, PromptEncoder] = field(default_factory=dict, init=False, repr=False)
+    _runs: tuple[int, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if "{}" not in self.template:
@@ -75,6 +77,16 @@ class Task:
         if precision == "float32" or self.clip.text_projection.dtype == dtype:
             return self
         return replace(self, clip=_converted(self.clip, dtype))
+
+    def side_by_side(self, n_clients: Sequence[int]) -> "Task":
+        """The same task for the clients of several runs in a row, so many of each.
+
+        A prompt that is one for all clients of a run is then encoded once for the run. To find out, prompts are
+        compared, and a GPU waited for: this is for predictions.
+        """
+        several = copy.copy(self)
+        object.__setattr__(several, "_runs", tuple(n_clients))
+        return several
 
     @property
     def logit_scale(self) -> Tensor:
@@ -122,13 +134,32 @@ class Task:
         """
         n_clients = max((len(context) for context in contexts if context is not None), default=1)
         parts = []
-        for (once, n_ctx), group in groupby(contexts, _shape):
+        for (copies, n_ctx), group in groupby(contexts, self._shape):
             some = [context for context in group if context is not None]
-            some = [context[:1] for context in some] if once else some
+            if copies:
+                some = [context[:1] if len(copies) == 1 else context[_firsts(copies)] for context in some]
             encode = self.encoder_for(n_ctx) if some else None
             part = encode(some[0] if len(some) == 1 else torch.cat(some, dim=1)) if encode else self.template_features()
-            parts.append(part.to(self.dtype).expand(n_clients, -1, -1, -1))
+            part = part.to(self.dtype)
+            if len(copies) > 1:
+                part = part.repeat_interleave(torch.tensor(copies, device=part.device), dim=0)
+            parts.append(part.expand(n_clients, -1, -1, -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def _shape(self, context: Tensor | None) -> tuple[tuple[int, ...], int]:
+        """How many clients each different prompt is for, none where it is each client's own; and its number of vectors.
+
+        The template, for which nothing is known yet, has 0 vectors.
+        """
+        if context is None:
+            return (1,), 0
+        n_clients, n_ctx = len(context), context.shape[-2]
+        if n_clients > 1 and context.stride(0) == 0:
+            return (n_clients,), n_ctx
+        if n_clients > len(self._runs) > 0:
+            of_runs = context[_firsts(self._runs)].repeat_interleave(torch.tensor(self._runs, device=context.device), 0)
+            return (self._runs if torch.equal(of_runs, context) else ()), n_ctx
+        return (), n_ctx
 
     @torch.no_grad()
     def template_features(self) -> Tensor:
@@ -146,8 +177,6 @@ def _converted(clip: CLIP, dtype: torch.dtype) -> CLIP:
     return copied
 
 
-def _shape(context: Tensor | None) -> tuple[bool, int]:
-    """Whether a prompt is one for all of several clients, and its number of vectors; 0 of the template."""
-    if context is None:
-        return True, 0
-    return len(context) > 1 and context.stride(0) == 0, context.shape[-2]
+def _firsts(sizes: tuple[int, ...]) -> list[int]:
+    """Where parts of these sizes, one after the other, begin."""
+    return [0, *accumulate(sizes[:-1])]

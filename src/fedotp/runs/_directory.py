@@ -119,6 +119,11 @@ class RunDirectory:
         return f"fedotp server --resume {path} --keys DIR" if self.is_deployed else f"fedotp run --resume {path}"
 
     @property
+    def is_begun(self) -> bool:
+        """Whether there is a run here at all."""
+        return self._file("config.toml").is_file()
+
+    @property
     def is_complete(self) -> bool:
         """Whether the run has ended."""
         return self._file("summary.json").is_file()

@@ -1,12 +1,13 @@
 """The rounds of a run, whoever does the work: train, evaluate, write down, and end with a summary."""
 
-import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from fedotp._interrupt import listen
+from fedotp._clock import own_seconds
+from fedotp._interrupt import Interrupt, listen
 from fedotp.config import Config
 from fedotp.federation import Evaluation, OnImages, Predictions, Progress, RoundReport, Settings
 from fedotp.runs._directory import RunDirectory
@@ -78,19 +79,22 @@ class Loop:
         self.observer = observer
         self.settings = federation.settings
 
-    def go(self) -> None:
-        """Run all rounds that are left, unless interrupted, and write the summary."""
+    def go(self, interrupt: Interrupt | None = None) -> None:
+        """Run all rounds that are left, unless interrupted, and write the summary.
+
+        Ctrl-C is listened for here, unless somebody does who gives his `interrupt`.
+        """
         rounds = self.settings.federation.rounds if self.federation.learns else 0
         n_images = self.federation.images_per_round if rounds else 0
         self.observer.on_start(
             self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
         )
-        with listen(self.observer.on_interrupt) as interrupt:
+        with nullcontext(interrupt) if interrupt else listen(self.observer.on_interrupt) as heard:
             if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
                 self._evaluate()
                 self._commit()
             while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
-                if interrupt.wanted:
+                if heard.wanted:
                     self.observer.on_end(self.directory.path)
                     return
                 self._round(rounds)
@@ -123,9 +127,9 @@ class Loop:
         progress.stopped = bool(settings.patience) and progress.since_best >= settings.patience
 
     def _evaluation(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
-        start = time.perf_counter()
+        start = own_seconds()
         evaluation, predictions = self.federation.evaluate(everyone=everyone)
-        seconds = time.perf_counter() - start
+        seconds = own_seconds() - start
         self.progress.evaluate_seconds += seconds
         if evaluation is None:
             return None, None

@@ -14,7 +14,8 @@ from fedotp.errors import FedotpError
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
 from fedotp.runs._prepare import prepare
-from fedotp.runs._trial_run import ManyObserver, Outcome, run_one
+from fedotp.runs._together import Work, run_group, side_by_side
+from fedotp.runs._trial_run import ManyObserver, Outcome
 from fedotp.runs._trials import Trial, value_text
 from fedotp.runs._workers import run_in_processes
 
@@ -24,7 +25,10 @@ _SHOWN = 3  # differing keys named in a refusal
 def run_many(
     trials: Sequence[Trial], parent: str | Path, *, jobs: int = 1, observer: ManyObserver | None = None
 ) -> list[Outcome]:
-    """Run what is missing of `trials` below `parent`, one after the other or in `jobs` processes.
+    """Run what is missing of `trials` below `parent`, in this process or in `jobs` processes.
+
+    Runs that differ in no more than seed, split, learning rate and the like go side by side, as many as fit into
+    memory: their clients are trained as those of one federation. Each ends as it would alone, up to rounding.
 
     A run that fails does not stop the others. What all runs need (backbone, tokens) is prepared first; bad input there
     is refused before anything is written, and so is a directory that holds anything else than its trial.
@@ -40,7 +44,8 @@ def run_many(
     observer.on_begin(len(trials), len(trials) - len(todo))
     outcomes = {trial.name: Outcome(trial, directories[trial.name]) for trial in trials}
     work = [(trial, directories[trial.name].path) for trial in todo]
-    with closing(_in_turn(work, observer) if jobs == 1 else run_in_processes(work, jobs, observer)) as ended:
+    groups = side_by_side(work, jobs)
+    with closing(_in_turn(groups, observer) if jobs == 1 else run_in_processes(groups, jobs, observer)) as ended:
         for trial, error in ended:
             outcomes[trial.name] = replace(outcomes[trial.name], error=error)
             observer.on_outcome(outcomes[trial.name])
@@ -57,11 +62,14 @@ class _Encoding(Observer):
         self.observer.on_encoding(what, done, total)
 
 
-def _in_turn(work: list[tuple[Trial, Path]], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
-    for trial, path in work:
-        error = run_one(trial, path, observer.on_update, observer.on_interrupt)
-        yield trial, error
-        if not error and not RunDirectory(path).is_complete:
+def _in_turn(groups: list[list[Work]], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
+    for group in groups:
+        failed = set()
+        with closing(run_group(group, observer.on_update, observer.on_interrupt)) as ended:
+            for trial, error in ended:
+                failed |= {trial.name} if error else set()
+                yield trial, error
+        if not all(trial.name in failed or RunDirectory(path).is_complete for trial, path in group):
             return  # interrupted
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from fedotp.clip import CLIP, load
 from fedotp.config import Config
 from fedotp.data import (
     DATASETS,
-    Client,
     Dataset,
     EncodedDataset,
+    EncodedSplit,
     OnProgress,
     Partition,
     encode,
@@ -21,7 +21,7 @@ from fedotp.data import (
     make_partition,
 )
 from fedotp.errors import FedotpError
-from fedotp.federation import Features, FederatedData, HeldFeatures
+from fedotp.federation import Features, FederatedData, HeldFeatures, Ints
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
@@ -51,27 +51,87 @@ def prepare(config: Config, observer: Observer | None = None, like: RunDirectory
     `like` is the run that is to go on or to be looked at: the division is its own, and another backbone or other data
     than it began with are refused.
     """
-    observer = observer or Observer()
-    device = find_device(config.compute.device)
-    dataset = load_dataset(config.data.source, root=config.data.root_folder)
-    clip = load_backbone(config.backbone.source, device)
-    if like is not None:
-        require_same(like, "backbone", config.backbone.name, clip.digest)
-    if config.data.skip_broken:  # which images are broken is known only when all were decoded
-        dataset = encode_for(config, dataset, clip, observer.on_encoding).dataset
-    if like is not None:
-        require_same(like, "data", dataset.name, dataset.digest)
-    partition = make_partition(dataset, config.partition) if like is None else like.partition
-    partition.require(dataset)
-    used, clients = _used(dataset, partition)
-    encoded = encode_for(config, used, clip, observer.on_encoding)
-    if like is not None:
-        require_same(like, "data", dataset.name, encoded.content, key="content")
-    data = FederatedData.of(encoded, clients)
-    if device.type == "cuda":
-        data = _resident(data, device)
-    task = make_task(config, clip, dataset.classes, template_of(config, dataset.name))
-    return Prepared(config, task, data, dataset, encoded, partition)
+    preparation = Preparation(config, observer)
+    run = preparation.divide(config, like)
+    return preparation.finish(run, preparation.encode([run]))
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """A run whose clients are known; `like` as for `prepare`."""
+
+    config: Config
+    partition: Partition
+    like: RunDirectory | None
+
+    @property
+    def used(self) -> Ints:
+        """The training images that some client has, in ascending order: few shots need few tokens."""
+        return np.unique(np.concatenate([client.train for client in self.partition.clients]))
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The test images and the training images `used` of one or several runs; features may be on the GPU already."""
+
+    used: Ints
+    images: EncodedDataset
+    train: Features
+    test: Features
+
+
+class Preparation:
+    """Prepares runs on the same data (`config.data`) with the same backbone; what they have in common is made once."""
+
+    def __init__(self, config: Config, observer: Observer | None = None) -> None:
+        """`config` is that of any of them."""
+        self._config = config
+        self._observer = observer or Observer()
+        self._device = find_device(config.compute.device)
+        self._all = load_dataset(config.data.source, root=config.data.root_folder)
+        self._clip = load_backbone(config.backbone.source, self._device)
+
+    @cached_property
+    def _dataset(self) -> Dataset:
+        """The images that can be decoded, if broken ones are to be left out: known only when all were decoded."""
+        return self._encode(self._all).dataset if self._config.data.skip_broken else self._all
+
+    def divide(self, config: Config, like: RunDirectory | None = None) -> Divided:
+        """Say who has which images in the run of `config`; `like` as for `prepare`."""
+        if like is not None:
+            require_same(like, "backbone", config.backbone.name, self._clip.digest)
+            require_same(like, "data", self._dataset.name, self._dataset.digest)
+        partition = make_partition(self._dataset, config.partition) if like is None else like.partition
+        partition.require(self._dataset)
+        return Divided(config, partition, like)
+
+    def encode(self, runs: Sequence[Divided]) -> Encoded:
+        """Encode what is not encoded yet of the images that the clients of any of `runs` have."""
+        used = reduce(np.union1d, [run.used for run in runs])
+        images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
+        train, test = images.train, images.test
+        held = _resident(train, test, self._device) if self._device.type == "cuda" else None
+        return Encoded(used, images, *(held or (train, test)))
+
+    def finish(self, run: Divided, encoded: Encoded) -> Prepared:
+        """Everything that `run` needs; runs with the same `encoded` images share their features."""
+        images = encoded.images.select_train(np.searchsorted(encoded.used, run.used))
+        if run.like is not None:
+            require_same(run.like, "data", self._dataset.name, images.content, key="content")
+        clients = [
+            replace(client, train=np.searchsorted(encoded.used, client.train)) for client in run.partition.clients
+        ]
+        data = FederatedData.of(encoded.images, clients)
+        data = replace(
+            data,
+            train=replace(data.train, features=encoded.train),
+            test=replace(data.test, features=encoded.test),
+        )
+        task = make_task(run.config, self._clip, self._dataset.classes, template_of(run.config, self._dataset.name))
+        return Prepared(run.config, task, data, self._dataset, images, run.partition)
+
+    def _encode(self, dataset: Dataset) -> EncodedDataset:
+        return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
 
 
 def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:
@@ -83,13 +143,6 @@ def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str 
                 f"{run.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
                 f"but now it is {name} {digest[:12]}; give the one it began with"
             )
-
-
-def _used(dataset: Dataset, partition: Partition) -> tuple[Dataset, list[Client]]:
-    """The training images that some client has, and the clients' rows among them: few shots need few tokens."""
-    rows = np.unique(np.concatenate([client.train for client in partition.clients]))
-    clients = [replace(client, train=np.searchsorted(rows, client.train)) for client in partition.clients]
-    return replace(dataset, train=dataset.train.select(rows)), clients
 
 
 def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProgress | None) -> EncodedDataset:
@@ -136,18 +189,17 @@ def load_backbone(source: str, device: torch.device) -> CLIP:
     return load(source, device=device)
 
 
-def _resident(data: FederatedData, device: torch.device) -> FederatedData:
-    """The same data with features on the GPU, where they fit."""
+def _resident(train: EncodedSplit, test: EncodedSplit, device: torch.device) -> tuple[Features, Features] | None:
+    """The same features on the GPU, where they fit."""
     free = torch.cuda.mem_get_info(device)[0]
-    splits = {}
-    for name in ("train", "test"):
-        images = getattr(data, name)
-        one = images.features.read(np.zeros(1, np.int64), dtype=torch.float16)
-        n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * images.features.n_views * len(images.labels)
+    held = []
+    for split in (train, test):
+        one = split.read(np.zeros(1, np.int64), dtype=torch.float16)
+        n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * split.n_views * len(split)
         if n_bytes > _RESIDENT * free:
-            return data
-        splits[name] = replace(images, features=_hold(images.features, len(images.labels), device))
-    return replace(data, train=splits["train"], test=splits["test"])
+            return None
+        held.append(_hold(split, len(split), device))
+    return held[0], held[1]
 
 
 def _hold(features: Features, n: int, device: torch.device) -> HeldFeatures:

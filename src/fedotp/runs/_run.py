@@ -1,6 +1,7 @@
 """Run a federation from its configuration to its summary, and go on where it was stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,8 @@ def run(config: Config, out: str | Path | None = None, *, observer: Observer | N
     observer = observer or Observer()
     directory = RunDirectory(out or free_name(config, Path("runs")))
     directory.require_new()
-    prepared = prepare(config, observer)
-    simulator = make_simulator(prepared, directory)  # refuses what cannot work before anything is written
-    directory.create(config, make_manifest(prepared), prepared.partition)
-    with directory.locked():
-        progress = Progress(group_size=simulator.group_size)
-        Loop(config, directory, simulator, progress, observer).go()
+    with opened(prepare(config, observer), directory, observer) as (loop, _):
+        loop.go()
     return directory
 
 
@@ -57,13 +54,27 @@ def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirector
         if directory.is_deployed:
             raise FedotpError(f"{path} is a run of real sites; go on with `{directory.resume_command}`")
         prepared = prepare(directory.config, observer, directory)
-        simulator = make_simulator(prepared, directory)
-        progress = Progress(group_size=simulator.group_size)
-        if directory.checkpoint.is_file():
-            progress = load_checkpoint(directory.checkpoint, simulator)
-        directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
-        Loop(directory.config, directory, simulator, progress, observer).go()
+        _rest(prepared, directory, make_simulator(prepared, directory), observer).go()
     return directory
+
+
+@contextmanager
+def opened(prepared: Prepared, directory: RunDirectory, observer: Observer) -> Iterator[tuple[Loop, Simulator]]:
+    """What is left of a run, held for this process, and its federation; one that is not there yet is begun."""
+    simulator = make_simulator(prepared, directory)  # refuses what cannot work before anything is written
+    if not directory.is_begun:
+        directory.create(prepared.config, make_manifest(prepared), prepared.partition)
+    with directory.locked():
+        yield _rest(prepared, directory, simulator, observer), simulator
+
+
+def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, observer: Observer) -> Loop:
+    """The rounds that are left of a run that is held."""
+    progress = Progress(group_size=simulator.group_size)
+    if directory.checkpoint.is_file():
+        progress = load_checkpoint(directory.checkpoint, simulator)
+    directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
+    return Loop(prepared.config, directory, simulator, progress, observer)
 
 
 def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:

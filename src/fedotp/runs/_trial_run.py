@@ -55,23 +55,30 @@ class ManyObserver:
 
 def run_one(trial: Trial, path: Path, tell: Callable[[Update], object], on_interrupt: Callable[[], object]) -> str:
     """Run or resume a trial; return what went wrong, in one line, or nothing."""
-    relay = _Relay(trial.name, tell, on_interrupt)
+    relay = Relay(trial.name, tell, on_interrupt)
     try:
-        if (path / "config.toml").is_file():
+        if RunDirectory(path).is_begun:
             resume(path, observer=relay)
         else:
             run(trial.config, path, observer=relay)
-    except FedotpError as error:
-        return str(error)
-    except Exception as error:  # a bug, or a library's limit: the other runs must go on
-        return shortage(error) or one_line(f"{type(error).__name__}: {error}")
+    except Exception as error:  # even a bug, or a library's limit: the other runs must go on
+        return why(error)
     return ""
 
 
-class _Relay(Observer):
+def why(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, FedotpError):
+        return str(error)
+    return shortage(error) or one_line(f"{type(error).__name__}: {error}")
+
+
+class Relay(Observer):
     """Makes updates of what a run reports."""
 
-    def __init__(self, name: str, tell: Callable[[Update], object], on_interrupt: Callable[[], object]) -> None:
+    def __init__(
+        self, name: str, tell: Callable[[Update], object], on_interrupt: Callable[[], object] = lambda: None
+    ) -> None:
         self.update = Update(name, 0, 0)
         self.tell = tell
         self.interrupted = on_interrupt

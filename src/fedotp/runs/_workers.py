@@ -1,7 +1,7 @@
-"""Several runs at a time, each in a process of its own.
+"""Several processes, each with runs side by side.
 
-Processes are spawned, and each takes one run after the other. One that dies takes only its run with it. Ctrl-C reaches
-this process alone, which passes it on: every run ends its round. If this process is killed, so are they.
+Processes are spawned, and each takes one group of runs after the other. One that dies takes only its runs with it.
+Ctrl-C reaches this process alone, which passes it on: every run ends its round. If this process is killed, so are they.
 """
 
 import os
@@ -14,34 +14,40 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 
 import torch
 
 from fedotp._interrupt import listen
 from fedotp._processes import die_with_parent
-from fedotp.runs._trial_run import ManyObserver, Update, run_one
+from fedotp.runs._together import Work, run_group
+from fedotp.runs._trial_run import ManyObserver, Update
 from fedotp.runs._trials import Trial
-
-Work = tuple[Trial, Path]
 
 _HAS_SESSIONS = hasattr(os, "setsid")  # on Windows Ctrl-C reaches every process, and SIGTERM kills at once
 _PATIENCE = 10.0  # seconds to wait for a process that was asked to end
 
 
+@dataclass(frozen=True)
+class _Ended:
+    """A process tells that a run of its group has ended, and what went wrong."""
+
+    name: str
+    error: str
+
+
 @dataclass
 class _Worker:
-    """A process, the parent's end of its pipe, and what it works on."""
+    """A process, the parent's end of its pipe, and the trials it has not ended yet, by name."""
 
     process: SpawnProcess
     connection: Connection
-    trial: Trial
+    trials: dict[str, Trial]
 
-    def give(self, work: Work) -> None:
-        """Hand over the next trial."""
-        self.trial = work[0]
+    def give(self, group: list[Work]) -> None:
+        """Hand over the next trials."""
+        self.trials = {trial.name: trial for trial, _ in group}
         with suppress(BrokenPipeError):  # it died: the end of its pipe will tell
-            self.connection.send(work)
+            self.connection.send(group)
 
     def stop(self) -> None:
         """End the process now."""
@@ -60,9 +66,9 @@ class _Worker:
         return f"its process was ended by {by}" + (" (was there enough memory?)" if by == "SIGKILL" else "")
 
 
-def run_in_processes(work: list[Work], jobs: int, observer: ManyObserver) -> Generator[tuple[Trial, str]]:
-    """Run all `work` in `jobs` processes; yield each trial when it ends, with what went wrong."""
-    waiting = deque(work)
+def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver) -> Generator[tuple[Trial, str]]:
+    """Run all `groups` in `jobs` processes; yield each trial when it ends, with what went wrong."""
+    waiting = deque(groups)
     busy: list[_Worker] = []
     threads = max(1, torch.get_num_threads() // jobs)
 
@@ -83,33 +89,33 @@ def run_in_processes(work: list[Work], jobs: int, observer: ManyObserver) -> Gen
                 ready = wait([worker.connection for worker in busy])
                 for worker in [worker for worker in busy if worker.connection in ready]:
                     try:
-                        message: Update | str = worker.connection.recv()
+                        message: Update | _Ended | None = worker.connection.recv()
                     except (EOFError, OSError):
                         busy.remove(worker)
-                        yield worker.trial, "" if interrupt.wanted else worker.last_words()
+                        last_words = "" if interrupt.wanted else worker.last_words()
+                        yield from ((trial, last_words) for trial in worker.trials.values())
                         continue
                     if isinstance(message, Update):
                         observer.on_update(message)
-                        continue
-                    ended = worker.trial
-                    if waiting and not interrupt.wanted:
+                    elif isinstance(message, _Ended):
+                        yield worker.trials.pop(message.name), message.error
+                    elif waiting and not interrupt.wanted:
                         worker.give(waiting.popleft())
                     else:
                         busy.remove(worker)
                         worker.stop()
-                    yield ended, message
         finally:
             for worker in busy:
                 worker.stop()
 
 
-def _start(work: Work, threads: int) -> _Worker:
+def _start(group: list[Work], threads: int) -> _Worker:
     ours, theirs = get_context("spawn").Pipe()
     process = get_context("spawn").Process(target=_serve, args=(theirs, threads, os.getpid()), daemon=True)
     process.start()
     theirs.close()
-    worker = _Worker(process, ours, work[0])
-    worker.give(work)
+    worker = _Worker(process, ours, {})
+    worker.give(group)
     return worker
 
 
@@ -136,5 +142,6 @@ def _serve(connection: Connection, threads: int, parent: int) -> None:
     torch.set_num_threads(threads)
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once
         while True:
-            trial, path = connection.recv()
-            connection.send(run_one(trial, path, connection.send, lambda: None))
+            for trial, error in run_group(connection.recv(), connection.send, lambda: None):
+                connection.send(_Ended(trial.name, error))
+            connection.send(None)

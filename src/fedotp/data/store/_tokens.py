@@ -1,7 +1,7 @@
 """A data set whose images are tokens: what training and evaluation read."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -71,6 +71,11 @@ class EncodedDataset:
         for split in (self.train, self.test):
             sha.update(split.store.keys(split.records).tobytes())
         return sha.hexdigest()
+
+    def select_train(self, rows: Ints) -> "EncodedDataset":
+        """Return the training images at the positions `rows`, in that order, and all test images."""
+        dataset = replace(self.dataset, train=self.dataset.train.select(rows))
+        return replace(self, dataset=dataset, train=replace(self.train, records=self.train.records[:, rows]))
 
     def split(self, name: SplitName) -> EncodedSplit:
         """Return the split called `name`."""

@@ -1,0 +1,100 @@
+"""Runs side by side: twelve seeds at once against one, and against twelve one after the other.
+
+The features are random, which changes no cost. A run is a few rounds of FedOTP with an evaluation after each: on a GPU
+ten clients with the shapes of the paper's few-shot setting (ViT-B/16, five local epochs), on a CPU a toy with CLIP's
+prompts, and the demo, whose runs write their directories.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from bench._record import medians
+from bench.federation import _WIDE, _data
+from fedotp.clip import CLIP, CONFIGS
+from fedotp.config import load_config
+from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator, Together
+from fedotp.methods import FedOTP, Task
+from fedotp.runs import by_method, run_many
+
+_SEEDS, _ROUNDS = 12, 3
+
+
+def cannot_run() -> str | None:
+    return None
+
+
+def run() -> dict[str, float]:
+    if torch.cuda.is_available():
+        clip = CLIP.random(CONFIGS["ViT-B/16"]).to("cuda")
+        figures = {}
+        for n_classes in (10, 37):
+            data = _data(clip.config, 10, 59, n_classes=n_classes, n_test=367, device="cuda")
+            for precision in ("float32", "bfloat16"):
+                name = f"ViT-B/16, {n_classes} classes, {precision}"
+                figures |= _ratios(name, _seeds(clip, data, n_classes, local_epochs=5, precision=precision))
+        return figures
+    clip = CLIP.random(_WIDE)
+    data = _data(clip.config, 10, 32, n_classes=10, n_test=10)
+    return _ratios("a toy, 10 clients", _seeds(clip, data, 10, local_epochs=5)) | _ratios("the demo", _demo())
+
+
+def _ratios(name: str, candidates: dict[str, Callable[[], object]]) -> dict[str, float]:
+    seconds = medians(candidates, repeats=3)
+    one, together, in_turn = (seconds[key] for key in ("one", "together", "in turn"))
+    return {
+        f"{name}: one run, seconds": one,
+        f"{name}: {_SEEDS} seeds together / one": together / one,
+        f"{name}: {_SEEDS} seeds one after the other / together": in_turn / together,
+    }
+
+
+def _seeds(
+    clip: CLIP, data: FederatedData, n_classes: int, *, local_epochs: int, precision: str = "float32"
+) -> dict[str, Callable[[], object]]:
+    """Federations that differ in their seed."""
+    rounds = RoundSettings(local_epochs=local_epochs)
+    classes = tuple(f"thing {k}" for k in range(n_classes))
+    settings = Settings(rounds)
+    settings = replace(settings, compute=replace(settings.compute, precision=precision))
+    runs = [
+        Simulator(FedOTP(), Task(clip, classes, seed=seed), data, replace(settings, seed=seed))
+        for seed in range(_SEEDS)
+    ]
+    together = Together()
+    return {
+        "one": lambda: _few_rounds(runs[0]),
+        "together": lambda: list(together.go([(one, lambda one=one: _few_rounds(one)) for one in runs])),
+        "in turn": lambda: [_few_rounds(one) for one in runs],
+    }
+
+
+def _few_rounds(simulator: Simulator) -> None:
+    for _ in range(_ROUNDS):
+        simulator.run_round()
+        simulator.predict()
+
+
+def _demo() -> dict[str, Callable[[], object]]:
+    """The demo's runs, with all that they write."""
+    config = load_config("demo").override([f"federation.rounds={_ROUNDS}"])
+    trials = by_method(config, ["fedotp"], range(_SEEDS))
+
+    def compare(*groups: slice) -> Callable[[], None]:
+        def do() -> None:
+            folder = Path(tempfile.mkdtemp())
+            for group in groups:
+                run_many(trials[group], folder)
+            shutil.rmtree(folder)
+
+        return do
+
+    return {
+        "one": compare(slice(1)),
+        "together": compare(slice(_SEEDS)),
+        "in turn": compare(*(slice(seed, seed + 1) for seed in range(_SEEDS))),
+    }

@@ -1,0 +1,143 @@
+"""Runs side by side: those whose clients can be trained as the clients of one federation."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fedotp._interrupt import Interrupt, listen
+from fedotp.config import Config
+from fedotp.federation import Simulator, Together, in_common
+from fedotp.runs._directory import RunDirectory
+from fedotp.runs._loop import Loop
+from fedotp.runs._prepare import Preparation, Prepared
+from fedotp.runs._run import opened
+from fedotp.runs._trial_run import Relay, Update, run_one, why
+from fedotp.runs._trials import Trial
+
+Work = tuple[Trial, Path]
+
+_MOST = 64  # runs at a time, each with a thread and a few open files
+
+
+def side_by_side(work: Sequence[Work], jobs: int = 1) -> list[list[Work]]:
+    """The groups in which `work` can be done, in the order of their first runs; enough of them for `jobs` processes."""
+    groups: list[list[Work]] = []
+    for item in work:
+        alike = (group for group in groups if _alike(group[0][0].config, item[0].config))
+        group = next(alike, None)
+        if group is None:
+            groups.append([item])
+        else:
+            group.append(item)
+    most = -(-len(work) // jobs)
+    return [group[start : start + most] for group in groups for start in range(0, len(group), most)]
+
+
+def _alike(one: Config, other: Config) -> bool:
+    """Whether two runs can go side by side. Who says how many clients are trained at once, gets just these."""
+    return (
+        not (one.compute.sequential or one.compute.group_size)
+        and (one.data, one.backbone, one.prompt) == (other.data, other.backbone, other.prompt)
+        and in_common(one.settings) == in_common(other.settings)
+        and one.method.side_by_side([other.method]) is not None
+    )
+
+
+def run_group(
+    group: Sequence[Work], tell: Callable[[Update], object], on_interrupt: Callable[[], object]
+) -> Generator[tuple[Trial, str]]:
+    """Run or resume trials that go side by side, as many at a time as fit; yield each that ends, with what went wrong.
+
+    After Ctrl-C those that go end their rounds, and no others are begun.
+    """
+    if len(group) == 1:
+        ((trial, path),) = group
+        yield trial, run_one(trial, path, tell, on_interrupt)
+        return
+    with listen(on_interrupt) as interrupt:
+        waiting = deque[_Ready]()
+        for trial, path, found in _prepared(group):
+            if isinstance(found, Prepared):
+                waiting.append(_Ready(trial, RunDirectory(path), found))
+            else:
+                yield trial, why(found)
+        while waiting and not interrupt.wanted:
+            with closing(_at_a_time(waiting, interrupt, tell)) as ended:
+                yield from ended
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    trial: Trial
+    directory: RunDirectory
+    prepared: Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """A run that is held until `close`."""
+
+    trial: Trial
+    loop: Loop
+    simulator: Simulator
+    close: Callable[[], object]
+
+
+def _prepared(group: Sequence[Work]) -> list[tuple[Trial, Path, Prepared | Exception]]:
+    """Prepare all runs of a group, which share whatever they can; or say why one cannot be prepared."""
+    found: dict[str, Prepared | Exception] = {}
+    try:
+        preparation = Preparation(group[0][0].config)
+        divided = {}
+        for trial, path in group:
+            directory = RunDirectory(path)
+            try:
+                config = directory.config if directory.is_begun else trial.config
+                divided[trial.name] = preparation.divide(config, directory if directory.is_begun else None)
+            except Exception as error:
+                found[trial.name] = error
+        encoded = preparation.encode([*divided.values()]) if divided else None
+        for name, run in divided.items():
+            try:
+                assert encoded is not None
+                found[name] = preparation.finish(run, encoded)
+            except Exception as error:
+                found[name] = error
+    except Exception as error:
+        found = {trial.name: error for trial, _ in group} | found
+    return [(trial, path, found[trial.name]) for trial, path in group]
+
+
+def _at_a_time(
+    waiting: deque[_Ready], interrupt: Interrupt, tell: Callable[[Update], object]
+) -> Generator[tuple[Trial, str]]:
+    """Take as many of the runs that are `waiting` as fit into memory, and run them to their ends."""
+    together = Together()
+    with ExitStack() as all_of_them:
+        runs: list[_Open] = []
+        n_clients = 0
+        while waiting and len(runs) < _MOST:
+            ready = waiting[0]
+            if runs and n_clients + runs[-1].simulator.clients_per_round > runs[-1].simulator.group_size:
+                break
+            waiting.popleft()
+            relay = Relay(ready.trial.name, lambda update: together.call(partial(tell, update)))
+            stack = all_of_them.enter_context(ExitStack())
+            try:
+                loop, simulator = stack.enter_context(opened(ready.prepared, ready.directory, relay))
+            except Exception as error:
+                yield ready.trial, why(error)
+                continue
+            n_clients += simulator.clients_per_round
+            runs.append(_Open(ready.trial, loop, simulator, stack.close))
+        works = [(run.simulator, partial(run.loop.go, interrupt)) for run in runs]
+        with closing(together.go(works)) as ended:
+            for number, error in ended:
+                run = runs[number]
+                run.close()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield run.trial, why(error) if error else ""
