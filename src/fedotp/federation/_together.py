@@ -9,9 +9,10 @@ that began in different rounds, or are evaluated in different rounds, find into 
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ from fedotp.federation._settings import (
     Settings,
 )
 from fedotp.methods import Parameters
+
+_PATIENCE = 0.2  # seconds after which somebody who waits looks whether he still should
 
 
 class Stopped(Exception):  # noqa: N818  (nothing went wrong)
@@ -58,7 +61,7 @@ class Together:
     """
 
     def __init__(self) -> None:
-        self._inbox: SimpleQueue[_Job | _End | Callable[[], object]] = SimpleQueue()
+        self._inbox: _Inbox = SimpleQueue()
         self._groups: dict[tuple[int, ...], _Group] = {}
         self._most = 1
 
@@ -69,49 +72,54 @@ class Together:
         that ends early, so do they.
         """
         self._most = min(federation.group_size for federation, _ in works)
+        closed = threading.Event()
+        threads = []
         for number, (federation, work) in enumerate(works):
-            federation.place = place = _Place(number, federation, self._inbox)
-            threading.Thread(target=place.live, args=(work,), daemon=True).start()
-        going = len(works)
+            federation.place = place = _Place(number, federation, self._inbox, closed)
+            threads.append(threading.Thread(target=place.live, args=(work,), daemon=True))
         waiting: list[_Job] = []
-        ended: list[_End] = []
+        going = len(works)
         try:
+            for thread in threads:
+                thread.start()
             while going:
-                while len(waiting) + len(ended) < going:
-                    self._take(self._inbox.get(), waiting, ended)
+                ended = self._all_wait(waiting, going)
                 going -= len(ended)
+                self._forget({end.number for end in ended})
                 for end in sorted(ended, key=lambda end: end.number):
                     yield end.number, end.error
-                gone = {end.number for end in ended}
-                self._groups = {numbers: group for numbers, group in self._groups.items() if gone.isdisjoint(numbers)}
-                ended.clear()
                 self._serve(waiting)
         finally:
-            for job in waiting:
-                job.answers.put(Stopped())
-            while going > len(ended):  # those in the middle of something come by once more
-                message = self._inbox.get()
-                if isinstance(message, _Job):
-                    message.answers.put(Stopped())
-                elif isinstance(message, _End):
-                    ended.append(message)
+            closed.set()
+            for thread in threads:
+                thread.join()
 
     def call(self, what: Callable[[], object]) -> None:
         """Have `what` called in the thread of `go`; for those who are in another."""
         self._inbox.put(what)
 
-    def _take(self, message: "_Job | _End | Callable[[], object]", waiting: "list[_Job]", ended: "list[_End]") -> None:
-        if isinstance(message, _Job):
-            waiting.append(message)
-        elif isinstance(message, _End):
-            ended.append(message)
-        else:
-            message()
+    def _all_wait(self, waiting: "list[_Job]", going: int) -> "list[_End]":
+        """Take messages until all federations that are `going` are `waiting`, or have ended; return the latter."""
+        ended: list[_End] = []
+        while len(waiting) + len(ended) < going:
+            message = self._inbox.get()
+            if isinstance(message, _Job):
+                waiting.append(message)
+            elif isinstance(message, _End):
+                ended.append(message)
+            else:
+                message()
+        return ended
+
+    def _forget(self, gone: set[int]) -> None:
+        """Let go of what was made for groups that will not come again."""
+        self._groups = {numbers: group for numbers, group in self._groups.items() if gone.isdisjoint(numbers)}
 
     def _serve(self, waiting: "list[_Job]") -> None:
         """Do what those furthest behind wait for, and take it off the list."""
         first = min((job.turn for job in waiting), default=None)
         now = sorted((job for job in waiting if job.turn == first), key=lambda job: job.number)
+        waiting[:] = [job for job in waiting if job.turn != first]
         while now:
             part = [now[0]]
             for job in now[1:]:
@@ -119,8 +127,6 @@ class Together:
                 if n_clients <= self._most and _can_join(part[0].federation, job.federation):
                     part.append(job)
             now = [job for job in now if job not in part]
-            for job in part:
-                waiting.remove(job)
             self._answer(part)
 
     def _answer(self, jobs: "list[_Job]") -> None:
@@ -196,13 +202,17 @@ class _End:
     error: BaseException | None
 
 
-class _Place:
-    """Where one federation waits."""
+_Inbox = SimpleQueue[_Job | _End | Callable[[], object]]
 
-    def __init__(self, number: int, federation: Clients, inbox: "SimpleQueue[_Job | _End | Callable[[], object]]"):
+
+class _Place:
+    """Where one federation waits until it is served, or all is `closed`."""
+
+    def __init__(self, number: int, federation: Clients, inbox: _Inbox, closed: threading.Event) -> None:
         self.number = number
         self.federation = federation
         self._inbox = inbox
+        self._closed = closed
 
     def live(self, work: Callable[[], object]) -> None:
         """In its thread: do the federation's work."""
@@ -241,11 +251,17 @@ class _Place:
     def _ask(self, job: _Job) -> Answer:
         start = time.perf_counter()
         self._inbox.put(job)
-        answer = job.answers.get()
+        answer = self._answer(job)
         leave_out(time.perf_counter() - start - job.seconds)
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+    def _answer(self, job: _Job) -> Answer | BaseException:
+        while not self._closed.is_set():
+            with suppress(Empty):
+                return job.answers.get(timeout=_PATIENCE)
+        return Stopped()
 
 
 def _can_join(one: Clients, other: Clients) -> bool:

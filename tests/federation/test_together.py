@@ -1,0 +1,289 @@
+"""Federations side by side: each ends as it would alone, and what they do is done as one."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy_federation import (
+    assert_same_bits,
+    in_order,
+    make_data,
+    make_settings,
+    make_task,
+    simulator,
+    state_of,
+    worst_difference,
+)
+
+from fedotp.errors import FedotpError
+from fedotp.federation import FederatedData, LocalTrainer, Settings, Simulator, Together
+from fedotp.methods import METHODS, FedOTP, Method
+
+SEEDS = (0, 1, 2, 3)
+DATA = make_data()
+
+
+def other_split(seed: int) -> FederatedData:
+    """The same images in the hands of other clients, who are not as many."""
+    rng = np.random.default_rng(seed)
+    splits = {}
+    for name, ends in (("train", (2, 10, 12, 13)), ("test", (5, 6, 10, 13))):
+        images = getattr(DATA, name)
+        order = rng.permutation(len(images.labels))
+        splits[name] = replace(images, clients=tuple(np.sort(rows) for rows in np.split(order, ends[: 3 + seed % 2])))
+    n = len(splits["train"].clients)
+    return replace(DATA, names=DATA.names[:n], domains=DATA.domains[:n], **splits)
+
+
+def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
+    """With seeds, learning rates, splits and, for FedOTP, masses of their own."""
+    method = METHODS[method]() if isinstance(method, str) else method
+    made = []
+    for seed in SEEDS:
+        own = settings_of(seed, dtype, **settings)
+        data = DATA if seed < 2 else other_split(seed)
+        its = replace(method, mass=(0.8, 0.5, 1.0, 0.8)[seed]) if type(method) is FedOTP else method
+        made.append(simulator(its, own, task=make_task(dtype, seed=seed), data=data))
+    return made
+
+
+def settings_of(seed: int, dtype: torch.dtype, **changes: Any) -> Settings:
+    optimizer = {"lr": (0.02, 0.01, 0.02, 0.03)[seed], "schedule": ("constant", "cosine")[seed % 2]}
+    precision = "float64" if dtype == torch.float64 else "float32"
+    changes = {"participation": 0.8, "dropout": 0.2, "holdout_clients": 1, "join_epochs": 1} | changes
+    return make_settings(
+        **{
+            **changes,
+            "seed": seed,
+            "optimizer": optimizer | changes.get("optimizer", {}),
+            "compute": {"precision": precision},
+        }
+    )
+
+
+def rounds(federation: Simulator, found: list[Any]) -> None:
+    """A run as a loop makes it: an evaluation before each round and after the last, and clients that join."""
+    for number in range(3):
+        if number % federation.settings.evaluation.every == 0:
+            found.append(federation.predict())
+        found.append(federation.run_round())
+    found.append(federation.predict())
+    joined = federation.join_held_out()
+    assert joined is not None
+    found.append(joined[1])
+
+
+Works = list[Callable[[], object]]
+
+
+def side_by_side(several: list[Simulator], works: Works | None = None) -> tuple[list[list[Any]], list[Any]]:
+    """What each has found, and the error of each."""
+    found: list[list[Any]] = [[] for _ in several]
+    works = works or [partial(rounds, one, to) for one, to in zip(several, found, strict=True)]
+    ended = dict(Together().go([*zip(several, works, strict=True)]))
+    assert threading.active_count() == 1
+    assert all(one.place is None for one in several)
+    return found, [ended[number] for number in range(len(several))]
+
+
+def alone(several: list[Simulator]) -> list[list[Any]]:
+    found: list[list[Any]] = [[] for _ in several]
+    for one, to in zip(several, found, strict=True):
+        rounds(one, to)
+    return found
+
+
+def assert_alike(one: Simulator, two: Simulator, found: list[Any], expected: list[Any], tolerance: float) -> None:
+    assert worst_difference(state_of(one), state_of(two)) <= tolerance
+    for mine, theirs in zip(found, expected, strict=True):
+        if hasattr(mine, "sampled"):
+            for name in ("sampled", "answered", "examples"):
+                np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+            np.testing.assert_allclose(mine.loss, theirs.loss, rtol=0, atol=1000 * tolerance)
+            assert (mine.n_images, mine.lr) == (theirs.n_images, theirs.lr)
+            assert (mine.bytes_up, mine.bytes_down) == (theirs.bytes_up, theirs.bytes_down)
+        else:
+            for name in ("client", "row", "label"):  # in the same order, too
+                np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+            np.testing.assert_allclose(mine.loss, theirs.loss, rtol=0, atol=1000 * tolerance)
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many clients were trained at once, every time."""
+    sizes: list[int] = []
+    plain = LocalTrainer.compute
+
+    def compute(self, work, *args):  # type: ignore[no-untyped-def]
+        sizes.append(len(work.clients))
+        return plain(self, work, *args)
+
+    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    return sizes
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 5e-6)])
+@pytest.mark.parametrize("method", METHODS)
+def test_each_ends_as_it_would_alone(method: str, dtype: torch.dtype, tolerance: float, trained: list[int]) -> None:
+    apart = federations(method, dtype)
+    expected = alone(apart)
+    n_alone = len(trained)
+    trained.clear()
+    several = federations(method, dtype)
+    found, errors = side_by_side(several)
+    assert errors == [None] * len(SEEDS)
+    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
+        assert_alike(one, two, mine, theirs, tolerance)
+    assert 3 * len(trained) < n_alone  # a round, and whatever else is trained, is one group for all that take part
+    states = [state_of(one) for one in several[:2]]
+    assert not states[0] or worst_difference(*states) > 0.01
+
+
+@pytest.mark.parametrize("optimizer", [{"name": "adamw", "reset": False}, {"reset": False}])
+def test_each_keeps_its_optimizer(optimizer: dict[str, Any]) -> None:
+    apart, several = (federations("fedotp", optimizer=optimizer) for _ in range(2))
+    expected = alone(apart)
+    found, _ = side_by_side(several)
+    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
+        assert_alike(one, two, mine, theirs, 1e-9)  # AdamW divides by small numbers
+
+
+def test_alone_among_others_it_is_the_same_bit_for_bit() -> None:
+    """Methods, or backbones, that cannot be joined do not touch each other."""
+    apart, several = (
+        [simulator(method, task=make_task(seed=seed)) for seed, method in enumerate(("coop", "promptfl"))]
+        for _ in range(2)
+    )
+    side_by_side(several, [one.run_round for one in several])
+    for one, two in zip(several, apart, strict=True):
+        two.run_round()
+        assert_same_bits(state_of(one), state_of(two))
+
+
+def test_those_evaluated_less_often_stay_in_step(trained: list[int]) -> None:
+    several = federations("promptfl", dropout=0.0)
+    for one, every in zip(several, (1, 2, 3, 1), strict=True):
+        one.settings = replace(one.settings, evaluation=replace(one.settings.evaluation, every=every))
+    side_by_side(several)
+    assert len(trained) == 4  # rounds, and the joining of those held out
+
+
+def test_those_behind_catch_up(trained: list[int]) -> None:
+    several = federations("coop", dropout=0.0)
+    for _ in range(2):
+        several[1].run_round()
+    trained.clear()
+
+    def until_four(one: Simulator) -> None:
+        while one.round < 4:
+            one.run_round()
+
+    side_by_side(several, [partial(until_four, one) for one in several])
+    per_round = [one.clients_per_round for one in several]
+    assert trained == [sum(per_round) - per_round[1]] * 2 + [sum(per_round)] * 2
+
+
+def test_one_that_diverges_leaves_the_others_going() -> None:
+    apart = federations("fedotp")
+    expected = alone(apart)
+    several = federations("fedotp")
+    several[1].server = {name: value * torch.nan for name, value in several[1].server.items()}
+    found, errors = side_by_side(several)
+    assert isinstance(errors[1], FedotpError)
+    assert "diverged in round 1" in str(errors[1])
+    assert "optimizer.lr = 0.01" in str(errors[1])
+    for number in (0, 2, 3):
+        assert errors[number] is None
+        assert_alike(several[number], apart[number], found[number], expected[number], 1e-13)
+
+
+def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = LocalTrainer.compute
+
+    def compute(self, work, *args):  # type: ignore[no-untyped-def]
+        seeds = [self.settings.seed] if self.data.seeds is None else self.data.seeds
+        if 2 in seeds:
+            raise RuntimeError("cannot do that")
+        return plain(self, work, *args)
+
+    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    several = federations("promptfl")
+    _, errors = side_by_side(several)
+    assert [repr(error) for error in errors] == ["None", "None", "RuntimeError('cannot do that')", "None"]
+    assert [one.round for one in several] == [3, 3, 0, 3]
+
+
+def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart, several = (federations("fedotp") for _ in range(2))
+    expected = alone(apart)
+    plain = LocalTrainer.compute
+    tried = []
+
+    def compute(self, work, *args):  # type: ignore[no-untyped-def]
+        tried.append(len(work.clients))
+        if len(work.clients) > 7:
+            raise torch.OutOfMemoryError("too many")
+        return plain(self, work, *args)
+
+    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    found, _ = side_by_side(several)
+    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
+        assert_alike(one, two, mine, theirs, 1e-13)
+    assert sum(size > 7 for size in tried) == 1  # it is remembered
+
+
+def test_groups_are_no_larger_than_what_fits(trained: list[int]) -> None:
+    several = federations("coop", dropout=0.0)
+    for one in several:
+        one.group_size = 8
+    side_by_side(several)
+    assert max(trained) <= 8
+    assert sum(size > 4 for size in trained) >= 3
+
+
+def test_a_prompt_of_a_whole_run_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = federations("fedotp")[:2]
+    for one in several:
+        one.run_round()
+    expected = [one.predict() for one in several]
+    encoder = type(several[0].task.encoder)
+    plain, rows = encoder.__call__, []
+
+    def encode(self, context):  # type: ignore[no-untyped-def]
+        rows.append(len(context))
+        return plain(self, context)
+
+    monkeypatch.setattr(encoder, "__call__", encode)
+    found: list[Any] = [None, None]
+
+    def work(number: int) -> None:
+        found[number] = several[number].predict()
+
+    side_by_side(several, [partial(work, number) for number in range(2)])
+    assert rows == [2, 8]  # the global prompts of two runs, the local ones of their clients
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(in_order(mine).loss, in_order(theirs).loss, rtol=0, atol=1e-10)
+
+
+def test_whoever_stops_listening_ends_them_all() -> None:
+    several = federations("promptfl")
+    going = Together().go([(several[0], several[0].predict), *((one, partial(rounds, one, [])) for one in several[1:])])
+    assert next(going) == (0, None)
+    going.close()
+    assert threading.active_count() == 1
+    assert all(one.round < 3 for one in several)
+
+
+def test_calls_are_made_where_the_work_is_done() -> None:
+    (one, other), together, heard = federations("promptfl")[:2], Together(), []
+
+    def tell() -> None:
+        together.call(lambda: heard.append(threading.current_thread()))
+
+    list(together.go([(one, tell), (other, other.run_round)]))
+    assert heard == [threading.main_thread()]
