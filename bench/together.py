@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,11 +18,12 @@ from bench._record import medians
 from bench.federation import _WIDE, _data
 from fedotp.clip import CLIP, CONFIGS
 from fedotp.config import load_config
-from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator, Together
-from fedotp.methods import FedOTP, Task
+from fedotp.federation import FederatedData, Predictions, RoundSettings, Settings, Simulator, Together
+from fedotp.methods import FedOTP, Precision, Task
 from fedotp.runs import by_method, run_many
 
 _SEEDS, _ROUNDS = 12, 3
+_PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 
 
 def cannot_run() -> str | None:
@@ -31,10 +33,10 @@ def cannot_run() -> str | None:
 def run() -> dict[str, float]:
     if torch.cuda.is_available():
         clip = CLIP.random(CONFIGS["ViT-B/16"]).to("cuda")
-        figures = {}
+        figures: dict[str, float] = {}
         for n_classes in (10, 37):
             data = _data(clip.config, 10, 59, n_classes=n_classes, n_test=367, device="cuda")
-            for precision in ("float32", "bfloat16"):
+            for precision in _PRECISIONS:
                 name = f"ViT-B/16, {n_classes} classes, {precision}"
                 figures |= _ratios(name, _seeds(clip, data, n_classes, local_epochs=5, precision=precision))
         return figures
@@ -54,7 +56,7 @@ def _ratios(name: str, candidates: dict[str, Callable[[], object]]) -> dict[str,
 
 
 def _seeds(
-    clip: CLIP, data: FederatedData, n_classes: int, *, local_epochs: int, precision: str = "float32"
+    clip: CLIP, data: FederatedData, n_classes: int, *, local_epochs: int, precision: Precision = "float32"
 ) -> dict[str, Callable[[], object]]:
     """Federations that differ in their seed."""
     rounds = RoundSettings(local_epochs=local_epochs)
@@ -67,16 +69,19 @@ def _seeds(
     ]
     together = Together()
     return {
-        "one": lambda: _few_rounds(runs[0]),
-        "together": lambda: list(together.go([(one, lambda one=one: _few_rounds(one)) for one in runs])),
+        "one": partial(_few_rounds, runs[0]),
+        "together": lambda: list(together.go([(one, partial(_few_rounds, one)) for one in runs])),
         "in turn": lambda: [_few_rounds(one) for one in runs],
     }
 
 
-def _few_rounds(simulator: Simulator) -> None:
+def _few_rounds(simulator: Simulator) -> list[Predictions]:
+    """A prediction ends on the CPU: what was begun is done."""
+    predictions = []
     for _ in range(_ROUNDS):
         simulator.run_round()
-        simulator.predict()
+        predictions.append(simulator.predict())
+    return predictions
 
 
 def _demo() -> dict[str, Callable[[], object]]:

@@ -105,7 +105,15 @@ CASES = {
         "--methods fedotp:partition.seed=3: all methods are compared on the same data; use --set for all of them"
     ),
     "compare tiny.toml --methods coop,coop": "coop,seed=0 is asked for twice; leave one of them out",
-    "compare tiny.toml --seeds one": ("--seeds one: must be whole numbers, separated by commas, for example 0,1,2"),
+    "compare tiny.toml --seeds one": (
+        "--seeds one: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+    ),
+    "compare tiny.toml --seeds 5..2": (
+        "--seeds 5..2: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+    ),
+    "sweep tiny.toml --grid method.mass=0.5 --seeds 0..99999999999": (
+        "--seeds 0..99999999999: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+    ),
     "compare tiny.toml --set data.dataset=nowhere": NO_DATA,
     "compare tiny.toml --methods fedotp --seeds 0 --out swept --set federation.rounds=9": (
         "swept/fedotp,seed=0 holds a run of another configuration: federation.rounds is 2 there, 9 here; "

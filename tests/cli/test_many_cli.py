@@ -47,6 +47,15 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
     assert [row["seeds"] for row in table(folder)] == ["3", "3", "3"]
 
 
+def test_seeds_may_be_a_range(place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("compare", "tiny.toml", "--methods", "promptfl", "--seeds", "0,3..5", "--out", "here")
+    assert done.status == 0
+    assert sorted(path.name for path in Path("here").iterdir() if path.is_dir()) == [
+        f"promptfl,seed={seed}" for seed in (0, 3, 4, 5)
+    ]
+    assert [line.partition(":")[0] for line in done.err.splitlines()[-4:]] == [f"{n} of 4" for n in range(1, 5)]
+
+
 def test_sweep_in_two_processes_and_in_one_give_the_same(place: Path, fedotp: Fedotp) -> None:
     words = ("sweep", "tiny.toml", "--grid", "method.mass=0.5,0.9", "--seeds", "0,1")
     assert fedotp(*words, "--jobs", 2, "--out", "two", "--quiet").status == 0

@@ -14,8 +14,10 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 
 app = typer.Typer()
 
-SeedsOption = Annotated[str, typer.Option(help="Seeds, separated by commas; the split is that of partition.seed.")]
-JobsOption = Annotated[int, typer.Option(min=1, help="Runs at a time, each in a process of its own.")]
+_MOST_SEEDS = 10_000  # of a range: each is a run
+
+SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11; the split is that of partition.seed.")]
+JobsOption = Annotated[int, typer.Option(min=1, help="Processes at a time, each with runs of its own.")]
 
 
 @app.command()
@@ -34,12 +36,14 @@ def compare(
 
     Every method with every seed is a run of its own below --out. Stop it when
     you like: the same command again keeps what is complete and does the rest.
-    The table is also saved, as table.csv and table.md.
+    The seeds of a method are trained side by side, as many as fit into memory:
+    twelve take far less than twelve times as long as one. The table is also
+    saved, as table.csv and table.md.
 
     \b
     Examples:
       fedotp compare demo
-      fedotp compare office --methods fedotp,promptfl --seeds 0,1 --jobs 2
+      fedotp compare office --methods fedotp,promptfl --seeds 0..11
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
     """
@@ -58,7 +62,7 @@ def sweep(
         typer.Option(metavar="KEY=VALUE,...", help="A setting and its values; any number of times, all combinations."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Seeds, separated by commas; the configuration's if not given.")
+        str | None, typer.Option(help="Seeds, such as 0,1,2 or 0..11; the configuration's if not given.")
     ] = None,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/sweep-PRESET if not given.")] = None,
@@ -69,7 +73,9 @@ def sweep(
 
     Every combination with every seed is a run of its own below --out. Stop it
     when you like: the same command again keeps what is complete and does the
-    rest. The table is also saved, as table.csv and table.md.
+    rest. Seeds, splits, learning rates, masses, and whatever else does not
+    change what a training step is, are trained side by side, as many as fit
+    into memory. The table is also saved, as table.csv and table.md.
 
     \b
     Examples:
@@ -97,7 +103,17 @@ def _default(what: str, source: str | None) -> Path:
 
 
 def _seeds(text: str) -> list[int]:
+    """The seeds that "0,1,5..7" names."""
+    seeds: list[int] = []
     try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise FedotpError(f"--seeds {text}: must be whole numbers, separated by commas, for example 0,1,2") from None
+        for part in text.split(","):
+            first, dots, last = part.partition("..")
+            numbers = range(int(first), int(last) + 1 if dots else int(first) + 1)
+            if not 0 < len(numbers) <= _MOST_SEEDS:
+                raise ValueError
+            seeds += numbers
+    except (ValueError, OverflowError):
+        raise FedotpError(
+            f"--seeds {text}: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+        ) from None
+    return seeds

@@ -12,7 +12,7 @@ from fedotp.config import Config
 from fedotp.federation import Simulator, Together, in_common
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._loop import Loop
-from fedotp.runs._prepare import Preparation, Prepared
+from fedotp.runs._prepare import Divided, Preparation, Prepared
 from fedotp.runs._run import opened
 from fedotp.runs._trial_run import Relay, Update, run_one, why
 from fedotp.runs._trials import Trial
@@ -93,10 +93,8 @@ def _prepared(group: Sequence[Work]) -> list[tuple[Trial, Path, Prepared | Excep
         preparation = Preparation(group[0][0].config)
         divided = {}
         for trial, path in group:
-            directory = RunDirectory(path)
             try:
-                config = directory.config if directory.is_begun else trial.config
-                divided[trial.name] = preparation.divide(config, directory if directory.is_begun else None)
+                divided[trial.name] = _divided(preparation, trial, RunDirectory(path))
             except Exception as error:
                 found[trial.name] = error
         encoded = preparation.encode([*divided.values()]) if divided else None
@@ -106,9 +104,14 @@ def _prepared(group: Sequence[Work]) -> list[tuple[Trial, Path, Prepared | Excep
                 found[name] = preparation.finish(run, encoded)
             except Exception as error:
                 found[name] = error
-    except Exception as error:
-        found = {trial.name: error for trial, _ in group} | found
+    except Exception as error:  # it is of all that have none of their own
+        return [(trial, path, found.get(trial.name, error)) for trial, path in group]
     return [(trial, path, found[trial.name]) for trial, path in group]
+
+
+def _divided(preparation: Preparation, trial: Trial, directory: RunDirectory) -> Divided:
+    """A run as it began, or as it is to begin."""
+    return preparation.divide(directory.config, directory) if directory.is_begun else preparation.divide(trial.config)
 
 
 def _at_a_time(
@@ -135,9 +138,9 @@ def _at_a_time(
             runs.append(_Open(ready.trial, loop, simulator, stack.close))
         works = [(run.simulator, partial(run.loop.go, interrupt)) for run in runs]
         with closing(together.go(works)) as ended:
-            for number, error in ended:
+            for number, failure in ended:
                 run = runs[number]
                 run.close()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                yield run.trial, why(error) if error else ""
+                if failure is not None and not isinstance(failure, Exception):
+                    raise failure
+                yield run.trial, why(failure) if failure else ""
