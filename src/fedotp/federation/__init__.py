@@ -13,6 +13,7 @@ from fedotp.federation._data import Features, FederatedData, HeldFeatures, Image
 from fedotp.federation._evaluate import LocalTester, Predictions
 from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
 from fedotp.federation._groups import client_bytes, prompt_lengths
+from fedotp.federation._joined import in_common
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
 from fedotp.federation._metrics import METRICS, Metric, percent
@@ -30,7 +31,7 @@ from fedotp.federation._settings import (
     Settings,
 )
 from fedotp.federation._simulator import RoundReport, Simulator
-from fedotp.federation._together import Together, in_common
+from fedotp.federation._together import Together
 
 __all__ = [
     "METRICS",

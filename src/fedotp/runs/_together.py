@@ -119,14 +119,11 @@ def _at_a_time(
 ) -> Generator[tuple[Trial, str]]:
     """Take as many of the runs that are `waiting` as fit into memory, and run them to their ends."""
     together = Together()
+    n_waiting = len(waiting)
     with ExitStack() as all_of_them:
         runs: list[_Open] = []
-        n_clients = 0
-        while waiting and len(runs) < _MOST:
-            ready = waiting[0]
-            if runs and n_clients + runs[-1].simulator.clients_per_round > runs[-1].simulator.group_size:
-                break
-            waiting.popleft()
+        while waiting and len(runs) < (_share(n_waiting, runs[0].simulator) if runs else 1):
+            ready = waiting.popleft()
             relay = Relay(ready.trial.name, lambda update: together.call(partial(tell, update)))
             stack = all_of_them.enter_context(ExitStack())
             try:
@@ -134,7 +131,6 @@ def _at_a_time(
             except Exception as error:
                 yield ready.trial, why(error)
                 continue
-            n_clients += simulator.clients_per_round
             runs.append(_Open(ready.trial, loop, simulator, stack.close))
         works = [(run.simulator, partial(run.loop.go, interrupt)) for run in runs]
         with closing(together.go(works)) as ended:
@@ -144,3 +140,9 @@ def _at_a_time(
                 if failure is not None and not isinstance(failure, Exception):
                     raise failure
                 yield run.trial, why(failure) if failure else ""
+
+
+def _share(n_runs: int, one: Simulator) -> int:
+    """How many of `n_runs` runs like `one` to take: as many as fit, and no fewer in the end."""
+    fit = min(max(1, one.group_size // one.clients_per_round), _MOST)
+    return -(-n_runs // -(-n_runs // fit))

@@ -1,0 +1,159 @@
+"""Several federations as one: their clients in a row are a group like any other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from queue import SimpleQueue
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedotp.federation._clients import Clients
+from fedotp.federation._data import FederatedData
+from fedotp.federation._evaluate import LocalTester, Predictions
+from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import (
+    EvaluationSettings,
+    OptimizerSettings,
+    RoundSettings,
+    ServerStepSettings,
+    Settings,
+)
+from fedotp.methods import Parameters
+
+Answer = LocalResult | Predictions
+
+
+@dataclass(eq=False)
+class Job:
+    """What federation `number` waits for: the training, or without `work` the prediction, of `clients` (C,)."""
+
+    number: int
+    federation: Clients
+    clients: Ints
+    params: Parameters  # received in training, deployed in prediction: (C, ...)
+    work: LocalWork | None = None
+    private: Parameters = field(default_factory=dict)
+    optimizer: Parameters | None = None
+    seconds: float = 0.0  # what it took, its share of what was done for all
+    answers: "SimpleQueue[Answer | BaseException]" = field(default_factory=SimpleQueue)
+
+    @cached_property
+    def turn(self) -> tuple[int, bool, str, int, tuple[str, ...]]:
+        """The smallest turn is next, and equal ones are done as one. A round's evaluation comes before its training."""
+        if self.work is None:
+            return self.federation.round, False, "", 0, ()
+        work = self.work
+        return work.round, work.purpose == "batches", work.purpose, work.epochs, tuple(sorted(work.frozen))
+
+    def alone(self) -> Answer:
+        """Do it as if there were nobody else."""
+        its = self.federation
+        if self.work is None:
+            return its.tester.predict(self.clients, self.params)
+        return its.trainer.compute(self.work, self.params, self.private, self.optimizer)
+
+
+def in_common(settings: Settings) -> Settings:
+    """What federations side by side must agree on; all else is each one's own, and is the default here."""
+    rounds, optimizer = settings.federation, settings.optimizer
+    return Settings(
+        RoundSettings(local_epochs=rounds.local_epochs, batch_size=rounds.batch_size, drop_last=rounds.drop_last),
+        replace(optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0),
+        ServerStepSettings(),
+        EvaluationSettings(batch_size=settings.evaluation.batch_size),
+        settings.compute,
+    )
+
+
+def can_join(one: Clients, other: Clients) -> bool:
+    """Whether the clients of two federations can be those of one while they train and predict."""
+    return (
+        one.task.clip is other.task.clip
+        and (one.task.classes, one.task.prompt, one.task.template)
+        == (other.task.classes, other.task.prompt, other.task.template)
+        and one.data.has_the_images_of(other.data)
+        and in_common(one.settings) == in_common(other.settings)
+        and one.method.side_by_side([other.method]) is not None
+        and (one.method == other.method or one.task.device.type == "cpu")  # the GPU's kernel knows one mass
+    )
+
+
+class Joined:
+    """The clients of several federations in a row, as those of one."""
+
+    def __init__(self, federations: Sequence[Clients]) -> None:
+        first = federations[0]
+        joined = first.method.side_by_side([other.method for other in federations[1:]])
+        assert joined is not None
+        self.method, self._added = joined
+        self.task = first.task
+        self.settings = first.settings
+        sizes = [len(federation.data) for federation in federations]
+        self._starts = np.cumsum([0, *sizes[:-1]])
+        self.data = FederatedData.side_by_side(
+            [federation.data for federation in federations], [federation.settings.seed for federation in federations]
+        )
+        self._trainer = LocalTrainer(self.method, self.task, self.data, self.settings)
+        self._tester = LocalTester(self.method, self.task, self.data, self.settings)
+
+    def do(self, jobs: Sequence[Job]) -> Sequence[Answer]:
+        """Train or predict for all; an answer for each."""
+        clients = np.concatenate([start + job.clients for start, job in zip(self._starts, jobs, strict=True)])
+        params = _cat([self._with_added(number, job) for number, job in enumerate(jobs)])
+        ends = np.cumsum([len(job.clients) for job in jobs])
+        works = [job.work for job in jobs if job.work is not None]
+        if not works:
+            return self._predict(clients, params, [len(job.clients) for job in jobs])
+        kept = [job.optimizer for job in jobs if job.optimizer is not None]
+        result = self._trainer.compute(
+            replace(works[0], clients=clients, lr=self._learning_rates(works)),
+            params,
+            _cat([job.private for job in jobs]),
+            _cat(kept) if kept else None,
+        )
+        rows = [slice(end - len(job.clients), end) for end, job in zip(ends, jobs, strict=True)]
+        return [self._part(result, part, job) for part, job in zip(rows, jobs, strict=True)]
+
+    def _with_added(self, number: int, job: Job) -> Parameters:
+        added = {
+            name: value.to(self.task.device).expand(len(job.clients), *value.shape)
+            for name, value in self._added[number].items()
+        }
+        return job.params | added
+
+    def _learning_rates(self, works: Sequence[LocalWork]) -> float | Tensor:
+        """One for all, or (C,) of each client."""
+        if len({work.lr for work in works}) == 1:
+            return works[0].lr
+        each = [work.lr for work in works for _ in work.clients]
+        return torch.tensor(each, dtype=torch.float64, device=self.task.device)
+
+    def _part(self, result: LocalResult, rows: slice, job: Job) -> LocalResult:
+        """What is of one federation."""
+        names = result.params.keys() - self._added[0].keys()
+        return LocalResult(
+            params={name: value[rows] for name, value in result.params.items() if name in names},
+            optimizer={name: value[rows] for name, value in result.optimizer.items()},
+            loss=result.loss[rows],
+            images=result.images[rows],
+        )
+
+    def _predict(self, clients: Ints, params: Parameters, n_clients: Sequence[int]) -> list[Predictions]:
+        tester = self._tester
+        if self.task.device.type == "cpu":  # a GPU would have to be waited for
+            tester = LocalTester(self.method, self.task.side_by_side(n_clients), self.data, self.settings)
+        lines = tester.predict(clients, params)
+        of = np.searchsorted(self._starts, lines.client, side="right") - 1
+        columns = vars(lines)
+        parts = []
+        for number, start in enumerate(self._starts):
+            mine = {name: values[of == number] for name, values in columns.items()}
+            parts.append(Predictions(**{**mine, "client": mine["client"] - start}))
+        return parts
+
+
+def _cat(parts: Sequence[Parameters]) -> Parameters:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
