@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import stats
 from transformers import CLIPImageProcessorPil
 
-from fedotp.clip import EvalTransform, TrainTransform, to_rgb
+from fedotp.clip import MEAN, STD, EvalTransform, TrainTransform, normalise, to_rgb
 from fedotp.errors import FedotpError
 
 BICUBIC = Image.Resampling.BICUBIC
@@ -267,3 +267,22 @@ def test_both_transforms_are_called_alike() -> None:
     image = noise_image(30, 20)
     for transform in (EvalTransform(8), TrainTransform(8)):
         assert transform(image, random.Random(0)).shape == (3, 8, 8)
+
+
+def every_value() -> torch.Tensor:
+    """RGB pixels (16, 16, 3), each channel with every value of a byte."""
+    return torch.arange(256, dtype=torch.uint8).reshape(16, 16, 1).expand(-1, -1, 3)
+
+
+def test_a_batch_is_normalised_to_the_bits_of_its_images() -> None:
+    images = [noise_image(40, 30, seed) for seed in range(3)]
+    crops = torch.from_numpy(np.stack([np.asarray(EvalTransform(16).crop(image)) for image in images]))
+    assert torch.equal(normalise(crops), torch.stack([EvalTransform(16)(image) for image in images]))
+    in_turn = every_value().permute(2, 0, 1).float()
+    mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
+    assert torch.equal(normalise(every_value()), in_turn.div(255).sub(mean).div(std))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_normalises_to_the_same_bits() -> None:
+    assert torch.equal(normalise(every_value().cuda()).cpu(), normalise(every_value()))

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -177,7 +176,7 @@ def partition(
     _print_clients(loaded, divided)
 
 
-def _checked(resource: data.Resource, sha256: str) -> str:
+def _checked(resource: "data.Resource", sha256: str) -> str:
     known = "" if "sha256" in resource.checksums else "   (only its MD5 sum is known and was compared)"
     return f"sha256 {sha256}  {resource.filename}{known}"
 
@@ -187,7 +186,7 @@ def _print(text: str) -> None:
     print(printable(text))
 
 
-def _print_counts(dataset: data.Dataset) -> None:
+def _print_counts(dataset: "data.Dataset") -> None:
     table = Table()
     table.add_column("class")
     for domain in dataset.domains:
@@ -204,13 +203,13 @@ def _print_counts(dataset: data.Dataset) -> None:
     Console().print(table)
 
 
-def _print_clients(dataset: data.Dataset, partition: data.Partition) -> None:
+def _print_clients(dataset: "data.Dataset", partition: "data.Partition") -> None:
     table = Table()
     for column in ("client", "domain", "classes", "train", "test"):
         table.add_column(column, justify="right" if column in ("classes", "train", "test") else "left")
     counts = partition.counts(dataset)
     for client, row in zip(partition.clients, counts, strict=True):
-        n_classes = int(np.count_nonzero(row))
+        n_classes = int((row > 0).sum())
         table.add_row(
             cell(client.name),
             cell(client.domain or "mixed"),

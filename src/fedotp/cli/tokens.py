@@ -11,7 +11,6 @@ from fedotp import data
 from fedotp._text import printable
 from fedotp.cli._encoding import encoding_progress
 from fedotp.cli._options import DatasetArgument, Precision, QuietBarOption, RootOption
-from fedotp.data import StoreInfo, default_store, list_stores, remove_stores, select_stores
 from fedotp.data.store import BATCH_SIZE
 from fedotp.errors import FedotpError
 
@@ -105,8 +104,8 @@ def show(store: StoreOption = None) -> None:
 
     Example: fedotp data cache show
     """
-    root = store or default_store()
-    infos = list_stores(root)
+    root = store or data.default_store()
+    infos = data.list_stores(root)
     if infos:
         _print_stores(infos)
     print(f"{printable(root)}: {len(infos)} stores, {_size(sum(info.n_bytes for info in infos))}")
@@ -134,8 +133,8 @@ def prune(
     """
     if everything == any(option is not None for option in (older_than, backbone, max_size)):
         raise FedotpError("say what to prune: --older-than, --backbone or --max-size, or else --all")
-    chosen = select_stores(
-        list_stores(store or default_store()),
+    chosen = data.select_stores(
+        data.list_stores(store or data.default_store()),
         backbone=backbone or "",
         older_than_days=older_than or 0.0,
         max_bytes=None if max_size is None else int(max_size * _GIB),
@@ -146,10 +145,10 @@ def prune(
     _print_stores(chosen)
     if not yes:
         typer.confirm(f"delete {_size(sum(info.n_bytes for info in chosen))}?", abort=True)
-    print(f"freed {_size(remove_stores(chosen))}")
+    print(f"freed {_size(data.remove_stores(chosen))}")
 
 
-def _print_stores(infos: list[StoreInfo]) -> None:
+def _print_stores(infos: "list[data.StoreInfo]") -> None:
     for info in infos:
         encoding = info.encoding
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.last_use))

@@ -1,10 +1,18 @@
-"""Configurations: one frozen, typed object that says all there is to say about a run; TOML files, presets, `--set`."""
+"""Configurations: one frozen, typed object that says all there is to say about a run; TOML files, presets, `--set`.
 
-from fedotp.config._compare import difference, flatten
-from fedotp.config._config import Config, load_config
-from fedotp.config._presets import presets
-from fedotp.config._reading import located
-from fedotp.config._settings import BackboneSettings, DataSettings
+Each part is imported when it is first used: most know the methods and so torch, the list of presets does not.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedotp._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from fedotp.config._compare import difference, flatten
+    from fedotp.config._config import Config, load_config
+    from fedotp.config._presets import presets
+    from fedotp.config._reading import located
+    from fedotp.config._settings import BackboneSettings, DataSettings
 
 __all__ = [
     "BackboneSettings",
@@ -16,3 +24,5 @@ __all__ = [
     "located",
     "presets",
 ]
+
+__getattr__ = lazy_face(__name__, __all__, ["_presets", "_reading", "_settings", "_compare", "_config"])

@@ -1,9 +1,17 @@
-"""Dividing a data set among clients: the schemes, what they make, and a picture of it."""
+"""Dividing a data set among clients: the schemes, what they make, and a picture of it.
 
-from fedotp.data.partition._bubbles import plot_partition
-from fedotp.data.partition._partition import Client, Partition
-from fedotp.data.partition._schemes import make_partition
-from fedotp.data.partition._settings import SCHEMES, PartitionSettings
+Each part is imported when it is first used: the settings, which the command line knows, need no NumPy.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedotp._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from fedotp.data.partition._bubbles import plot_partition
+    from fedotp.data.partition._partition import Client, Partition
+    from fedotp.data.partition._schemes import make_partition
+    from fedotp.data.partition._settings import SCHEMES, PartitionSettings
 
 __all__ = [
     "SCHEMES",
@@ -13,3 +21,5 @@ __all__ = [
     "make_partition",
     "plot_partition",
 ]
+
+__getattr__ = lazy_face(__name__, __all__, ["_settings", "_partition", "_schemes", "_bubbles"])

@@ -9,9 +9,8 @@ from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
-    from fedotp.data.store._defaults import BATCH_SIZE, STORAGE
+    from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
     from fedotp.data.store._encode import encode, encoding_of
-    from fedotp.data.store._format import Storage
     from fedotp.data.store._storage import as_stored
     from fedotp.data.store._store import TokenStore, default_store
     from fedotp.data.store._tokens import EncodedDataset, EncodedSplit

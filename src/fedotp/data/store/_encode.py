@@ -13,8 +13,8 @@ from fedotp.data._types import Ints, OnProgress
 from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName
 from fedotp.data.store._content import hash_images
 from fedotp.data.store._decoders import Decoders
-from fedotp.data.store._defaults import BATCH_SIZE, STORAGE
-from fedotp.data.store._format import Encoding, Keys, Storage, make_keys
+from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
+from fedotp.data.store._format import Encoding, Keys, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
 from fedotp.data.store._views import AHEAD, Encoder, Missing, Tower

@@ -14,15 +14,15 @@ import json
 import zlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedotp.data._types import Ints
+from fedotp.data.store._defaults import Storage
 from fedotp.errors import FedotpError
 
-Storage = Literal["float16", "int8"]
 Digests = NDArray[np.bytes_]  # (n,) SHA-256 of the content of images, as S32
 Keys = NDArray[np.bytes_]  # (n,) keys of records, as S48
 Records = NDArray[np.void]  # (n,) records, with the fields of `Encoding.record`

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.data.store._format import Records, Storage
+from fedotp.data.store._defaults import Storage
+from fedotp.data.store._format import Records
 from fedotp.errors import FedotpError
 
 _DTYPES = {"<f2": torch.float16, "<f4": torch.float32, "|i1": torch.int8}
