@@ -57,22 +57,25 @@ def run() -> dict[str, float]:
             """
         )
         figures: dict[str, float] = {}
-        for title in ("from JPEG files", "cached tokens", "cached tokens, again"):
-            seconds = _experiment(folder, title)
-            figures |= {f"{title}: {stage}, s": value for stage, value in seconds.items()}
-            if title == "from JPEG files":
-                figures[f"{title}: encoded, images/s"] = len(paths) / seconds["encode"]
+        for precision in ("bfloat16", "float32"):
+            for what in ("from JPEG files", "cached tokens", "cached tokens, again"):
+                title = f"{precision}, {what}"
+                seconds = _experiment(folder, title, precision)
+                figures |= {f"{title}: {stage}, s": value for stage, value in seconds.items()}
+                if what == "from JPEG files":
+                    figures[f"{title}: encoded, images/s"] = len(paths) / seconds["encode"]
     return figures
 
 
-def _experiment(folder: Path, title: str) -> dict[str, float]:
-    """Seconds of the whole process and of its stages."""
+def _experiment(folder: Path, title: str, precision: str) -> dict[str, float]:
+    """Seconds of the whole process and of its stages, both towers in `precision`."""
     options = ["run", str(folder / "experiment.toml"), "--out", str(folder / title), "--quiet"]
+    options += [word for key in ("data", "compute") for word in ("--set", f"{key}.precision={precision}")]
     told = folder / f"{title}.json"
     start = time.time()
     subprocess.run(
         [sys.executable, "-c", "from bench.experiment import staged; staged()", str(told), str(start), *options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path])},
         stdout=subprocess.DEVNULL,
         check=True,
     )

@@ -110,6 +110,7 @@ def _facts(classifier: Classifier) -> dict[str, Any]:
         },
         "storage": classifier.storage,
         "precision": classifier.precision,
+        "image_precision": classifier.image_precision,
         "trained_with": {"fedotp": origin.version, "config": origin.config_digest},
         "written_with": {"fedotp": fedotp.__version__},
     }

@@ -83,7 +83,8 @@ class Classifier:
     Attributes:
         predictor: the client's method and prompts, C = 1.
         tower: the image tower, in float32.
-        storage, precision: how the run rounds image features, and computes; the same rounding gives its very numbers.
+        storage, precision, image_precision: how the run rounds image features, and in what its towers compute; the same
+            rounding gives its very numbers.
 
     Example:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -97,6 +98,7 @@ class Classifier:
     origin: Origin
     storage: Storage = STORAGE
     precision: Precision = PRECISION
+    image_precision: Precision = PRECISION
 
     @property
     def method(self) -> Method:
@@ -169,7 +171,8 @@ class Classifier:
         """Pooled (B, e) and token (B, V, e) features: the part of a prediction that is the same for all clients."""
         pixels = torch.stack([self.transform(open_image(image)) for image in images])
         device = self.tower.text_projection.device
-        features = self.tower.encode_image(pixels.to(device))
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.image_precision == "bfloat16"):
+            features = self.tower.encode_image(pixels.to(device))
         return as_stored(features, self.storage, self.task.dtype)
 
     def _probabilities(self, image: ImageFeatures) -> Floats:
@@ -235,11 +238,12 @@ class Classifier:
         tower: CLIP | None = None,
         storage: Storage = STORAGE,
         precision: Precision = PRECISION,
+        image_precision: Precision = PRECISION,
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
         predictor = Predictor.of(method, task, params, memory=memory)
-        return cls(predictor, tower or task.clip, origin, storage, precision)
+        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision)
 
     @classmethod
     def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":

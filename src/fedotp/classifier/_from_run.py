@@ -71,6 +71,7 @@ class RunClassifiers:
             tower=self._tower,
             storage=config.data.storage,
             precision=config.compute.precision,
+            image_precision=config.data.precision,
             memory=memory,
         )
 

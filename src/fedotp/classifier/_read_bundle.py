@@ -16,7 +16,7 @@ from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictor, prompt_lengths
-from fedotp.methods import Memory, Parameters, Task
+from fedotp.methods import PRECISION, Memory, Parameters, Task
 from fedotp.runs import find_device, load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
@@ -63,6 +63,7 @@ class Bundle:
             ),
             storage=config.data.storage,
             precision=config.compute.precision,
+            image_precision=config.data.precision,
         )
         if self._spec != loaded.transform.spec:
             raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
@@ -148,7 +149,12 @@ def _read_facts(path: Path) -> dict[str, Any]:
 def _config(facts: dict[str, Any]) -> Config:
     """Method, prompt and rounding, checked as a configuration is."""
     tables = {
-        "data": {"dataset": "-", "template": facts.get("template"), "storage": facts.get("storage")},
+        "data": {
+            "dataset": "-",
+            "template": facts.get("template"),
+            "storage": facts.get("storage"),
+            "precision": facts.get("image_precision", PRECISION),  # not in those of older versions
+        },
         "method": facts.get("method"),
         "prompt": facts.get("prompt"),
         "compute": {"precision": facts.get("precision")},

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from fedotp._ranges import require_choices, require_from
 from fedotp._toml import show
@@ -23,6 +24,7 @@ class DataSettings:
             paper draws a new one every epoch: rounds x local_epochs views.
         store: the folder of the token store; "" for the user's cache.
         storage: how tokens are stored; "int8" takes half the space.
+        precision: of the image tower where tokens are made; "bfloat16" is some three times as fast on a GPU.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
     """
@@ -32,6 +34,7 @@ class DataSettings:
     views: int = 0
     store: str = ""
     storage: Storage = STORAGE
+    precision: Literal["float32", "bfloat16"] = "float32"
     skip_broken: bool = False
     template: str = ""
 

@@ -56,6 +56,8 @@ class ResidentTester:
 
         None where it cannot be recorded.
         """
+        if not params:
+            return None  # nothing to record: the captions of zero-shot CLIP
         n_clients = len(order)
         width = max(rows.shape[1] for rows in batches)
         shapes = tuple((name, value.shape, value.stride(0) == 0) for name, value in params.items())

@@ -154,6 +154,7 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
         seed=0,  # whatever the run's seed is, so that all runs share the tokens of these crops
         root=config.data.store_folder,
         storage=config.data.storage,
+        precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
         skip_broken=config.data.skip_broken,
         on_progress=on_progress,
     )

@@ -166,6 +166,7 @@ class Site:
             tower=load_backbone(config.backbone.source, clients.device),
             storage=config.data.storage,
             precision=config.compute.precision,
+            image_precision=config.data.precision,
             memory=clients.data.memory(_ONLY, clients.task.device, clients.task.dtype) if uses_memory else None,
         )
 
