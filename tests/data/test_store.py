@@ -45,6 +45,20 @@ def test_any_shape_of_indices_and_views(tmp_path: Path) -> None:
         encoded.train.read(0, 3)
 
 
+@pytest.mark.parametrize("storage", ["float16", "int8"])
+def test_pooled_features_can_be_read_alone(tmp_path: Path, storage: str) -> None:
+    """Of records in two shards: the second call encodes what the first had not."""
+    clip = tiny_clip()
+    encode(array_dataset(10, 2), clip, root=tmp_path, storage=storage)
+    encoded = encode(array_dataset(), clip, root=tmp_path, storage=storage)
+    assert 0 < encoded.n_encoded < 40
+    batch = np.array([[0, 5, 5, 29], [7, 1, 2, 3]])
+    whole, pooled = (encoded.train.read(batch, dtype=torch.float64, tokens=tokens) for tokens in (True, False))
+    assert torch.equal(whole.pooled, pooled.pooled)
+    assert pooled.tokens.shape == (2, 4, 0, 32)
+    assert pooled.tokens.dtype == torch.float64
+
+
 def test_random_views_are_the_crops_of_their_number(tmp_path: Path) -> None:
     dataset, clip = array_dataset(4, 2), tiny_clip()
     encoded = encode(dataset, clip, root=tmp_path, views=3, seed=5)

@@ -22,7 +22,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, evaluate_predictions
 from fedotp.federation._batches import local_steps, steps_per_epoch
 from fedotp.federation._sampling import held_out, sampled, survivors
-from fedotp.methods import METHODS, FedOTP, weighted_average
+from fedotp.methods import METHODS, FedOTP, Need, weighted_average
 
 EVERYONE = np.arange(len(TRAIN))
 
@@ -173,6 +173,21 @@ def test_every_epoch_shows_every_image_once(sizes: list[int], batch_size: int, e
         for places in seen[client].values():
             assert len(places) == len(set(places)) == shown
             assert set(places) <= set(range(size))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tokens_that_nobody_needs_change_nothing(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def result() -> tuple[dict[str, torch.Tensor], np.ndarray]:
+        federation = simulator(method)
+        if federation.learns:
+            federation.run_round()
+        return state_of(federation), federation.predict().loss
+
+    lean, loss = result()
+    monkeypatch.setattr(METHODS[method], "needs", frozenset(Need))
+    whole, whole_loss = result()
+    assert_same_bits(lean, whole)
+    assert np.array_equal(loss, whole_loss)
 
 
 def test_epochs_have_different_orders_and_views() -> None:

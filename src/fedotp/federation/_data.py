@@ -13,7 +13,7 @@ from torch import Tensor
 from fedotp.clip import ImageFeatures
 from fedotp.data import Client, EncodedDataset
 from fedotp.federation._random import Ints, draws
-from fedotp.methods import Memory
+from fedotp.methods import Memory, Need
 
 _CHUNK = 512  # images read at once when a memory is made
 
@@ -32,8 +32,9 @@ class Features(Protocol):
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        tokens: bool = True,
     ) -> ImageFeatures:
-        """Pooled (..., e) and token (..., V, e) features of the images `indices` (...)."""
+        """Pooled (..., e) and token (..., V, e) features of the images `indices` (...); V is 0 without `tokens`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +57,19 @@ class Images:
         return np.where(places < 0, -1, np.stack(rows))
 
     def read(
-        self, rows: Ints, view: Ints | int, device: torch.device, dtype: torch.dtype
+        self,
+        rows: Ints,
+        view: Ints | int,
+        device: torch.device,
+        dtype: torch.dtype,
+        needs: frozenset[Need] = frozenset(Need),
     ) -> tuple[ImageFeatures, Tensor]:
-        """Features and labels of `rows` (C, B); where a row is -1, the features are another image's, the label -1."""
-        image = self.features.read(np.maximum(rows, 0), view, device=device, dtype=dtype)
+        """Features and labels of `rows` (C, B); where a row is -1, the features are another image's, the label -1.
+
+        `needs` is what a method must see of them: tokens are most of an image, and read only if somebody looks at them.
+        """
+        tokens = Need.TOKENS in needs
+        image = self.features.read(np.maximum(rows, 0), view, device=device, dtype=dtype, tokens=tokens)
         labels = np.where(rows < 0, -1, self.labels[np.maximum(rows, 0)])
         return image, torch.from_numpy(labels).to(device)
 
@@ -171,10 +181,12 @@ class HeldFeatures:
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        tokens: bool = True,
     ) -> ImageFeatures:
-        """Pooled (..., e) and token (..., V, e) features."""
+        """Pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
         index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
         views = torch.as_tensor(np.asarray(view), device=self.pooled.device).expand_as(index)
+        seen = self.tokens if tokens else self.tokens[:, :, :0]
         return ImageFeatures(
-            pooled=self.pooled[views, index].to(device, dtype), tokens=self.tokens[views, index].to(device, dtype)
+            pooled=self.pooled[views, index].to(device, dtype), tokens=seen[views, index].to(device, dtype)
         )

@@ -80,7 +80,7 @@ class LocalTester:
         """Predicted classes and losses of each batch, (A, B)."""
         predicted, losses = [], []
         for rows in batches:
-            image, labels = self.data.test.read(rows, 0, self.task.device, self.task.dtype)
+            image, labels = self.data.test.read(rows, 0, self.task.device, self.task.dtype, self.method.needs)
             classes, loss = predictor.rows(slice(len(rows))).judge(image, labels)
             predicted.append(classes)
             losses.append(loss)

@@ -192,7 +192,8 @@ class LocalTrainer:
     def _batch(self, work: LocalWork, clients: Ints, step: Step, memory: Memory | None) -> Batch:
         data = self.data.train
         view = (work.views_from + step.epochs) % data.features.n_views
-        image, labels = data.read(data.rows(clients, step.places), view[:, None], self.device, self.dtype)
+        rows = data.rows(clients, step.places)
+        image, labels = data.read(rows, view[:, None], self.device, self.dtype, self.method.needs)
         places = torch.from_numpy(step.places).to(self.device)
         return Batch(image, labels, places, None if memory is None else memory.rows(slice(len(clients))))
 

@@ -64,7 +64,7 @@ class Method(ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What it must see of an image."""
+        """What it must see of an image; of images whose tokens nobody needs, V is 0."""
         return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})
 
     @property

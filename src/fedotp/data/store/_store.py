@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,16 @@ class TokenStore:
             else:
                 records[at] = mapped[rows[at]]
         return records.reshape(numbers.shape)
+
+    def gather_field(self, numbers: Ints, name: str) -> NDArray[Any]:
+        """One field (..., *shape of the field) of the records with these numbers (...); nothing else is read."""
+        field = self.encoding.record[name]
+        values = np.empty((numbers.size, *field.shape), field.base)
+        shards, rows = self._table["shard"][numbers.ravel()], self._table["row"][numbers.ravel()]
+        for number in np.unique(shards):
+            at = np.flatnonzero(shards == number)
+            values[at] = list(self._shards.values())[number].mapped()[name][rows[at]]
+        return values.reshape(*numbers.shape, *field.shape)
 
     def check(self, numbers: Ints) -> Iterator[tuple[int, Ints]]:
         """Compare records (n,) with their checksums: how many were looked at, and the damaged among them."""

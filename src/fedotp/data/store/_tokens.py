@@ -38,17 +38,21 @@ class EncodedSplit:
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        tokens: bool = True,
     ) -> ImageFeatures:
         """The features of the images `indices` (...), in the view(s) `view`, a number or one per image.
 
         Returns pooled (..., e) and tokens (..., V, e). They travel to `device` as they are stored and take
-        on `dtype` there.
+        on `dtype` there. Without `tokens` only the pooled features are read, and V is 0.
 
         >>> encoded.train.read(batch).tokens.shape  # batch (C, B), one row per client   # doctest: +SKIP
         torch.Size([10, 32, 196, 512])
         """
-        records = self.store.gather(self.records[np.asarray(view), np.asarray(indices)])
-        return restore(unpack(records, device), dtype)
+        numbers = self.records[np.asarray(view), np.asarray(indices)]
+        if tokens:
+            return restore(unpack(self.store.gather(numbers), device), dtype)
+        pooled = torch.from_numpy(self.store.gather_field(numbers, "pooled")).to(device).to(dtype)
+        return ImageFeatures(pooled, pooled.new_empty(*pooled.shape[:-1], 0, pooled.shape[-1]))
 
 
 @dataclass(frozen=True, eq=False)
