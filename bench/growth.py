@@ -89,7 +89,7 @@ def measure(clip: CLIP, shape: Shape, seconds: float) -> dict[str, float]:
     task = Task(clip, tuple(f"thing {k:03d}" for k in range(shape.classes)))
     settings = Settings(RoundSettings(local_epochs=1, batch_size=shape.images))
     simulator = Simulator(method, task, _data(clip, shape), settings)
-    works = {"training": simulator.run_round, "evaluation": simulator.predict}
+    works: dict[str, Callable[[], object]] = {"training": simulator.run_round, "evaluation": simulator.predict}
     end = time.perf_counter() + seconds
     peaks = {f"{name}, peak MiB": peak for name, work in works.items() if (peak := _peak(work))}  # and all is warm
     times: dict[str, list[float]] = {name: [] for name in works}
@@ -124,9 +124,9 @@ def _peak(work: Callable[[], object]) -> float | None:
     """MiB that `work` takes at its peak beyond what was held before; None where the system does not tell."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        held = torch.cuda.memory_allocated()
         work()
-        return (torch.cuda.max_memory_allocated() - before) / (1 << 20)
+        return (torch.cuda.max_memory_allocated() - held) / (1 << 20)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if _RESET.exists() else None
     if trim is None:
         work()
