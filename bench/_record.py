@@ -66,7 +66,12 @@ def _cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit measured, with "+changes" if the tree differs from it."""
+    """The commit measured, with "+changes" if the tree differs from it.
+
+    A copy on a lent machine has no history, or an older one: BENCH_COMMIT says what it is a copy of.
+    """
+    if "BENCH_COMMIT" in os.environ:
+        return os.environ["BENCH_COMMIT"]
     root = Path(__file__).parent
     try:
         commit = subprocess.run(
@@ -74,5 +79,5 @@ def commit() -> str:
             cwd=root, capture_output=True, text=True, check=True,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("BENCH_COMMIT", "unknown")  # a copy without history, as on a lent machine
+        return "unknown"
     return commit.stdout.strip()
