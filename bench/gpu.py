@@ -91,12 +91,11 @@ def _busy(key: str, simulator: Simulator) -> dict[str, float]:
         simulator.run_round()
         simulator.predict()
         torch.cuda.synchronize()
-    kinds = {"matrix products": ("gemm", "cutlass", "nvjet", "sm90_xmma"), "transport": ("fused", "newton", "_kernel")}
-    total: dict[str, float] = {"matrix products": 0.0, "transport": 0.0, "everything else": 0.0}
+    products = ("gemm", "cutlass", "nvjet", "xmma")
+    total = {"matrix products": 0.0, "everything else": 0.0}
     for event in profiled.key_averages():
-        seconds = event.self_device_time_total / 1e6
-        kind = next((k for k, words in kinds.items() if any(w in event.key.lower() for w in words)), "everything else")
-        total[kind] += seconds
+        is_product = any(word in event.key.lower() for word in products)
+        total["matrix products" if is_product else "everything else"] += event.self_device_time_total / 1e6
     return {f"{key}: kernels of a round, {kind}, seconds": seconds for kind, seconds in total.items()}
 
 
