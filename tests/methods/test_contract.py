@@ -198,3 +198,17 @@ def test_a_need_that_nobody_serves_is_named() -> None:
 def test_kinds_read_as_words() -> None:
     assert [str(kind) for kind in Kind] == ["global", "local", "global and local", "caption"]
     assert Prompt(Kind.CAPTION, None).n_prompts == 1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_global_part_predicts_with_what_a_newcomer_is_sent(name: str, task: Task, batch: Batch) -> None:
+    method = METHODS[name]()
+    if (part := method.global_part) is None:
+        return
+    received = method.send(method.shared(task, C), None, 1)
+    assert not part.private(task)
+    scores = Predictor.of(part, task, part.deployed(received, {})).scores(ImageFeatures(*(v[:1] for v in batch.image)))
+    assert scores.shape == (1, B, K)
+    assert scores.isfinite().all()
+    again = part.global_part
+    assert again == part

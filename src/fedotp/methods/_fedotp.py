@@ -73,6 +73,11 @@ class FedOTP(Method):
         masses = [torch.tensor(method.mass, dtype=torch.float64) for method in methods]
         return _EachItsMass(**{**options, "mass": 1.0}), [{_MASS: mass} for mass in masses]
 
+    @property
+    def global_part(self) -> "FedOTP | None":
+        """The global prompts alone."""
+        return replace(self, n_private=0) if self.n_shared else None
+
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""
         return {"shared": task.contexts(self.n_shared + self.n_private)[: self.n_shared]} if self.n_shared else {}

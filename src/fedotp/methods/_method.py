@@ -82,6 +82,14 @@ class Method(ABC):
         """Epochs a client trains its copy before it predicts; 0: none, None: as many as in a round."""
         return 0
 
+    @property
+    def global_part(self) -> "Method | None":
+        """The method of somebody who has only what the server sends to a newcomer; None where that predicts nothing.
+
+        It predicts with `deployed(send(server, None, 1), {})`.
+        """
+        return None
+
     # Parameters --------------------------------------------------------------------------------------------
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

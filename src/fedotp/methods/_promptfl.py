@@ -16,6 +16,11 @@ class PromptFL(Method):
     title: ClassVar[str] = "PromptFL"
     reference: ClassVar[str] = "Guo et al., IEEE TMC 2023"
 
+    @property
+    def global_part(self) -> Method:
+        """Everything, as nobody has anything of his own."""
+        return PromptFL()
+
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """The prompt (1, s, d)."""
         return {"prompt": task.contexts(1)}

@@ -16,6 +16,11 @@ class ZeroShot(Method):
     title: ClassVar[str] = "Zero-shot CLIP"
     reference: ClassVar[str] = "Radford et al., ICML 2021"
 
+    @property
+    def global_part(self) -> Method:
+        """Everyone has the captions."""
+        return self
+
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """The captions: there is nothing to learn in them."""
         return (Prompt(Kind.CAPTION, None),)
