@@ -1,224 +1,31 @@
-"""Rounds of the engine against a straight-line restatement of Algorithm 2 in float64.
+"""Rounds of the engine against straight-line restatements of Algorithm 2 and of what our field compares with it."""
 
-The restatement goes through the clients one by one and shares with the engine only the frozen text tower (its plain
-path over all 77 positions) and the documented random draws: who is sampled, and in which order a client's images come.
-"""
-
-import copy
-import math
-import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
+from golden import (
+    ROUNDS,
+    TOLERANCE,
+    Recorder,
+    Restated,
+    averaged,
+    exact_task,
+    golden_settings,
+    pooled_scores,
+    run_engine,
+    transport_scores,
+)
 from torch import Tensor
-from toy_federation import CLASSES, TRAIN, kept_rows, make_data, make_settings, make_task, simulator
+from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.federation import FederatedData, RoundReport, Settings, Simulator
-from fedotp.methods import CoOp, FedOTP, Method, PromptFL, PromptFLAmp, PromptFLPer, PromptFLProx, Task
-
-ROUNDS, EPOCHS, BATCH, LR, MOMENTUM, DECAY, SEED = 3, 2, 4, 0.05, 0.9, 5e-4, 11
-TAU = 0.07  # of the tower
-
-Scorer = Callable[[Tensor, Tensor, list[Tensor]], Tensor]
-
-
-def generator(purpose: str, *numbers: int) -> np.random.Generator:
-    """The documented draws: PCG64 seeded with the seed, CRC-32 of the purpose, and the round and client."""
-    entropy = np.random.SeedSequence([SEED, zlib.crc32(purpose.encode()), *numbers])
-    return np.random.Generator(np.random.PCG64(entropy))
-
-
-def text_features(task: Task, context: Tensor) -> Tensor:
-    """Class features (K, e) of one prompt (s, d): [SOS] p_1 ... p_s name . [EOT] and zeros up to 77."""
-    clip, words = task.clip, task.clip.tokenizer
-    rows, ends = [], []
-    for name in CLASSES:
-        tail = [*words.encode(name), *words.encode("."), words.eot]
-        length = 1 + len(context) + len(tail)
-        start, end = (clip.token_embedding(torch.tensor(ids)) for ids in ([words.sot], tail + [0] * (77 - length)))
-        rows.append(torch.cat([start, context, end]))
-        ends.append(length - 1)
-    return clip.encode_embeddings(torch.stack(rows), torch.tensor(ends))
-
-
-def unit(x: Tensor) -> Tensor:
-    return x / x.norm(dim=-1, keepdim=True)
-
-
-def algorithm_1(cost: Tensor, reg: float, mass: float) -> Tensor:
-    """The paper's Algorithm 1 for one cost matrix (V, N), iterated until nothing moves any more."""
-    n_patches, n_prompts = cost.shape
-    Q = torch.exp(-cost / reg)
-    Q_a, Q_b = Q * n_patches, Q.T * n_prompts / mass
-    v = torch.ones(n_prompts, dtype=torch.float64)
-    for _ in range(100_000):
-        u = torch.minimum(1 / (Q_a @ v), torch.ones(n_patches, dtype=torch.float64))
-        before, v = v, 1 / (Q_b @ u)
-        if (v - before).abs().max() <= 1e-14 * v.max():
-            return u[:, None] * Q * v
-    raise AssertionError("Algorithm 1 did not converge")
-
-
-def transport_scores(reg: float, mass: float) -> Scorer:
-    def score(_pooled: Tensor, tokens: Tensor, features: list[Tensor]) -> Tensor:
-        rows = []
-        for image in tokens:
-            row = []
-            for k in range(len(CLASSES)):
-                S = unit(image) @ torch.stack([unit(H[k]) for H in features]).T  # (V, N)
-                plan = algorithm_1(1 - S.detach(), reg, mass)
-                distance = (plan * (1 - S)).sum()  # d_{C,k}, the plan held fixed
-                row.append(1 - distance)
-            rows.append(torch.stack(row))
-        return torch.stack(rows)
-
-    return score
-
-
-def pooled_scores(pooled: Tensor, _tokens: Tensor, features: list[Tensor]) -> Tensor:
-    (H,) = features
-    return unit(pooled) @ unit(H).T
-
-
-@dataclass
-class Restated:
-    """Algorithm 2. Each client starts with `start(received, own)`, a list of tensors that SGD changes in place."""
-
-    task: Task
-    data: FederatedData
-    score: Scorer
-    prompts: Callable[[list[Tensor]], list[Tensor]]  # the prompts (s, d) whose features are matched
-    participation: float = 1.0
-    penalty: Callable[[list[Tensor], list[Tensor]], Tensor | float] = lambda params, received: 0.0
-    steps: list[float] = field(default_factory=list)
-
-    def sampled(self, round_: int) -> list[int]:
-        n = len(self.data)
-        order = np.argsort(generator("sample", round_).random(n), kind="stable")
-        return sorted(order[: max(1, round(self.participation * n))].tolist())
-
-    def batches(self, round_: int, client: int) -> list[tuple[int, list[int]]]:
-        """(view, rows) of every step: each epoch a new order, cut into batches, the last one smaller."""
-        rows = self.data.train.clients[client]
-        draw = generator("batches", round_, client)
-        found = []
-        for epoch in range(EPOCHS):
-            order = np.argsort(draw.random(len(rows)), kind="stable").tolist()
-            view = (round_ * EPOCHS + epoch) % self.data.train.features.n_views
-            while order:
-                found.append((view, [int(rows[place]) for place in order[:BATCH]]))
-                order = order[BATCH:]
-        return found
-
-    def train(self, round_: int, client: int, params: list[Tensor], received: list[Tensor]) -> float:
-        """All local steps; returns the mean objective over the images seen."""
-        for param in params:
-            param.requires_grad_()
-        optimizer = torch.optim.SGD(params, lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
-        total, seen = 0.0, 0
-        for view, rows in self.batches(round_, client):
-            held = self.data.train.features
-            pooled, tokens = held.pooled[view][rows].double(), held.tokens[view][rows].double()
-            features = [text_features(self.task, prompt) for prompt in self.prompts(params)]
-            q = torch.softmax(self.score(pooled, tokens, features) / TAU, dim=-1)
-            labels = self.data.train.labels[rows]
-            loss = -torch.log(q[torch.arange(len(rows)), torch.from_numpy(labels)]).mean()
-            loss = loss + self.penalty(params, received)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            self.steps.append(float(loss.detach()))
-            total, seen = total + float(loss.detach()) * len(rows), seen + len(rows)
-        for param in params:
-            param.requires_grad_(False)
-        return total / seen
-
-
-def average(parts: list[Tensor], clients: list[int]) -> Tensor:
-    """Eq. 4."""
-    total = sum(TRAIN[i] for i in clients)
-    return sum(TRAIN[i] / total * part for i, part in zip(clients, parts, strict=True))
-
-
-def averaged(
-    restated: Restated, shared: Tensor | None, own: list[Tensor | None]
-) -> tuple[Tensor | None, list[list[float]]]:
-    """Rounds of methods whose server averages `shared` and whose clients keep `own`, which is changed.
-
-    Returns what the server ends with and the losses of the clients of each round.
-    """
-    losses = []
-    for round_ in range(ROUNDS):
-        clients = restated.sampled(round_)
-        uploads, of_round = [], []
-        for i in clients:
-            received = [] if shared is None else [shared]
-            params = [x.clone() for x in (shared, own[i]) if x is not None]
-            of_round.append(restated.train(round_, i, params, received))
-            if shared is not None:
-                uploads.append(params[0])
-            if own[i] is not None:
-                own[i] = params[-1]
-        if shared is not None:
-            shared = average(uploads, clients)
-        losses.append(of_round)
-    return shared, losses
-
-
-def golden_settings(participation: float, **compute: object) -> Settings:
-    return make_settings(
-        rounds=ROUNDS,
-        local_epochs=EPOCHS,
-        batch_size=BATCH,
-        participation=participation,
-        optimizer={"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY},
-        compute={"precision": "float64", **compute},
-        seed=SEED,
-    )
-
-
-class Recorder:
-    """Wraps a method's loss and remembers every value."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: type[Method]) -> None:
-        self.steps: list[float] = []
-        plain = method.loss
-
-        def loss(*args: object) -> Tensor:
-            value = plain(*args)
-            self.steps.extend(value.detach().tolist())
-            return value
-
-        monkeypatch.setattr(method, "loss", loss)
-
-
-def run_engine(
-    method: Method, task: Task, data: FederatedData, settings: Settings
-) -> tuple[Simulator, list[RoundReport]]:
-    federation = simulator(method, settings, task=task, data=data)
-    reports = [federation.run_round() for _ in range(ROUNDS)]
-    return federation, reports
-
-
-@cache
-def exact_task() -> Task:
-    task = make_task(torch.float64, std=0.3, seed=SEED)
-    clip = copy.deepcopy(task.clip)
-    with torch.no_grad():
-        clip.logit_scale.fill_(-math.log(TAU))
-    return replace(task, clip=clip)
+from fedotp.methods import CoOp, FedOTP, PromptFL, PromptFLAmp, PromptFLPer, PromptFLProx, Task
 
 
 @pytest.fixture(scope="module")
 def task() -> Task:
     return exact_task()
-
-
-TOLERANCE = 1e-10  # measured: prompts 8e-12, losses 1.2e-11 with transport; 5e-16 without
 
 
 @cache
@@ -229,9 +36,9 @@ def restated_fedotp(
     task = exact_task()
     restated = Restated(task, make_data(n_views=n_views), transport_scores(reg, mass), list, participation)
     P_g, P_l = task.contexts(2)
-    local: list[Tensor | None] = [P_l for _ in TRAIN]
-    shared, losses = averaged(restated, P_g, local)
-    return shared, torch.stack(local), losses, restated.steps
+    local = [[P_l] for _ in TRAIN]
+    (shared,), losses = averaged(restated, [P_g], local)
+    return shared, torch.stack([own for (own,) in local]), losses, restated.steps
 
 
 @pytest.mark.parametrize("sequential", [False, True])
@@ -265,7 +72,7 @@ def test_three_rounds_of_promptfl(task: Task) -> None:
     data = make_data()
     federation, reports = run_engine(PromptFL(), task, data, golden_settings(0.6))
     restated = Restated(task, data, pooled_scores, list, 0.6)
-    shared, losses = averaged(restated, task.contexts(1)[0], [None] * len(TRAIN))
+    (shared,), losses = averaged(restated, [task.contexts(1)[0]], [[] for _ in TRAIN])
     torch.testing.assert_close(federation.server["prompt"][0], shared, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):
         np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
@@ -279,7 +86,7 @@ def test_three_rounds_of_fedprox(task: Task) -> None:
         return mu / 2 * ((params[0] - received[0]) ** 2).sum()
 
     restated = Restated(task, data, pooled_scores, list, 0.6, penalty)
-    shared, losses = averaged(restated, task.contexts(1)[0], [None] * len(TRAIN))
+    (shared,), losses = averaged(restated, [task.contexts(1)[0]], [[] for _ in TRAIN])
     torch.testing.assert_close(federation.server["prompt"][0], shared, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):
         np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
@@ -288,9 +95,11 @@ def test_three_rounds_of_fedprox(task: Task) -> None:
 def test_three_rounds_of_local_coop(task: Task) -> None:
     data = make_data()
     federation, _ = run_engine(CoOp(), task, data, golden_settings(0.6))
-    own: list[Tensor | None] = [task.contexts(1)[0] for _ in TRAIN]
-    averaged(Restated(task, data, pooled_scores, list, 0.6), None, own)
-    torch.testing.assert_close(kept_rows(federation)["prompt"][:, 0], torch.stack(own), rtol=0, atol=TOLERANCE)
+    own = [[task.contexts(1)[0]] for _ in TRAIN]
+    averaged(Restated(task, data, pooled_scores, list, 0.6), [], own)
+    torch.testing.assert_close(
+        kept_rows(federation)["prompt"][:, 0], torch.stack([P for (P,) in own]), rtol=0, atol=TOLERANCE
+    )
     assert federation.server == {}
 
 
@@ -299,11 +108,13 @@ def test_three_rounds_of_fedper(task: Task) -> None:
     data = make_data()
     federation, _ = run_engine(PromptFLPer(), task, data, golden_settings(0.6))
     context = task.contexts(1)[0]
-    own: list[Tensor | None] = [context[1:] for _ in TRAIN]
+    own = [[context[1:]] for _ in TRAIN]
     restated = Restated(task, data, pooled_scores, lambda params: [torch.cat(params)], 0.6)
-    shared, _ = averaged(restated, context[:1], own)
+    (shared,), _ = averaged(restated, [context[:1]], own)
     torch.testing.assert_close(federation.server["base"][0], shared, rtol=0, atol=TOLERANCE)
-    torch.testing.assert_close(kept_rows(federation)["personal"][:, 0], torch.stack(own), rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(
+        kept_rows(federation)["personal"][:, 0], torch.stack([P for (P,) in own]), rtol=0, atol=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.5])
