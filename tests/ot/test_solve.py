@@ -186,6 +186,25 @@ def test_score_is_mass_minus_value_and_differentiates_to_the_plan() -> None:
     torch.testing.assert_close(gradient, result.plan)
 
 
+@pytest.mark.parametrize("shape", [(7,), (3, 7), (2, 3, 7)])
+@pytest.mark.parametrize("given_b", [None, torch.tensor([0.2, 0.5]), torch.rand(7, 2) * 0.4 + 0.05])
+def test_scores_in_parts_are_the_same(
+    shape: tuple[int, ...], given_b: torch.Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = given_b if given_b is None or given_b.dim() == 1 else given_b.expand(*shape, 2)
+    similarity = torch.rand(*shape, 9, 2, dtype=torch.float64).requires_grad_()
+
+    def scored() -> tuple[torch.Tensor, torch.Tensor]:
+        scores = score(similarity, b=b)
+        (gradient,) = torch.autograd.grad((scores * torch.arange(7)).sum(), similarity)
+        return scores.detach(), gradient
+
+    whole = scored()
+    monkeypatch.setattr("fedotp.ot._score._CPU_PART", similarity.numel() * 8 // 3)
+    for at_once, in_parts in zip(whole, scored(), strict=True):
+        assert torch.equal(at_once, in_parts)
+
+
 def test_any_leading_shape_and_memory_order() -> None:
     cost = torch.rand(2, 3, 4, 9, 2)
     flat = solve(cost.reshape(24, 9, 2)).plan.reshape(cost.shape)

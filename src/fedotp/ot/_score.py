@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from fedotp.ot._solve import MASS, MAX_ITER, REG, SOLVER, Rule, Solver, default_
 _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED_MAX_PROMPTS = 8
 _FUSED_MAX_PATCHES = 2048
+_CPU_PART = 2**24  # bytes of similarities scored at once: larger temporaries go back to the system after every use
 
 
 def score(
@@ -43,12 +44,13 @@ def score(
         (...) scores, in float32 or, for float64 similarities, float64.
     """
     interpreted = fused is True and os.environ.get("TRITON_INTERPRET") == "1"  # for tests without a GPU
+    shared = all(x is None or x.dim() == 1 for x in (a, b))
     possible = (
         (similarity.is_cuda or interpreted)
         and similarity.dtype in _FUSED_DTYPES
         and rule != "average"
         and solver == "newton"
-        and all(x is None or x.dim() == 1 for x in (a, b))
+        and shared
         and similarity.shape[-1] <= _FUSED_MAX_PROMPTS
         and similarity.shape[-2] <= _FUSED_MAX_PATCHES
         and similarity.numel() > 0
@@ -58,9 +60,18 @@ def score(
         raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
     if possible and fused is not False:
         return _fused_score(similarity, a, b, rule, reg, mass, tol, max_iter)
-    cost = 1 - similarity.detach()
-    solved = solve(cost, a, b, rule=rule, reg=reg, mass=mass, solver=solver, tol=tol, max_iter=max_iter)
-    return (solved.plan * similarity).sum((-2, -1))
+    solve_ = partial(solve, a=a, b=b, rule=rule, reg=reg, mass=mass, solver=solver, tol=tol, max_iter=max_iter)
+    parts = _parts(similarity) if shared and not similarity.is_cuda else (similarity,)
+    scores = [(solve_(1 - part.detach()).plan * part).sum((-2, -1)) for part in parts]
+    return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)
+
+
+def _parts(similarity: Tensor) -> tuple[Tensor, ...]:
+    """The same problems in parts of about `_CPU_PART` bytes, along the last axis of problems, where there is one."""
+    n_bytes = similarity.numel() * similarity.element_size()
+    if similarity.dim() < 3 or n_bytes <= _CPU_PART:
+        return (similarity,)
+    return similarity.split(max(1, similarity.shape[-3] * _CPU_PART // n_bytes), dim=-3)
 
 
 def _fused_score(
