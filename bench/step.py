@@ -42,7 +42,7 @@ BREEDS = (
     "samoyed", "scottish terrier", "shiba inu", "siamese", "sphynx", "staffordshire bull terrier", "wheaten terrier",
     "yorkshire terrier",
 )  # fmt: skip
-N_CLIENTS, BATCH, REPEATS = 2, 32, 5
+N_CLIENTS, BATCH, REPEATS = 2, 32, 3
 OURS: tuple[Precision, ...] = ("float32", "bfloat16")
 
 
