@@ -20,7 +20,7 @@ from fedotp.config import Config, load_config
 from fedotp.federation import Simulator
 from fedotp.runs import prepare
 
-METHODS = ("fedotp", "promptfl")
+SETTINGS = (("fedotp", 0.1), ("promptfl", 0.1), ("promptfl", 0.01))  # 0.1 is the demo's learning rate
 CHANGES = {
     "float32": (),
     "bfloat16": ("compute.precision=bfloat16",),
@@ -50,16 +50,18 @@ def cannot_run() -> str | None:
 def run() -> dict[str, float]:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as store:
-        for method in METHODS:
+        for method, lr in SETTINGS:
             results: dict[str, list[Result]] = {name: [] for name in CHANGES}
             for seed in range(SEEDS):  # precisions take turns, so that a busy moment hits all of them
                 for name, changes in CHANGES.items():
-                    of_all = (f"seed={seed}", f"partition.seed={seed}", f"method.name={method}", f"data.store={store}")
-                    results[name].append(trained(load_config("demo").override([*of_all, *changes])))
+                    draws = (f"seed={seed}", f"partition.seed={seed}", f"data.store={store}")
+                    chosen = (f"method.name={method}", f"optimizer.lr={lr}", *changes)
+                    results[name].append(trained(load_config("demo").override([*draws, *chosen])))
             plain = results.pop("float32")
-            figures[f"{method}: float32, accuracy, %"] = statistics.mean(one.accuracy for one in plain)
+            title = f"{method}, lr {lr}"
+            figures[f"{title}: float32, accuracy, %"] = statistics.mean(one.accuracy for one in plain)
             for name, others in results.items():
-                figures |= compared(f"{method}: {name}", others, plain)
+                figures |= compared(f"{title}: {name}", others, plain)
     return figures
 
 
