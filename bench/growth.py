@@ -8,7 +8,7 @@ held before.
 
 On a GPU the shapes are those of ViT-B/16, on a CPU the text tower is small, so that transport and the engine show, and
 the time is the processor's, on one thread: short work slips in between that of others on a busy machine, long work
-cannot, and the clock on the wall would call that growth. Each time is the fastest of several.
+cannot, and the clock on the wall would call that growth. The sizes take turns, and each time is the fastest of several.
 """
 
 import ctypes
@@ -29,6 +29,7 @@ from fedotp.methods import FedOTP, Task
 CLIENTS, CLASSES = (1, 3, 10, 30, 100, 300, 1000), (10, 30, 100, 300, 1000)
 PATCHES, PROMPTS = (49, 100, 196, 324, 576), (1, 2, 4, 8)
 SMALL = replace(TINY, embed_dim=64, text=replace(TINY.text, width=64, layers=2, heads=1))
+LEAST_TURNS = 5
 SECONDS = 40.0  # for all sweeps together, spent on repeats
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -72,8 +73,8 @@ def _sweeps() -> dict[str, float]:
     }
     figures: dict[str, float] = {}
     for name, shapes in sweeps.items():
-        measured = [measure(clip, shape, SECONDS / len(sweeps) / len(shapes)) for _, shape in shapes]
         sizes = [size for size, _ in shapes]
+        measured = measure([_round_of(clip, shape) for _, shape in shapes], SECONDS / len(sweeps))
         for what in measured[0]:
             values = [each[what] for each in measured]
             title = f"{name} {sizes[0]}-{sizes[-1]:,}: {what}"
@@ -83,20 +84,28 @@ def _sweeps() -> dict[str, float]:
     return figures
 
 
-def measure(clip: CLIP, shape: Shape, seconds: float) -> dict[str, float]:
-    """Seconds of a round's training and of its evaluation, the fastest within `seconds`, and the peak memory, MiB."""
+def measure(rounds: list[dict[str, Callable[[], object]]], seconds: float) -> list[dict[str, float]]:
+    """Of each round's works: the peak memory, MiB, and the fastest time, s; they take turns for `seconds` in all."""
+    found = [
+        {f"{name}, peak MiB": peak for name, work in works.items() if (peak := _peak(work))}  # and all is warm
+        for works in rounds
+    ]
+    end = time.perf_counter() + seconds
+    turns = 0
+    while turns < LEAST_TURNS or time.perf_counter() < end:
+        for works, values in zip(rounds, found, strict=True):
+            for name, work in works.items():
+                values[f"{name}, s"] = min(_timed(work), values.get(f"{name}, s", math.inf))
+        turns += 1
+    return found
+
+
+def _round_of(clip: CLIP, shape: Shape) -> dict[str, Callable[[], object]]:
     method = FedOTP(n_shared=1, n_private=shape.prompts - 1)
     task = Task(clip, tuple(f"thing {k:03d}" for k in range(shape.classes)))
     settings = Settings(RoundSettings(local_epochs=1, batch_size=shape.images))
     simulator = Simulator(method, task, _data(clip, shape), settings)
-    works: dict[str, Callable[[], object]] = {"training": simulator.run_round, "evaluation": simulator.predict}
-    end = time.perf_counter() + seconds
-    peaks = {f"{name}, peak MiB": peak for name, work in works.items() if (peak := _peak(work))}  # and all is warm
-    times: dict[str, list[float]] = {name: [] for name in works}
-    while len(times["evaluation"]) < 3 or time.perf_counter() < end:
-        for name, work in works.items():
-            times[name].append(_timed(work))
-    return {**{f"{name}, s": min(values) for name, values in times.items()}, **peaks}
+    return {"training": simulator.run_round, "evaluation": simulator.predict}
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:
