@@ -1,6 +1,6 @@
 """Runs side by side: twelve seeds at once against one, and against twelve one after the other.
 
-The features are random, which changes no cost. A run is a few rounds of FedOTP with an evaluation after each: on a GPU
+The features are random, which changes no cost. A run is a round or several of FedOTP, each evaluated: on a GPU
 ten clients with the shapes of the paper's few-shot setting (ViT-B/16, five local epochs), on a CPU a toy with CLIP's
 prompts, and the demo, whose runs write their directories. On a GPU a run is ten rounds, what it records included.
 """
@@ -22,7 +22,7 @@ from fedotp.federation import FederatedData, Predictions, RoundSettings, Setting
 from fedotp.methods import FedOTP, Precision, Task
 from fedotp.runs import by_method, run_many
 
-_SEEDS, _ROUNDS = 12, 3
+_SEEDS, _ROUNDS = 12, 1
 
 
 def cannot_run() -> str | None:
@@ -42,7 +42,7 @@ def run() -> dict[str, float]:
         return figures
     clip = CLIP.random(_WIDE)
     data = _data(clip.config, 10, 32, n_classes=10, n_test=10)
-    return _ratios("a toy, 10 clients", _seeds(clip, data, 10, local_epochs=5)) | _ratios("the demo", _demo())
+    return _ratios("a toy, 10 clients", _seeds(clip, data, 10, local_epochs=2)) | _ratios("the demo", _demo())
 
 
 def _ratios(name: str, candidates: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -289,3 +289,42 @@ def test_calls_are_made_where_the_work_is_done() -> None:
 
     list(together.go([(one, tell), (other, other.run_round)]))
     assert heard == [threading.main_thread()]
+
+
+@pytest.mark.parametrize("method", ["fedotp", "pfedprompt", "promptfl-ft"])
+def test_with_a_core_for_each_part(method: str, trained: list[int]) -> None:
+    before = torch.get_num_threads()
+    apart, several = (federations(method, dropout=0.0) for _ in range(2))
+    expected = alone(apart)
+    n_alone = len(trained)
+    trained.clear()
+    try:
+        torch.set_num_threads(2)
+        found, errors = side_by_side(several)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert errors == [None] * len(SEEDS)
+    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
+        assert_alike(one, two, mine, theirs, 1e-13)
+    assert 2 * len(trained) == n_alone  # four federations in two parts
+
+
+def test_whoever_stops_listening_does_not_wait_for_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it goes on in other threads, as after a second Ctrl-C."""
+    before = torch.get_num_threads()
+    several = federations("promptfl", dropout=0.0, local_epochs=100_000)
+
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(KeyboardInterrupt):
+            list(Together().go([(one, one.run_round) for one in several]))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threading.active_count() == 1
+    assert all(one.round == 0 for one in several)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from queue import SimpleQueue
+from threading import Event
 
 import numpy as np
 import torch
@@ -21,17 +22,25 @@ from fedotp.federation._settings import (
     ServerStepSettings,
     Settings,
 )
-from fedotp.methods import Parameters
+from fedotp.methods import Need, Parameters
 
 Answer = LocalResult | Predictions
 
 
+class Stopped(Exception):  # noqa: N818  (nothing went wrong)
+    """Nobody waits for answers any more."""
+
+
 @dataclass(eq=False)
 class Job:
-    """What federation `number` waits for: the training, or without `work` the prediction, of `clients` (C,)."""
+    """What federation `number` waits for, unless all is `closed`.
+
+    It is the training, or without `work` the prediction, of `clients` (C,).
+    """
 
     number: int
     federation: Clients
+    closed: Event
     clients: Ints
     params: Parameters  # received in training, deployed in prediction: (C, ...)
     work: LocalWork | None = None
@@ -53,7 +62,23 @@ class Job:
         its = self.federation
         if self.work is None:
             return its.tester.predict(self.clients, self.params)
-        return its.trainer.compute(self.work, self.params, self.private, self.optimizer)
+        return its.trainer.compute(self.work, self.params, self.private, self.optimizer, self.go_on)
+
+    def go_on(self, _n_images: int) -> None:
+        """After every step: stop where nobody waits any more."""
+        if self.closed.is_set():
+            raise Stopped
+
+    @property
+    def image_bytes(self) -> int:
+        """Of the features of all images in a step, at most."""
+        its = self.federation
+        images = its.data.test if self.work is None else its.data.train
+        batch_size = its.tester.batch_size if self.work is None else its.settings.federation.batch_size
+        n_images = min(batch_size, int(images.sizes(self.clients).max(initial=1)))
+        config = its.task.clip.config
+        n_tokens = config.n_patches if Need.TOKENS in its.method.needs else 1
+        return len(self.clients) * n_images * n_tokens * config.embed_dim * its.task.dtype.itemsize
 
 
 def in_common(settings: Settings) -> Settings:
@@ -113,6 +138,7 @@ class Joined:
             params,
             _cat([job.private for job in jobs]),
             _cat(kept) if kept else None,
+            jobs[0].go_on,
         )
         rows = [slice(end - len(job.clients), end) for end, job in zip(ends, jobs, strict=True)]
         return [self._part(result, part, job) for part, job in zip(rows, jobs, strict=True)]

@@ -11,23 +11,22 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
 import torch
 
 from fedotp._clock import leave_out
 from fedotp.federation._clients import Clients
+from fedotp.federation._cores import Cores
 from fedotp.federation._evaluate import Predictions
-from fedotp.federation._joined import Answer, Job, Joined, can_join
+from fedotp.federation._joined import Answer, Job, Joined, Stopped, can_join
 from fedotp.federation._local import LocalResult, LocalWork, OnImages
 from fedotp.federation._random import Ints
 from fedotp.methods import Parameters
 
 _PATIENCE = 0.2  # seconds after which somebody who waits looks whether he still should
-
-
-class Stopped(Exception):  # noqa: N818  (nothing went wrong)
-    """Nobody serves any more."""
+_CPU_BYTES = 2**25  # of features in a step: larger tensors are new memory from the system each time (measured)
 
 
 class Together:
@@ -40,17 +39,17 @@ class Together:
 
     def __init__(self) -> None:
         self._inbox: _Inbox = SimpleQueue()
-        self._groups: dict[tuple[int, ...], Joined] = {}
+        self._groups: dict[tuple[Clients, ...], Joined] = {}
         self._most = 1
 
     def go(self, works: Sequence[tuple[Clients, Callable[[], object]]]) -> Generator[tuple[int, BaseException | None]]:
         """Do the work of every federation; yield its place among `works` when it has ended, with what went wrong.
 
-        Each works in a thread of its own. What is expensive is done here, in the thread of whoever iterates; where
-        that ends early, so do they.
+        Each works in a thread of its own. What is expensive is done here, in the thread of whoever iterates (on a CPU
+        with a core for each part of it); where that ends early, so do they.
         """
         self._most = min(federation.group_size for federation, _ in works)
-        closed = threading.Event()
+        closed, cores = threading.Event(), Cores()
         threads = []
         for number, (federation, work) in enumerate(works):
             federation.place = place = _Place(number, federation, self._inbox, closed)
@@ -63,12 +62,14 @@ class Together:
             while going:
                 ended = self._all_wait(waiting, going)
                 going -= len(ended)
-                self._forget({end.number for end in ended})
+                if going:
+                    self._forget({works[end.number][0] for end in ended})
                 for end in sorted(ended, key=lambda end: end.number):
                     yield end.number, end.error
-                self._serve(waiting)
+                self._serve(waiting, cores)
         finally:
             closed.set()
+            cores.close()
             for thread in threads:
                 thread.join()
 
@@ -89,23 +90,39 @@ class Together:
                 message()
         return ended
 
-    def _forget(self, gone: set[int]) -> None:
+    def _forget(self, gone: set[Clients]) -> None:
         """Let go of what was made for groups that will not come again."""
-        self._groups = {numbers: group for numbers, group in self._groups.items() if gone.isdisjoint(numbers)}
+        self._groups = {several: group for several, group in self._groups.items() if gone.isdisjoint(several)}
 
-    def _serve(self, waiting: list[Job]) -> None:
+    def _serve(self, waiting: list[Job], cores: Cores) -> None:
         """Do what those furthest behind wait for, and take it off the list."""
-        first = min((job.turn for job in waiting), default=None)
+        if not waiting:
+            return
+        first = min(job.turn for job in waiting)
         now = sorted((job for job in waiting if job.turn == first), key=lambda job: job.number)
         waiting[:] = [job for job in waiting if job.turn != first]
-        while now:
-            part = [now[0]]
-            for job in now[1:]:
-                n_clients = sum(len(other.clients) for other in part) + len(job.clients)
-                if n_clients <= self._most and can_join(part[0].federation, job.federation):
-                    part.append(job)
-            now = [job for job in now if job not in part]
-            self._answer(part)
+        parts = self._parts(now, cores.n)
+        on_cpu = now[0].federation.task.device.type == "cpu"
+        for works in [parts] if on_cpu else [[part] for part in parts]:
+            cores.do([partial(self._answer, part) for part in works])
+
+    def _parts(self, jobs: list[Job], n_cores: int) -> list[list[Job]]:
+        """What is done as one: `jobs` that can be joined, as many as fit, in even parts."""
+        largest = max(len(job.clients) for job in jobs)
+        on_cpu = jobs[0].federation.task.device.type == "cpu"
+        at_once = min(n_cores, max(1, self._most // largest)) if on_cpu else 1
+        fit = max(1, self._most // at_once // largest)
+        if on_cpu:
+            fit = min(fit, max(1, _CPU_BYTES // max(job.image_bytes for job in jobs)))
+        parts = []
+        while jobs:
+            alike = [job for job in jobs if can_join(jobs[0].federation, job.federation)]
+            jobs = [job for job in jobs if job not in alike]
+            n_parts = -(-len(alike) // fit)
+            n_parts = min(-(-n_parts // at_once) * at_once, len(alike))
+            per_part = -(-len(alike) // n_parts)
+            parts += [alike[start : start + per_part] for start in range(0, len(alike), per_part)]
+        return parts
 
     def _answer(self, jobs: list[Job]) -> None:
         """Do `jobs` as one; where that fails, in halves, so that an error meets only those it is of."""
@@ -113,6 +130,8 @@ class Together:
         failure: Exception | None = None
         try:
             answers = self._group(jobs).do(jobs) if len(jobs) > 1 else [jobs[0].alone()]
+        except Stopped:
+            raise
         except Exception as error:
             if len(jobs) == 1:
                 jobs[0].answers.put(error)
@@ -133,10 +152,10 @@ class Together:
 
     def _group(self, jobs: Sequence[Job]) -> Joined:
         """The federations of `jobs`, in their order, as one."""
-        numbers = tuple(job.number for job in jobs)
-        if numbers not in self._groups:
-            self._groups[numbers] = Joined([job.federation for job in jobs])
-        return self._groups[numbers]
+        several = tuple(job.federation for job in jobs)
+        if several not in self._groups:
+            self._groups[several] = Joined(several)
+        return self._groups[several]
 
 
 @dataclass(frozen=True)
@@ -179,7 +198,7 @@ class _Place:
         on_images: OnImages | None,
     ) -> LocalResult:
         """Train beside others; who diverges there is told alone."""
-        job = Job(self.number, self.federation, work.clients, received, work, private, optimizer)
+        job = Job(self.number, self.federation, self._closed, work.clients, received, work, private, optimizer)
         result = self._ask(job)
         assert isinstance(result, LocalResult)
         if on_images:
@@ -189,7 +208,7 @@ class _Place:
 
     def predict(self, clients: Ints, params: Parameters) -> Predictions:
         """Predict beside others."""
-        predictions = self._ask(Job(self.number, self.federation, clients, params))
+        predictions = self._ask(Job(self.number, self.federation, self._closed, clients, params))
         assert isinstance(predictions, Predictions)
         return predictions
 
