@@ -13,7 +13,7 @@ from fedotp.federation._data import HeldFeatures, Images
 from fedotp.federation._graphs import Recordings
 from fedotp.federation._optimizer import Optimizer
 from fedotp.federation._random import Ints
-from fedotp.methods import Batch, Method, Parameters, Task
+from fedotp.methods import Batch, Method, Need, Parameters, Task
 
 
 class ResidentImages:
@@ -32,11 +32,12 @@ class ResidentImages:
             return None
         return cls(features, images.labels)
 
-    def batch(self, rows: Tensor, views: Tensor, dtype: torch.dtype) -> Batch:
-        """The images `rows` (C, B), -1 for padding, in the clients' `views` (C,)."""
+    def batch(self, rows: Tensor, views: Tensor, dtype: torch.dtype, needs: frozenset[Need]) -> Batch:
+        """The images `rows` (C, B), -1 for padding, in the clients' `views` (C,); V is 0 where nobody needs tokens."""
         at = rows.clamp_min(0)
         of = views[:, None].expand_as(at)
-        image = ImageFeatures(self.features.pooled[of, at].to(dtype), self.features.tokens[of, at].to(dtype))
+        tokens = self.features.tokens if Need.TOKENS in needs else self.features.tokens[:, :, :0]
+        image = ImageFeatures(self.features.pooled[of, at].to(dtype), tokens[of, at].to(dtype))
         return Batch(image, torch.where(rows < 0, -1, self.labels[at]))
 
 
@@ -126,7 +127,7 @@ class ResidentTrainer:
 
     def _step(self, buffers: Buffers, n: int) -> None:
         """One step of the first n clients."""
-        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype)
+        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype, self._method.needs)
         current = {name: value[:n].detach() for name, value in buffers.params.items()}
         leaves = [current[name].requires_grad_() for name in buffers.stepper.params]
         received = {name: value[:n] for name, value in buffers.received.items()}

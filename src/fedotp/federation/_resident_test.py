@@ -93,7 +93,7 @@ class ResidentTester:
         return Predictor.of(self._method, self._task, buffers.expanded(), buffers.n_clients)
 
     def _judge(self, buffers: _Buffers, predictor: Predictor, n: int) -> tuple[Tensor, Tensor]:
-        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype)
+        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype, self._method.needs)
         return predictor.rows(slice(n)).judge(batch.image, batch.labels)
 
 
