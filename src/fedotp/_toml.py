@@ -1,10 +1,11 @@
-"""Scalars and tables of scalars as TOML: the standard library reads TOML but does not write it."""
+"""Values and tables of values as TOML: the standard library reads TOML but does not write it."""
 
 import re
 from collections.abc import Mapping
 
 Scalar = bool | int | float | str
-Value = Scalar | None
+Words = tuple[str, ...]
+Value = Scalar | Words | None
 Tables = dict[str, Value | dict[str, Value]]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -21,10 +22,15 @@ def write_scalar(value: Scalar) -> str:
     return repr(value)  # of a float: the shortest text that reads back equal
 
 
+def write_value(value: Scalar | Words) -> str:
+    """Write a scalar, or words as a list; the text is always one line."""
+    return f"[{', '.join(map(write_scalar, value))}]" if isinstance(value, tuple) else write_scalar(value)
+
+
 def write_tables(tables: Mapping[str, Value | Mapping[str, Value]]) -> str:
-    """Write scalars first, then tables, both in the given order; None, which TOML does not have, is left out."""
-    scalars = {key: value for key, value in tables.items() if not isinstance(value, Mapping)}
-    blocks = [_write_lines(scalars)] if scalars else []
+    """Write values first, then tables, both in the given order; None, which TOML does not have, is left out."""
+    values = {key: value for key, value in tables.items() if not isinstance(value, Mapping)}
+    blocks = [_write_lines(values)] if values else []
     blocks += [f"[{key}]\n{_write_lines(table)}" for key, table in tables.items() if isinstance(table, Mapping)]
     return "\n".join(blocks)
 
@@ -32,7 +38,7 @@ def write_tables(tables: Mapping[str, Value | Mapping[str, Value]]) -> str:
 def show(value: object) -> str:
     """A value as a message quotes it: as TOML where that can be, in one line, not too long."""
     try:
-        text = write_scalar(value) if isinstance(value, bool | int | float | str) else str(value)
+        text = write_value(value) if isinstance(value, bool | int | float | str | tuple) else str(value)
     except ValueError:  # a whole number of thousands of digits
         return "a huge number"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
@@ -44,7 +50,7 @@ def show_key(*parts: str) -> str:
 
 
 def _write_lines(table: Mapping[str, Value]) -> str:
-    return "".join(f"{key} = {write_scalar(value)}\n" for key, value in table.items() if value is not None)
+    return "".join(f"{key} = {write_value(value)}\n" for key, value in table.items() if value is not None)
 
 
 def _escape(character: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from hypothesis import strategies as st
 
+from fedotp._toml import Words
 from fedotp.config import Config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS
@@ -35,6 +36,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     int: st.integers(1, 10**6),
     float: st.floats(1e-6, 1e6) | st.integers(1, 1000),
     str: st.text(),
+    Words: st.lists(st.text(), max_size=3).map(tuple),
 }
 
 
@@ -52,11 +54,14 @@ def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls is Method:
         return st.sampled_from(sorted(METHODS)).flatmap(lambda method: _section(name, METHODS[method]))
     required = {"dataset"}
+    apart = ("holdout", "holdout_clients")  # one or the other
     keys = {key: _values(f"{name}.{key}", kind) for key, kind in kinds_of(cls).items()}
     return st.fixed_dictionaries(
         {key: values for key, values in keys.items() if key in required},
         optional={key: values for key, values in keys.items() if key not in required},
-    ).map(lambda chosen: cls(**chosen))
+    ).map(
+        lambda chosen: cls(**{key: value for key, value in chosen.items() if key != apart[1] or apart[0] not in chosen})
+    )
 
 
 def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:

@@ -9,7 +9,7 @@ from config_made import configs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedotp._toml import write_scalar, write_tables
+from fedotp._toml import write_scalar, write_tables, write_value
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS, all_kinds
@@ -42,6 +42,13 @@ def test_scalars_are_written_as_toml(value: str | float | int | bool) -> None:
     assert back == value
     assert type(back) is type(value)
     assert len(text.splitlines()) == 1 if text else True
+
+
+@given(st.lists(st.text()).map(tuple))
+def test_words_are_written_as_a_list(words: tuple[str, ...]) -> None:
+    text = write_value(words)
+    assert tuple(tomllib.loads(f"value = {text}")["value"]) == words
+    assert len(text.splitlines()) == 1
 
 
 def test_tables_come_after_scalars_and_none_is_left_out() -> None:

@@ -61,6 +61,10 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ('federation.rounds = "ten"', 'federation.rounds = "ten": must be a whole number'),
         ("federation.rounds = 10.0", "federation.rounds = 10.0: must be a whole number"),
         ("federation.rounds = true", "federation.rounds = true: must be a whole number"),
+        (
+            'federation.holdout = "sketch"',
+            'federation.holdout = "sketch": must be a list of texts such as ["abc", "def"]',
+        ),
         ("federation.rounds = [1, 2]", "federation.rounds = [1, 2]: must be a whole number, not a list"),
         ("federation.rounds = {a = 1}", "federation.rounds = {'a': 1}: must be a whole number"),
         ("federation.rounds = 2024-01-31", "federation.rounds = 2024-01-31: must be a whole number"),

@@ -52,6 +52,11 @@ def _refusal(*assignments: str, config: Config = PETS) -> str:
         ("partition.shots=4", 4),
         ("data.root=none", "none"),
         ("backbone.name=RN50", "RN50"),
+        ("federation.holdout=sketch", ("sketch",)),
+        ("federation.holdout= clip art, 7", ("clip art", "7")),
+        ('federation.holdout=["a, b", "c"]', ("a, b", "c")),
+        ("federation.holdout=", ()),
+        ("federation.holdout=[]", ()),
     ],
 )
 def test_values(assignment: str, value: object) -> None:
@@ -78,6 +83,7 @@ def test_values(assignment: str, value: object) -> None:
         ('data.root=["a"]', "data.root = ['a']: must be text such as \"abc\", not a list"),
         ("method.mass={a = 1}", "method.mass = {'a': 1}: must be a number such as 0.5"),
         ("method.mass=none", 'method.mass = "none": must be a number such as 0.5'),
+        ("federation.holdout=[1]", 'federation.holdout = [1]: must be a list of texts such as ["abc", "def"]'),
         ("seed=-3", "seed = -3: must be from 0 to 2^63 - 1"),
         ("seed=", 'seed = "": must be a whole number'),
         ("federation.rounds=ten", 'federation.rounds = "ten": must be a whole number'),

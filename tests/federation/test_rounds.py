@@ -18,6 +18,7 @@ from toy_federation import (
     state_of,
 )
 
+from fedotp._toml import Words
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, evaluate_predictions
 from fedotp.federation._batches import local_steps, steps_per_epoch
@@ -228,12 +229,50 @@ def test_several_shared_prompts_all_travel() -> None:
 # Clients that join later -----------------------------------------------------------------------------------
 
 
+FIVE = ("a", "b-0", "b-1", "c", "d"), ("art", "photo", "photo", "sketch", None)
+
+
 def test_held_out_clients_are_drawn_from_the_seed_and_leave_somebody() -> None:
     settings = RoundSettings(holdout_clients=2)
-    assert [held_out(settings, 5, seed).tolist() for seed in (0, 0)] == [held_out(settings, 5, 0).tolist()] * 2
-    assert len({tuple(held_out(settings, 5, seed)) for seed in range(20)}) > 3
+    assert held_out(settings, *FIVE, 0).tolist() == held_out(settings, *FIVE, 0).tolist()
+    assert len({tuple(held_out(settings, *FIVE, seed)) for seed in range(20)}) > 3
     with pytest.raises(FedotpError, match="holdout_clients = 5: must leave at least one of the 5"):
-        held_out(RoundSettings(holdout_clients=5), 5, 0)
+        held_out(RoundSettings(holdout_clients=5), *FIVE, 0)
+
+
+@pytest.mark.parametrize(
+    ("holdout", "away"),
+    [(("photo",), [1, 2]), (("c",), [3]), (("b-1", "art"), [0, 2]), (("photo", "b-0", "d"), [1, 2, 4])],
+)
+def test_held_out_clients_are_named_by_their_own_or_their_domains_name(holdout: Words, away: list[int]) -> None:
+    for seed in (0, 1):
+        assert held_out(RoundSettings(holdout=holdout), *FIVE, seed).tolist() == away
+
+
+@pytest.mark.parametrize(
+    ("holdout", "line"),
+    [
+        (
+            ("art", "skecth"),
+            'federation.holdout = ["art", "skecth"]: must be names of clients or domains; did you mean "sketch"? '
+            "(art, photo, sketch, a, b-0, b-1, c, d)",
+        ),
+        (
+            ("art", "photo", "c", "d"),
+            'federation.holdout = ["art", "photo", "c", "d"]: must be fewer names: '
+            "somebody must be left to train, and these are all 5 clients",
+        ),
+    ],
+)
+def test_wrong_names_to_hold_out_are_refused(holdout: Words, line: str) -> None:
+    with pytest.raises(FedotpError) as caught:
+        held_out(RoundSettings(holdout=holdout), *FIVE, 0)
+    assert str(caught.value) == line
+
+
+def test_either_names_or_a_number_is_held_out() -> None:
+    with pytest.raises(FedotpError, match=r"federation.holdout = .*holdout_clients = 2 draws .*give one of the two"):
+        RoundSettings(holdout=("art",), holdout_clients=2)
 
 
 @pytest.mark.parametrize("method", TRAINED)

@@ -11,8 +11,9 @@ import pytest
 from toy_run import make_config, outcome
 
 import fedotp
+from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport, Simulator, _simulator, evaluate_predictions
-from fedotp.runs import Observer, RunDirectory, find_runs, free_name
+from fedotp.runs import Observer, RunDirectory, find_runs, free_name, join
 
 
 def rounds_of(run: RunDirectory, kind: str) -> list[int]:
@@ -257,3 +258,29 @@ def test_held_out_clients_without_test_images_are_survived(
     monkeypatch.setattr(Simulator, "join", join)
     done = fedotp.run(make_config(inputs), tmp_path / "run")
     assert done.summary["joined"]["clients"] == []
+
+
+def test_a_domain_is_left_out_by_name(inputs: Path, tmp_path: Path) -> None:
+    """Its clients join at the end, and a client that comes later still joins: nobody holds it out."""
+    partition = {"scheme": "domain-dirichlet", "n_clients": 4}
+    federation = {"holdout_clients": 0, "holdout": ["night"], "participation": 1.0}
+    config = make_config(inputs, partition=partition, federation=federation)
+    run = fedotp.run(config, tmp_path / "run")
+    assert {client["domain"] for client in run.summary["clients"]} == {"day"}
+    assert [client["name"] for client in run.summary["joined"]["clients"]] == ["night-0", "night-1"]
+    assert set(run.summary["domains"]) == {"day"}
+    assert [record["sampled"] for record in run.metrics("round")] == [[0, 1]] * 3
+    assert join(run.path, inputs / "data", name="late")["test_images"] > 0
+
+
+def test_a_name_unknown_to_the_data_is_refused_before_anything_is_encoded(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(
+        inputs,
+        data={"store": str(tmp_path / "store")},
+        partition={"scheme": "domain-dirichlet", "n_clients": 4},
+        federation={"holdout_clients": 0, "holdout": ["nigth"]},
+    )
+    with pytest.raises(FedotpError, match='did you mean "night"'):
+        fedotp.run(config, tmp_path / "run")
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "run").exists()

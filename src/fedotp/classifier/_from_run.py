@@ -47,7 +47,7 @@ class RunClassifiers:
         require_same(self.run, "backbone", str(source), self._tower.digest)
         self._task = make_task(config, self._tower, manifest["data"]["classes"], manifest["template"])
         self._trained: list[str] = manifest["clients"]
-        new = held_out(config.federation, len(self._trained), config.seed)
+        new = held_out(config.federation, self._trained, manifest["domains"], config.seed)
         self._held_out = frozenset(new.tolist())
 
     @property

@@ -117,7 +117,7 @@ class Config:
     def override(self, assignments: Sequence[str]) -> "Config":
         """Make assignments `section.key=value` as the command line's `--set` does, all at once.
 
-        Values are TOML scalars or text without quotes; `none` takes a value away where a key may be without. With
+        Values are TOML or text without quotes; `none` takes a value away where a key may be without. With
         another `method.name` the method's options are its defaults, with another `partition.scheme` the settings that
         are not for it are dropped; an option assigned here that the method or scheme does not have is refused.
         """

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any, Literal, get_origin
 
-from fedotp._toml import Tables, show
+from fedotp._toml import Tables, Words, show
 from fedotp.config._names import unknown_key
 from fedotp.config._reading import Kind, bare_kind
 from fedotp.config._schema import all_kinds, method_named
@@ -30,11 +30,13 @@ def apply(tables: Tables, assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def parse(text: str, kind: Kind | None) -> object:
-    """A value as a person types it: a TOML scalar, text without quotes, or none for a key that may be without."""
+    """A value as a person types it: TOML, text without quotes, words between commas, or none where that is a value."""
     bare, optional = bare_kind(kind)
     text = text.strip()
     if optional and text.lower() == "none":
         return None
+    if bare == Words and not text.startswith("["):
+        return tuple(word.strip() for word in text.split(",")) if text else ()
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

@@ -13,17 +13,20 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from fedotp._ranges import alternatives
-from fedotp._toml import show, show_key
+from fedotp._toml import Words, show, show_key
 from fedotp.errors import FedotpError, SettingError
 
 T = TypeVar("T")
-Kind = object  # what a field is annotated with: bool, int, float, str, a Literal of strings, or one of these | None
+Kind = (
+    object  # what a field is annotated with: bool, int, float, str, Words, a Literal of strings, or one of these | None
+)
 
 _RIGHT: dict[Kind, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number such as 0.5",
     str: 'text such as "abc"',
+    Words: 'a list of texts such as ["abc", "def"]',
 }
 _RIGHT_VALUE: dict[Kind, str] = {int: "a number of at most 64 bits", float: "a finite number", str: "text in Unicode"}
 _KINDS: dict[object, dict[str, Kind]] = {}  # looked up once per class
@@ -74,6 +77,9 @@ def convert(value: object, kind: Kind, key: str) -> object:
         number = _finite(value)
         if number is not None:
             return number
+    elif bare == Words:
+        if isinstance(value, list | tuple) and all(type(word) is str and _is_writable(word) for word in value):
+            return tuple(value)
     elif type(value) is bare and _is_writable(value):  # the exact type: to isinstance a bool is an int
         return value
     raise SettingError(key, show(value), right_for(bare, value))
@@ -94,7 +100,7 @@ def right_for(kind: Kind, value: object = None) -> str:
         return one_of(get_args(bare), value)
     if type(value) is bare:  # the right type, and refused nevertheless
         return _RIGHT_VALUE[bare]
-    return _RIGHT[bare] + (", not a list" if isinstance(value, list) else "")
+    return _RIGHT[bare] + (", not a list" if isinstance(value, list) and bare != Words else "")
 
 
 def one_of(choices: Sequence[str], value: object = None) -> str:

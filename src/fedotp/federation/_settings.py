@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp._toml import Words
 from fedotp.methods import PRECISION, Precision
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
@@ -26,6 +27,7 @@ class RoundSettings:
         dropout: probability that a sampled client fails in mid-round; its work of that round is lost.
         min_clients: a round in which fewer clients answer changes nothing at the server.
         holdout_clients: clients, drawn from the seed, that never train; at the end they join and are evaluated.
+        holdout: the same for clients by name, or by their domain's name: ["sketch"] leaves one domain out.
         join_epochs: epochs in which a client that joins fits its private prompt; 0 stands for rounds x local_epochs.
     """
 
@@ -38,6 +40,7 @@ class RoundSettings:
     dropout: float = 0.0
     min_clients: int = 1
     holdout_clients: int = 0
+    holdout: Words = ()
     join_epochs: int = 0
 
     def __post_init__(self) -> None:
@@ -49,6 +52,8 @@ class RoundSettings:
         require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")
         require_from(1, MOST, "federation.min_clients", self.min_clients)
         require_from(0, MOST, "federation.holdout_clients", self.holdout_clients)
+        drawn = f"left out: holdout_clients = {self.holdout_clients} draws who is held out; give one of the two"
+        require(not (self.holdout and self.holdout_clients), "federation.holdout", self.holdout, drawn)
         require_from(0, MOST, "federation.join_epochs", self.join_epochs)
 
 

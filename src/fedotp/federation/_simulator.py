@@ -77,7 +77,7 @@ class Simulator(Clients):
         self.server = method.shared(task, len(data))
         self.step = ServerStep(settings.server)
         super().__init__(method, task, data, settings, make_kept=make_kept)
-        self.held_out = held_out(settings.federation, len(data), settings.seed)
+        self.held_out = held_out(settings.federation, data.names, data.domains, settings.seed)
         with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
         self.members = np.setdiff1d(with_images, self.held_out)
         self.group_size = group_size(method, task, settings)

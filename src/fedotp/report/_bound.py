@@ -153,7 +153,8 @@ def measure_bound(
     server, private, owners = stored_parameters(directory)
     shared = [value for name, value in server.items() if name not in config.method.fixed]
     clients = directory.partition.clients
-    away = held_out(config.federation, len(clients), config.seed)
+    names, domains = directory.manifest["clients"], directory.manifest["domains"]
+    away = held_out(config.federation, names, domains, config.seed)
     members = [i for i in range(len(clients)) if len(clients[i].train) and i not in away]
     if private:  # those never sampled have learned nothing
         members = [i for i in members if i in owners]

@@ -21,7 +21,7 @@ from fedotp.data import (
     make_partition,
 )
 from fedotp.errors import FedotpError
-from fedotp.federation import Features, FederatedData, HeldFeatures, Ints
+from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, held_out
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
@@ -103,6 +103,9 @@ class Preparation:
             require_same(like, "data", self._dataset.name, self._dataset.digest)
         partition = make_partition(self._dataset, config.partition) if like is None else like.partition
         partition.require(self._dataset)
+        several = len(self._dataset.domains) > 1
+        domains = [client.domain if several else None for client in partition.clients]
+        held_out(config.federation, [client.name for client in partition.clients], domains, config.seed)  # or refused
         return Divided(config, partition, like)
 
     def encode(self, runs: Sequence[Divided]) -> Encoded:

@@ -86,6 +86,8 @@ def _values(config: Config, changes: Sequence[str]) -> dict[str, str]:
 
 
 def value_text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
     return value if isinstance(value, str) else "none" if value is None else show(value)
 
 

@@ -11,6 +11,7 @@ import flwr
 from flwr.serverapp import Grid
 
 from fedotp._interrupt import Interrupt
+from fedotp._toml import show
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress, load_checkpoint, load_progress
@@ -160,10 +161,11 @@ def _are_names(values: object) -> bool:
 
 def _require_real(config: Config) -> None:
     """Refuse what only a simulation can do."""
-    for key in ("dropout", "holdout_clients"):
+    for key, nobody in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
         if value := getattr(config.federation, key):
             raise FedotpError(
-                f"federation.{key} = {value}: is for simulations, real sites stay away by themselves; set 0"
+                f"federation.{key} = {show(value)}: is for simulations, real sites stay away by themselves; "
+                f"set {show(nobody)}"
             )
 
 
