@@ -1,0 +1,72 @@
+"""The recipe that puts labels beside other images does so, and hides it as well as the original does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recipes.defect import mispaired, write_folder
+
+from fedotp.data import Dataset, PartitionSettings, load_dataset, make_partition
+
+SETTINGS = {
+    "cifar10-mini": PartitionSettings("dirichlet", n_clients=10, alpha=0.3),
+    "emoji": PartitionSettings("domain-dirichlet", n_clients=12, alpha=0.3),
+}
+
+
+def _said(dataset: Dataset) -> list[tuple[str, str]]:
+    """The class that each image has by its own path, and the one it is labelled with."""
+    splits = (dataset.train, dataset.test)
+    return [(s.name(i).split("/")[-2], dataset.classes[s.labels[i]]) for s in splits for i in range(len(s))]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_about_one_label_in_k_is_right(name: str) -> None:
+    dataset = load_dataset(name)
+    right = []
+    for seed in range(5):
+        partition = make_partition(dataset, SETTINGS[name])
+        wrong = mispaired(dataset, partition.clients, seed=seed)
+        right.append(np.mean([own.replace("_", " ") == label for own, label in _said(wrong)]))
+    assert np.mean([own.replace("_", " ") == label for own, label in _said(dataset)]) == 1
+    assert np.mean(right) == pytest.approx(1 / len(dataset.classes), rel=0.25)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_labels_domains_and_the_partition_stay(name: str) -> None:
+    dataset = load_dataset(name)
+    partition = make_partition(dataset, SETTINGS[name])
+    wrong = mispaired(dataset, partition.clients)
+    again = make_partition(wrong, SETTINGS[name])
+    assert wrong.digest != dataset.digest
+    for before, after in zip(partition.clients, again.clients, strict=True):
+        for split in ("train", "test"):
+            np.testing.assert_array_equal(before.rows(split), after.rows(split))
+    for one, two in ((dataset.train, wrong.train), (dataset.test, wrong.test)):
+        np.testing.assert_array_equal(one.labels, two.labels)
+        np.testing.assert_array_equal(one.domains, two.domains)
+
+
+def test_only_the_clients_given_are_hit() -> None:
+    dataset = load_dataset("emoji")
+    partition = make_partition(dataset, SETTINGS["emoji"])
+    wrong = mispaired(dataset, partition.clients[:2])
+    for place, client in enumerate(partition.clients):
+        same = wrong.train.rows[client.train] == dataset.train.rows[client.train]
+        assert same.all() == (place >= 2)
+
+
+def test_the_folder_has_the_same_pairs_and_the_same_clients(tmp_path: Path) -> None:
+    dataset = load_dataset("emoji")
+    partition = make_partition(dataset, SETTINGS["emoji"])
+    wrong = mispaired(dataset, partition.clients)
+    write_folder(wrong, tmp_path / "copy")
+    back = load_dataset(tmp_path / "copy")
+    again = make_partition(back, SETTINGS["emoji"])
+    assert (back.classes, back.domains) == (wrong.classes, wrong.domains)
+    for before, after in zip(partition.clients, again.clients, strict=True):
+        pairs = [
+            sorted((s.read(i), int(s.labels[i])) for i in client.train)
+            for s, client in ((wrong.train, before), (back.train, after))
+        ]
+        assert pairs[0] == pairs[1]
