@@ -1,4 +1,4 @@
-"""Small copies of the nine data sets' layouts, written the way the official archives are."""
+"""Small copies of the data sets' layouts, written the way the official archives, CoOp and DomainBed lay them out."""
 
 import json
 import pickle
@@ -11,6 +11,7 @@ import numpy as np
 import scipy.io
 from PIL import Image
 
+from fedotp.data.sets import _names
 from fedotp.data.sets._domains import DOMAINNET, OFFICE
 from fedotp.data.sets._names import DOMAINNET10, FLOWERS102, OFFICE_CALTECH10
 
@@ -155,6 +156,78 @@ def zhou_split(folder: Path, name: str, rows: dict[str, list[tuple[str, int, str
     (folder / f"split_zhou_{name}.json").write_text(json.dumps(rows))
 
 
+def _zhou_layout(root: Path, folder: str, name: str, images: str, classes: dict[str, str]) -> Path:
+    """Two training images, one for validation and one to test, of classes in folders and their names."""
+    at = root / folder
+    rows: dict[str, list[tuple[str, int, str]]] = {"train": [], "val": [], "test": []}
+    for label, (place, class_name) in enumerate(classes.items()):
+        for i, split in enumerate(("train", "train", "val", "test")):
+            rows[split].append((f"{place}/{label}{i}.jpg", label, class_name))
+    write_tree(at / images, [row[0] for split in rows.values() for row in split])
+    zhou_split(at, name, rows)
+    return at
+
+
+def eurosat(root: Path) -> Path:
+    classes = {"AnnualCrop": "AnnualCrop", "Forest": "Forest", "SeaLake": "Sea or Lake"}
+    return _zhou_layout(root, "eurosat", "EuroSAT", "2750", classes)
+
+
+def fgvc_aircraft(root: Path) -> Path:
+    folder = root / "fgvc_aircraft"
+    variants = ["707-320", "Boeing 717"]
+    for start, split in enumerate(("train", "val", "test")):
+        rows = [(f"{k}{start}{i:05d}", variant) for k, variant in enumerate(variants) for i in range(2)]
+        write_tree(folder, [f"images/{image}.jpg" for image, _ in rows])
+        lines = "".join(f"{image} {variant}\n" for image, variant in rows)
+        (folder / f"images_variant_{split}.txt").write_text(lines)
+    (folder / "variants.txt").write_text("\n".join(variants) + "\n")
+    return folder
+
+
+def stanford_cars(root: Path) -> Path:
+    classes = {"cars_train": "2012 Audi S5 Coupe", "cars_test": "2012 Ram C/V Cargo Van Minivan"}
+    return _zhou_layout(root, "stanford_cars", "StanfordCars", "", classes)
+
+
+def sun397(root: Path) -> Path:
+    classes = {"a/abbey": "abbey", "z/zen_garden": "zen_garden"}
+    return _zhou_layout(root, "sun397", "SUN397", "SUN397", classes)
+
+
+def ucf101(root: Path) -> Path:
+    classes = {"Apply_Eye_Makeup": "Apply_Eye_Makeup", "Yo_Yo": "Yo_Yo"}
+    return _zhou_layout(root, "ucf101", "UCF101", "UCF-101-midframes", classes)
+
+
+def imagenet(root: Path) -> Path:
+    folder = root / "imagenet"
+    names = {"n01440764": "tench", "n03773504": "missile", "n04008634": "missile"}
+    for split, n in (("train", 3), ("val", 2)):
+        write_tree(folder, [f"images/{split}/{c}/{split}_{i}.JPEG" for c in names for i in range(n)])
+    lines = [f"{number} {name}\n" for number, name in (*names.items(), ("n15075141", "toilet paper"))]
+    (folder / "classnames.txt").write_text("".join(lines))
+    return folder
+
+
+def pacs(root: Path) -> Path:
+    return domain_tree(root / "PACS", ("art_painting", "cartoon", "photo", "sketch"), _names.PACS, 5)
+
+
+def office_home(root: Path) -> Path:
+    classes = tuple(name.title() for name in _names.OFFICE_HOME)  # folders are Alarm_Clock, ...
+    return domain_tree(root / "OfficeHomeDataset_10072016", ("Art", "Clipart", "Product", "Real World"), classes, 2)
+
+
+def office31(root: Path) -> Path:
+    classes = tuple(name.replace("backpack", "back pack") for name in _names.OFFICE31)
+    return domain_tree(root / "office31", ("amazon/images", "dslr/images", "webcam/images"), classes, 2)
+
+
+def vlcs(root: Path) -> Path:
+    return domain_tree(root / "VLCS", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), _names.VLCS, 5)
+
+
 # name -> (builder, classes, train images, test images, first and last class name, domains)
 LAYOUTS: dict[str, tuple[Callable[[Path], Path], int, int, int, tuple[str, str], int]] = {
     "caltech101": (caltech101, 4, 20, 12, ("face", "yin yang"), 1),
@@ -166,4 +239,14 @@ LAYOUTS: dict[str, tuple[Callable[[Path], Path], int, int, int, tuple[str, str],
     "cifar100": (cifar100, 100, 1000, 500, ("fine 00", "fine 99"), 1),
     "domainnet": (domainnet, 10, 96, 24, ("bird", "zebra"), 6),
     "office_caltech10": (office_caltech10, 10, 160, 40, ("backpack", "projector"), 4),
+    "eurosat": (eurosat, 3, 6, 3, ("annual crop land", "sea or lake"), 1),
+    "fgvc_aircraft": (fgvc_aircraft, 2, 4, 4, ("707-320", "boeing 717"), 1),
+    "stanford_cars": (stanford_cars, 2, 4, 2, ("2012 audi s5 coupe", "2012 ram c/v cargo van minivan"), 1),
+    "sun397": (sun397, 2, 4, 2, ("abbey", "zen garden"), 1),
+    "ucf101": (ucf101, 2, 4, 2, ("apply eye makeup", "yo yo"), 1),
+    "imagenet": (imagenet, 3, 9, 6, ("tench", "projectile"), 1),
+    "pacs": (pacs, 7, 112, 28, ("dog", "person"), 4),
+    "office_home": (office_home, 65, 416, 104, ("alarm clock", "webcam"), 4),
+    "office31": (office31, 31, 147, 39, ("backpack", "trash can"), 3),
+    "vlcs": (vlcs, 5, 80, 20, ("bird", "person"), 4),
 }

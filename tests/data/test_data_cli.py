@@ -33,7 +33,7 @@ def office(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_list_shows_all_nine_and_what_is_found(office: Path) -> None:
+def test_list_shows_all_and_what_is_found(office: Path) -> None:
     lines = {
         name: line for line in ok("list", "--root", office).splitlines() for name in DATASETS if f" {name} " in line
     }

@@ -1,4 +1,4 @@
-"""The nine layouts end to end, and what happens when they are wrong."""
+"""The layouts end to end, and what happens when they are wrong."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_every_layout_loads_end_to_end(name: str, tmp_path: Path) -> None:
     assert load_dataset(name, root=folder).digest == dataset.digest
 
 
-@pytest.mark.parametrize("name", ["caltech101", "flowers102", "oxford_pets", "food101", "dtd"])
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if not name.startswith("cifar")])
 def test_train_and_test_share_no_file(name: str, tmp_path: Path) -> None:
     LAYOUTS[name][0](tmp_path)
     dataset = load_dataset(name, root=tmp_path)
@@ -57,16 +57,20 @@ def test_train_and_test_share_no_file(name: str, tmp_path: Path) -> None:
 
 def test_labels_belong_to_their_files(tmp_path: Path) -> None:
     """The class name is what the folder of every single image says: names and labels cannot be swapped."""
-    for name in ("caltech101", "food101", "dtd", "domainnet", "office_caltech10"):
+    renamed = {"Faces": "face", "airplanes": "airplane", "back_pack": "backpack"}
+    renamed |= {"Flip-Flops": "flip-flops", "AnnualCrop": "annual crop land", "SeaLake": "sea or lake"}
+    names = ["caltech101", "food101", "dtd", "eurosat", "sun397", "ucf101"]
+    for name in (*names, *(name for name, layout in LAYOUTS.items() if layout[-1] > 1)):
         LAYOUTS[name][0](tmp_path)
         dataset = load_dataset(name, root=tmp_path)
         for split in (dataset.train, dataset.test):
             for i in range(len(split)):
                 folder = split.name(i).split("/")[-2]
-                said = {"Faces": "face", "airplanes": "airplane"}.get(folder, readable(folder))
+                said = renamed.get(folder, readable(folder))
                 assert dataset.classes[split.labels[i]] == said
                 if len(dataset.domains) > 1:
-                    assert dataset.domains[split.domains[i]] == split.name(i).split("/")[0]
+                    domain = split.name(i).split("/")[0].lower().replace(" ", "_")
+                    assert dataset.domains[split.domains[i]] == domain
 
 
 def test_pets_and_cifar_pixels_match_their_labels(tmp_path: Path) -> None:
@@ -150,6 +154,72 @@ def test_wrong_zhou_split_is_refused_with_its_path(text: str, message: str, tmp_
     assert "\n" not in str(caught.value)
 
 
+def test_any_data_set_with_a_list_is_read_by_its_folder(tmp_path: Path) -> None:
+    """Whatever it is called, and whether images lie beside the list or in a folder there."""
+    rows = {
+        name: [(f"{c}/{i}.jpg", k, c) for k, c in enumerate("ab")] for i, name in enumerate(("train", "val", "test"))
+    }
+    for images in ("", "pictures"):
+        folder = tmp_path / f"mine{images}"
+        write_tree(folder / images, [row[0] for split in rows.values() for row in split])
+        (folder / "attic").mkdir()
+        zhou_split(folder, "Mine", rows)
+        dataset = load_dataset(folder)
+        assert (dataset.name, dataset.classes) == (folder.name, ("a", "b"))
+        assert [dataset.train.name(i) for i in range(2)] == [str(Path(images, f"{c}/0.jpg")) for c in "ab"]
+        assert [dataset.test.name(i) for i in range(2)] == [str(Path(images, f"{c}/2.jpg")) for c in "ab"]
+        assert check_dataset(dataset).broken == ()
+
+
+def test_two_lists_or_no_images_are_refused(tmp_path: Path) -> None:
+    rows = {"train": [("a/0.jpg", 0, "a")], "val": [], "test": [("a/1.jpg", 0, "a")]}
+    zhou_split(tmp_path, "Mine", rows)
+    with pytest.raises(FedotpError, match="no image of class 'a' found below"):
+        load_dataset(tmp_path)
+    zhou_split(tmp_path, "Yours", rows)
+    with pytest.raises(FedotpError, match=r"has split_zhou_Mine.json, split_zhou_Yours.json; leave the one"):
+        load_dataset(tmp_path)
+
+
+def test_eurosat_without_its_list_gets_coops_sizes(tmp_path: Path) -> None:
+    write_tree(tmp_path / "eurosat", [f"2750/{c}/{i}.jpg" for c in ("AnnualCrop", "River") for i in range(10)])
+    dataset = load_dataset("eurosat", root=tmp_path)
+    assert dataset.classes == ("annual crop land", "river")
+    assert (dataset.counts("train").tolist(), dataset.counts("test").tolist()) == ([5, 5], [3, 3])
+
+
+def test_imagenet_needs_a_name_for_every_folder(tmp_path: Path) -> None:
+    folder = LAYOUTS["imagenet"][0](tmp_path)
+    (folder / "classnames.txt").write_text("n01440764 tench\nn04008634 missile\n")
+    with pytest.raises(FedotpError, match=r"classnames.txt has no line for n03773504"):
+        load_dataset("imagenet", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("office_home", "OfficeHomeDataset_10072016/Real World", "OfficeHome/Real_World"),
+        ("vlcs", "VLCS/VOC2007", "VLCS/PASCAL"),
+        ("office31", "office31/dslr/images", "Office31/dslr"),
+    ],
+)
+def test_domains_are_found_under_their_other_names(name: str, old: str, new: str, tmp_path: Path) -> None:
+    LAYOUTS[name][0](tmp_path)
+    before = load_dataset(name, root=tmp_path)
+    (top, *_), (other, *_) = Path(old).parts, Path(new).parts
+    if top != other:
+        (tmp_path / top).rename(tmp_path / other)
+    moved = tmp_path / new
+    (tmp_path / other / Path(*Path(old).parts[1:])).rename(moved.with_name("moved"))
+    if moved.exists():  # dslr/images becomes dslr
+        moved.rmdir()
+    moved.with_name("moved").rename(moved)
+    after = load_dataset(name, root=tmp_path)
+    assert (after.classes, after.domains) == (before.classes, before.domains)
+    np.testing.assert_array_equal(after.train.labels, before.train.labels)
+    assert check_dataset(after, workers=1).broken == ()
+
+
 # Malformed layouts
 
 
@@ -168,6 +238,9 @@ def _remove(folder: Path, pattern: str) -> None:
         ("caltech101", "101_ObjectCategories/accordion/*", "no image of class 'accordion'"),
         ("domainnet", "sketch/zebra/*", "sketch: no image of class 'zebra'"),
         ("office_caltech10", "dslr/mug/*", "dslr: no image of class 'mug'"),
+        ("office31", "dslr/images/mug/*", "dslr/images: no image of class 'mug'"),
+        ("ucf101", "UCF-101-midframes/Yo_Yo/*", "no image of class 'Yo_Yo'"),
+        ("fgvc_aircraft", "images/1*", "no image of class 'Boeing 717'"),
     ],
 )
 def test_missing_class_is_named(name: str, pattern: str, message: str, tmp_path: Path) -> None:
@@ -187,6 +260,10 @@ def test_missing_class_is_named(name: str, pattern: str, message: str, tmp_path:
         ("flowers102", "imagelabels.mat", "MATLAB", "is not a MAT 5 file"),
         ("oxford_pets", "annotations/test.txt", "Siamese_1 1 1 1", "label 0 is called 'Abyssinian' and"),
         ("flowers102", "cat_to_name.json", '["rose"]', "should be"),
+        ("fgvc_aircraft", "images_variant_test.txt", "0000001 Concorde", "is not 'image variant' with one of 2"),
+        ("fgvc_aircraft", "images_variant_train.txt", "../../../x 707-320", "must stay below"),
+        ("imagenet", "classnames.txt", "n01440764", "should be 'n01440764 tench'"),
+        ("sun397", "split_zhou_SUN397.json", '{"train": []}', "has no list 'test'"),
         ("cifar10", "data_batch_3", "garbage", "not a pickle that can be read safely"),
         ("cifar100", "meta", "garbage", "not a pickle that can be read safely"),
     ],
@@ -507,10 +584,10 @@ def test_hidden_and_foreign_files_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_folder_name_forces_the_generic_reader(tmp_path: Path) -> None:
-    write_tree(tmp_path, [f"dslr/{c}/{i}.png" for c in "ab" for i in range(5)])
+    write_tree(tmp_path, [f"caltech/{c}/{i}.png" for c in "ab" for i in range(5)])
     with pytest.raises(FedotpError, match="has no folder 'amazon'"):
         load_dataset(tmp_path)
-    assert load_dataset("folder", root=tmp_path).domains == ("dslr",)
+    assert load_dataset("folder", root=tmp_path).domains == ("caltech",)
     with pytest.raises(FedotpError, match="needs a root"):
         load_dataset("folder")
 

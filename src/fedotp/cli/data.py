@@ -28,7 +28,7 @@ app = typer.Typer(help="Data sets: list, info, check, download, partition, encod
 
 @app.command("list")
 def list_datasets(root: RootOption = None) -> None:
-    """List the data sets fedotp knows, with the paper's sizes, and which of them are on this machine.
+    """List the data sets fedotp knows, with their usual sizes, and which of them are on this machine.
 
     The last two come with fedotp.
 
@@ -57,7 +57,7 @@ def info(dataset: DatasetArgument, root: RootOption = None) -> None:
         domains = f" in {known.n_domains} domains" if known.n_domains > 1 else ""
         print(f"{known.title}: {known.n_classes} classes{domains}")
         if not known.in_box:
-            print(f"paper's sizes: {known.n_train:,} train, {known.n_test:,} test")
+            print(f"usual sizes: {known.n_train:,} train, {known.n_test:,} test")
         print(f"zero-shot caption: {known.template}")
         if known.advice:
             print(f"note: {known.advice}")

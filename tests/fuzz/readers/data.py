@@ -11,8 +11,10 @@ from data.layouts import (
     domain_tree,
     dtd,
     fedbn_pickles,
+    fgvc_aircraft,
     flowers102,
     food101,
+    imagenet,
     oxford_pets,
     python2_pickle,
     zhou_split,
@@ -40,6 +42,13 @@ def _make_zhou(folder: Path) -> None:
     root = caltech101(folder)
     rows = [(f"{c}/image_{i:04d}.jpg", k, c) for k, c in enumerate(("Faces", "accordion")) for i in range(4)]
     zhou_split(root, "Caltech101", {"train": rows[::2], "val": rows[1:2], "test": rows[1::2]})
+
+
+def _make_any_zhou(folder: Path) -> None:
+    """A list of a data set that nobody knows."""
+    _make_zhou(folder)
+    (folder / "caltech-101" / "split_zhou_Caltech101.json").rename(folder / "caltech-101" / "split_zhou_Mine.json")
+    (folder / "caltech-101" / "101_ObjectCategories").rename(folder / "caltech-101" / "pictures")
 
 
 def _make_cifar100(folder: Path) -> None:
@@ -90,6 +99,9 @@ def _show_stores(folder: Path) -> None:
 READERS = [
     Reader("image-folder", _make_images, lambda folder: fedotp("data", "check", folder / "images", "--workers", 1)),
     Reader("split-zhou", _make_zhou, _info, files=("*/split_zhou_*.json",)),
+    Reader("split-zhou-any", _make_any_zhou, _info, files=("*/split_zhou_*.json",)),
+    Reader("aircraft-lists", fgvc_aircraft, _info, files=("*/*.txt",)),
+    Reader("imagenet-names", imagenet, _info, files=("*/*.txt",)),
     Reader("flower-labels", flowers102, _info, files=("*/*.mat",)),
     Reader("pets-lists", oxford_pets, _info, files=("*/annotations/*.txt",)),
     Reader("food-lists", food101, _info, files=("*/meta/*.txt",)),

@@ -1,263 +1,43 @@
-"""The nine data sets of the paper and the two in the box: facts, official sources, and who reads them."""
+"""All data sets that fedotp knows by name: those of the paper, those of its successors, and the two in the box."""
 
-from pathlib import Path
-
-from fedotp.data.sets import _box, _coop, _domains
-from fedotp.data.sets._cifar import read_cifar10, read_cifar100
-from fedotp.data.sets._download import Resource
+from fedotp.data.sets import _box
+from fedotp.data.sets._catalog_field import FIELD
+from fedotp.data.sets._catalog_paper import PAPER
 from fedotp.data.sets._info import DatasetInfo
 
-_VGG = "https://www.robots.ox.ac.uk/~vgg/data"
-_DOMAINNET = "https://csr.bu.edu/ftp/visda/2019/multi-source"
-_COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
-_FEDBN = "https://github.com/med-air/FedBN"
 _IN_BOX = "it comes with fedotp, there is nothing to download"
 
+_BOX = (
+    DatasetInfo(
+        name="cifar10-mini",
+        title="CIFAR-10, 4,000 images of its test batch",
+        folder="",
+        markers=(),
+        read=_box.read_cifar10_mini,
+        n_classes=10,
+        n_domains=1,
+        n_train=2000,
+        n_test=2000,
+        template="a photo of a {}.",
+        resources=(),
+        advice=_IN_BOX,
+        in_box=True,
+    ),
+    DatasetInfo(
+        name="emoji",
+        title="Emoji of four vendors",
+        folder="",
+        markers=(),
+        read=_box.read_emoji,
+        n_classes=16,
+        n_domains=4,
+        n_train=516,
+        n_test=488,
+        template="an emoji of a {}.",
+        resources=(),
+        advice=_IN_BOX,
+        in_box=True,
+    ),
+)
 
-def _zhou(name: str) -> str:
-    return f"for the paper's split put split_zhou_{name}.json beside the images: {_COOP}"
-
-
-DATASETS = {
-    info.name: info
-    for info in (
-        DatasetInfo(
-            name="caltech101",
-            title="Caltech101",
-            folder="caltech-101",
-            markers=("101_ObjectCategories/", "split_zhou_Caltech101.json"),
-            read=_coop.read_caltech101,
-            n_classes=100,
-            n_domains=1,
-            n_train=4128,
-            n_test=2465,
-            template="a photo of a {}.",
-            resources=(
-                Resource(
-                    "https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",
-                    "md5:3138e1922a9193bfa496528edbbc45d0",
-                    sha256="331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
-                    provides="caltech-101/101_ObjectCategories",
-                    nested="caltech-101/101_ObjectCategories.tar.gz",
-                ),
-            ),
-            advice=_zhou("Caltech101"),
-        ),
-        DatasetInfo(
-            name="flowers102",
-            title="Oxford Flowers 102",
-            folder="oxford_flowers",
-            markers=("imagelabels.mat", "split_zhou_OxfordFlowers.json"),
-            read=_coop.read_flowers102,
-            n_classes=102,
-            n_domains=1,
-            n_train=4093,
-            n_test=2463,
-            template="a photo of a {}, a type of flower.",
-            resources=(
-                Resource(
-                    f"{_VGG}/flowers/102/102flowers.tgz",
-                    "md5:52808999861908f626f3c1f4e79d11fa",
-                    sha256="2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246",
-                    provides="oxford_flowers/jpg",
-                ),
-                Resource(
-                    f"{_VGG}/flowers/102/imagelabels.mat",
-                    "md5:e0620be6f572b9609742df49c70aed4d",
-                    sha256="4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
-                    provides="oxford_flowers/imagelabels.mat",
-                ),
-                Resource(
-                    f"{_VGG}/flowers/102/setid.mat",
-                    "md5:a5357ecc9cb78c4bef273ce3793fc85c",
-                    sha256="46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd",
-                    provides="oxford_flowers/setid.mat",
-                ),
-            ),
-            advice=_zhou("OxfordFlowers"),
-        ),
-        DatasetInfo(
-            name="oxford_pets",
-            title="Oxford-IIIT Pets",
-            folder="oxford_pets",
-            markers=("annotations/trainval.txt", "split_zhou_OxfordPets.json"),
-            read=_coop.read_oxford_pets,
-            n_classes=37,
-            n_domains=1,
-            n_train=2944,
-            n_test=3669,
-            template="a photo of a {}, a type of pet.",
-            resources=(
-                Resource(
-                    f"{_VGG}/pets/data/images.tar.gz",
-                    "md5:5c4f3ee8e5d25df40f4fd59a7f44e54c",
-                    sha256="67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
-                    provides="oxford_pets/images",
-                ),
-                Resource(
-                    f"{_VGG}/pets/data/annotations.tar.gz",
-                    "md5:95a8c909bbe2e81eed6a22bccdf3f68f",
-                    sha256="52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
-                    provides="oxford_pets/annotations",
-                ),
-            ),
-            advice=_zhou("OxfordPets"),
-        ),
-        DatasetInfo(
-            name="food101",
-            title="Food-101",
-            folder="food-101",
-            markers=("meta/classes.txt", "split_zhou_Food101.json"),
-            read=_coop.read_food101,
-            n_classes=101,
-            n_domains=1,
-            n_train=50500,
-            n_test=30300,
-            template="a photo of {}, a type of food.",
-            resources=(
-                Resource(
-                    "https://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",
-                    "md5:85eeb15f3717b99a5da872d97d918f87",
-                    sha256="d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4",
-                    provides="food-101",
-                ),
-            ),
-            advice=_zhou("Food101"),
-        ),
-        DatasetInfo(
-            name="dtd",
-            title="Describable Textures",
-            folder="dtd",
-            markers=("labels/train1.txt", "split_zhou_DescribableTextures.json"),
-            read=_coop.read_dtd,
-            n_classes=47,
-            n_domains=1,
-            n_train=2820,
-            n_test=1692,
-            template="{} texture.",
-            resources=(
-                Resource(
-                    f"{_VGG}/dtd/download/dtd-r1.0.1.tar.gz",
-                    "md5:fff73e5086ae6bdbea199a49dfb8a4c1",
-                    sha256="e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
-                    provides="dtd",
-                ),
-            ),
-            advice=_zhou("DescribableTextures"),
-        ),
-        DatasetInfo(
-            name="cifar10",
-            title="CIFAR-10",
-            folder="cifar-10-batches-py",
-            markers=("batches.meta",),
-            read=read_cifar10,
-            n_classes=10,
-            n_domains=1,
-            n_train=50000,
-            n_test=10000,
-            template="a photo of a {}.",
-            resources=(
-                Resource(
-                    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                    "md5:c58f30108f718f92721af3b95e74349a",
-                    sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-                    provides="cifar-10-batches-py",
-                ),
-            ),
-        ),
-        DatasetInfo(
-            name="cifar100",
-            title="CIFAR-100",
-            folder="cifar-100-python",
-            markers=("meta",),
-            read=read_cifar100,
-            n_classes=100,
-            n_domains=1,
-            n_train=50000,
-            n_test=10000,
-            template="a photo of a {}.",
-            resources=(
-                Resource(
-                    "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                    "md5:eb9058c3a382ffc7106e4002c42a8d85",
-                    sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-                    provides="cifar-100-python",
-                ),
-            ),
-        ),
-        DatasetInfo(
-            name="domainnet",
-            title="DomainNet (10 classes)",
-            folder="DomainNet",
-            markers=("quickdraw/",),
-            read=_domains.read_domainnet,
-            n_classes=10,
-            n_domains=6,
-            n_train=18278,
-            n_test=4573,
-            template="a photo of a {}.",
-            resources=tuple(
-                Resource(f"{_DOMAINNET}/{path}", f"sha256:{sha}", provides=f"DomainNet/{Path(path).stem}")
-                for path, sha in (
-                    (
-                        "groundtruth/clipart.zip",
-                        "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d",
-                    ),
-                    ("infograph.zip", "891e14f476317e97b6f06d6498c11d0a5b8d0c8b57210765ed9beb072da611fa"),
-                    (
-                        "groundtruth/painting.zip",
-                        "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015",
-                    ),
-                    ("quickdraw.zip", "9f37df2a8c3733703dbb35ad9964202a65f675ca30137756457537536b485d84"),
-                    ("real.zip", "d7fe010b430c5b510f85d657d38c4a1924822695fabea4fef57bd00dba251d63"),
-                    ("sketch.zip", "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc"),
-                )
-            ),
-            advice=f"for the paper's split put FedBN's pickles beside the domain folders: {_FEDBN}",
-        ),
-        DatasetInfo(
-            name="office_caltech10",
-            title="Office-Caltech10",
-            folder="office_caltech_10",
-            markers=("dslr/",),
-            read=_domains.read_office_caltech10,
-            n_classes=10,
-            n_domains=4,
-            n_train=2025,
-            n_test=508,
-            template="a photo of a {}.",
-            resources=(),
-            advice=f"no direct link exists: fetch FedBN's archive from {_FEDBN}",
-        ),
-        DatasetInfo(
-            name="cifar10-mini",
-            title="CIFAR-10, 4,000 images of its test batch",
-            folder="",
-            markers=(),
-            read=_box.read_cifar10_mini,
-            n_classes=10,
-            n_domains=1,
-            n_train=2000,
-            n_test=2000,
-            template="a photo of a {}.",
-            resources=(),
-            advice=_IN_BOX,
-            in_box=True,
-        ),
-        DatasetInfo(
-            name="emoji",
-            title="Emoji of four vendors",
-            folder="",
-            markers=(),
-            read=_box.read_emoji,
-            n_classes=16,
-            n_domains=4,
-            n_train=516,
-            n_test=488,
-            template="an emoji of a {}.",
-            resources=(),
-            advice=_IN_BOX,
-            in_box=True,
-        ),
-    )
-}
+DATASETS = {info.name: info for info in (*PAPER, *FIELD, *_BOX)}

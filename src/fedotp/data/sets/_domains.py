@@ -1,7 +1,7 @@
-"""DomainNet (10 classes) and Office-Caltech10: one folder per domain, one per class in it.
+"""DomainNet (10 classes), Office-Caltech10, PACS, Office-Home, Office-31, VLCS: a folder per domain, per class in it.
 
 The split comes from FedBN's pickles `<domain>_{train,test}.pkl` where they are, else from DomainNet's
-official lists `<domain>_{train,test}.txt`, else it is drawn once with FedBN's sizes.
+official lists `<domain>_{train,test}.txt`, else it is drawn once with FedBN's sizes: 80 % of every domain for training.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +18,11 @@ from fedotp.errors import FedotpError
 
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 OFFICE = ("amazon", "caltech", "dslr", "webcam")
+PACS = ("art_painting", "cartoon", "photo", "sketch")
+OFFICE_HOME = ("art", "clipart", "product", "real_world")
+OFFICE31 = ("amazon", "dslr", "webcam")
+VLCS = ("caltech101", "labelme", "sun09", "voc2007")
+_ALSO = {"caltech": "caltech101", "sun": "sun09", "pascal": "voc2007", "voc": "voc2007"}  # other folder names in VLCS
 
 
 def _key(name: str) -> str:
@@ -51,17 +56,27 @@ def _divide(root: Path, domains: Sequence[str], classes: Sequence[str]) -> tuple
 
 
 def _tree(root: Path, domains: Sequence[str], classes: Sequence[str], label_of: dict[str, int]) -> Iterator[Item]:
-    """List `<domain>/<class>/*`; every domain must have every class."""
+    """List `<domain>/<class>/*`, or `<domain>/images/<class>/*`; every domain must have every class."""
+    folder_of_domain = _by_key(list_folders(root), domains)
     for d, domain in enumerate(domains):
-        if not (root / domain).is_dir():
+        if domain not in folder_of_domain:
             raise FedotpError(f"{root} has no folder {domain!r}; it should have {', '.join(domains)}")
-        folder_of = {label_of[_key(f)]: f for f in list_folders(root / domain) if _key(f) in label_of}
+        at = folder_of_domain[domain]
+        at = f"{at}/images" if (root / at / "images").is_dir() else at
+        folder_of = {label_of[_key(f)]: f for f in list_folders(root / at) if _key(f) in label_of}
         for label, name in enumerate(classes):
-            images = list_images(root / domain / folder_of[label]) if label in folder_of else []
+            images = list_images(root / at / folder_of[label]) if label in folder_of else []
             if not images:
-                raise FedotpError(f"{root / domain}: no image of class {name!r}")
+                raise FedotpError(f"{root / at}: no image of class {name!r}")
             for image in images:
-                yield f"{domain}/{folder_of[label]}/{image}", label, d
+                yield f"{at}/{folder_of[label]}/{image}", label, d
+
+
+def _by_key(folders: Sequence[str], domains: Sequence[str]) -> dict[str, str]:
+    """The folder of each domain that has one: `Real World`, for example, is that of real_world."""
+    domain_of = {_key(domain): domain for domain in domains}
+    known = {folder: domain_of.get(_key(folder)) or domain_of.get(_ALSO.get(_key(folder), "")) for folder in folders}
+    return {domain: folder for folder, domain in known.items() if domain is not None}
 
 
 def _fedbn_pickle(path: Path, domain: int, label_of: dict[str, int]) -> Iterator[Item]:
@@ -95,3 +110,7 @@ def _official_list(path: Path, domain: int, label_of: dict[str, int]) -> Iterato
 
 read_domainnet = partial(_read, "domainnet", DOMAINNET, _names.DOMAINNET10)
 read_office_caltech10 = partial(_read, "office_caltech10", OFFICE, _names.OFFICE_CALTECH10)
+read_pacs = partial(_read, "pacs", PACS, _names.PACS)
+read_office_home = partial(_read, "office_home", OFFICE_HOME, _names.OFFICE_HOME)
+read_office31 = partial(_read, "office31", OFFICE31, _names.OFFICE31)
+read_vlcs = partial(_read, "vlcs", VLCS, _names.VLCS)

@@ -34,6 +34,15 @@ def list_folders(folder: Path) -> list[str]:
         raise FedotpError(f"cannot list {folder}: {error.strerror}") from error
 
 
+def in_folders(root: Path, images: str, folders: Sequence[str]) -> list[Item]:
+    """List the images in `images`/<folder>/ below `root`; the label is the folder's place among `folders`."""
+    return [
+        (f"{images}/{folder}/{name}", label, 0)
+        for label, folder in enumerate(folders)
+        for name in list_images(root / images / folder)
+    ]
+
+
 def walk_images(root: Path) -> Iterator[str]:
     """Yield every image below `root` as a relative path with forward slashes, in a fixed order.
 

@@ -11,11 +11,11 @@ from fedotp.data.sets._download import Resource
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Facts about a data set; the sizes are those of the paper, for the data in the box their own.
+    """Facts about a data set; the sizes are the paper's or those of its usual split, for the data in the box their own.
 
-    `folder` is its usual place below the root; any of the `markers` (a file, or a folder with a slash at the
-    end) tells its layout from others; `template` is the caption zero-shot CLIP uses (CoOp's); `advice` says
-    what a person may have to fetch by hand. A data set `in_box` comes with the package and has no folder.
+    `folder` is its usual place below the root, `others` are further names of that; any of the `markers` (a file, or a
+    folder with a slash at the end) tells its layout from others; `template` is the caption of zero-shot CLIP (CoOp's);
+    `advice` says what a person may have to fetch by hand. A data set `in_box` comes with the package and has no folder.
     """
 
     name: str
@@ -31,6 +31,7 @@ class DatasetInfo:
     resources: tuple[Resource, ...]
     advice: str = ""
     in_box: bool = False
+    others: tuple[str, ...] = ()
 
     def is_at(self, folder: Path) -> bool:
         """Tell whether `folder` has this data set's layout."""

@@ -18,6 +18,21 @@ def readable(name: str) -> str:
 # Folder names of Caltech101 that are not what one would say (CoOp reads them the same way).
 CALTECH101 = {"airplanes": "airplane", "Faces": "face", "Leopards": "leopard", "Motorbikes": "motorbike"}
 
+# Folder names of EuroSAT, and what CoOp calls the classes.
+EUROSAT = {
+    "AnnualCrop": "Annual Crop Land",
+    "HerbaceousVegetation": "Herbaceous Vegetation Land",
+    "Highway": "Highway or Road",
+    "Industrial": "Industrial Buildings",
+    "Pasture": "Pasture Land",
+    "PermanentCrop": "Permanent Crop Land",
+    "Residential": "Residential Buildings",
+    "SeaLake": "Sea or Lake",
+}
+
+# Of two pairs of classes CLIP's names for ImageNet are the same word; WordNet has another for one of each.
+IMAGENET_TWICE = {"n04008634": "projectile", "n04355933": "sunglass"}
+
 OFFICE_CALTECH10 = (
     "backpack",
     "bike",
@@ -43,6 +58,27 @@ DOMAINNET10 = (
     "wine glass",
     "zebra",
 )
+
+PACS = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+
+VLCS = ("bird", "car", "chair", "dog", "person")
+
+_OFFICE31 = """
+    backpack; bike; bike helmet; bookcase; bottle; calculator; desk chair; desk lamp; desktop computer; file cabinet;
+    headphones; keyboard; laptop computer; letter tray; mobile phone; monitor; mouse; mug; paper notebook; pen; phone;
+    printer; projector; punchers; ring binder; ruler; scissors; speaker; stapler; tape dispenser; trash can
+"""
+OFFICE31 = tuple(readable(name) for name in _OFFICE31.split(";"))
+
+_OFFICE_HOME = """
+    alarm clock; backpack; batteries; bed; bike; bottle; bucket; calculator; calendar; candles; chair; clipboards;
+    computer; couch; curtains; desk lamp; drill; eraser; exit sign; fan; file cabinet; flip-flops; flowers; folder;
+    fork; glasses; hammer; helmet; kettle; keyboard; knives; lamp shade; laptop; marker; monitor; mop; mouse; mug;
+    notebook; oven; pan; paper clip; pen; pencil; post-it notes; printer; push pin; radio; refrigerator; ruler;
+    scissors; screwdriver; shelf; sink; sneakers; soda; speaker; spoon; tv; table; telephone; toothbrush; toys;
+    trash can; webcam
+"""
+OFFICE_HOME = tuple(readable(name) for name in _OFFICE_HOME.split(";"))
 
 # The official archive has numbers only; these are the names of numbers 1 to 102 on its web page.
 _FLOWERS = """

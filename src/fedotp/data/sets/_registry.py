@@ -11,6 +11,7 @@ from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import read_hf
 from fedotp.data.sets._info import DatasetInfo
+from fedotp.data.sets._zhou import read_listed, zhou_lists
 from fedotp.errors import FedotpError
 
 _HF_PREFIX = "hf:"
@@ -38,15 +39,16 @@ def find_dataset(name: str, root: Path | None = None) -> Path | None:
     if info.in_box:
         return box_file(name)
     base = root or default_root()
-    return next((place for place in (base / info.folder, base / name, base) if info.is_at(place)), None)
+    places = (*(base / folder for folder in (info.folder, name, *info.others)), base)
+    return next((place for place in places if info.is_at(place)), None)
 
 
 def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
     """Read a data set.
 
     `name` is one of `DATASETS`, looked for below `root` unless it is in the box; or a folder, whose layout is
-    recognised (a tree of class folders if it is none of the nine); or `folder` to read `root` as a tree of class
-    folders whatever it looks like; or `hf:<path>` for the Hugging Face hub.
+    recognised (any list `split_zhou_*.json`, else a tree of class folders, if it is none of `DATASETS`); or `folder` to
+    read `root` as a tree of class folders whatever it looks like; or `hf:<path>` for the Hugging Face hub.
     """
     text = str(name)
     if text.startswith(_HF_PREFIX):
@@ -58,7 +60,9 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
     if text not in DATASETS and os.path.isdir(text):  # which a name too long for a path is not
         folder = Path(text)
         known = next((info for info in DATASETS.values() if info.is_at(folder)), None)
-        return known.read(folder) if known else read_folder(folder)
+        if known is not None:
+            return known.read(folder)
+        return read_listed(folder) if zhou_lists(folder) else read_folder(folder)
     if text not in DATASETS and len(Path(text).parts) > 1:
         raise FedotpError(f"the folder {text} does not exist")
     info = dataset_info(text)

@@ -11,6 +11,7 @@ from fedotp.data.sets._image_files import Item
 _SPLIT_SEED = 0
 
 BY_DOMAIN = "drawn once, 80 % of every domain for training"  # what `split_by_domain` does, to people
+BY_CLASS = "drawn once, 50 % train and 30 % test of every class (CoOp's sizes, not its members)"
 
 
 def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:

@@ -1,0 +1,82 @@
+"""CoOp's lists of images, `split_zhou_<name>.json`: `{train|val|test: [[path, label, class name], ...]}`.
+
+Validation images are left out, as in the paper.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fedotp.data._files import read_json
+from fedotp.data.sets._dataset import Dataset
+from fedotp.data.sets._image_files import Item, file_dataset, list_folders, relative
+from fedotp.errors import FedotpError, listed
+
+_TRIED = 100  # images looked for in every folder
+
+Found = tuple[Sequence[str], list[Item], list[Item], str]  # class names, train, test, where the split is from
+
+
+def read_coop(name: str, list_name: str, images: str, official: Callable[[Path], Found], root: Path) -> Dataset:
+    """Read the data set `name` from its folder `root`, whose images are under `images`.
+
+    Where CoOp's list is, it gives the split: it is the one the paper uses; else `official` does.
+    """
+    path = root / f"split_zhou_{list_name}.json"
+    classes, train, test, note = read_zhou(path, images) if path.is_file() else official(root)
+    return file_dataset(name, root, classes=classes, train=train, test=test, split_note=note)
+
+
+def zhou_lists(root: Path) -> list[Path]:
+    """The lists in the folder `root`."""
+    return sorted(root.glob("split_zhou_*.json"))
+
+
+def read_listed(root: Path) -> Dataset:
+    """Read any data set that has one of CoOp's lists in its folder; images lie there, or in one of its folders."""
+    path, *more = zhou_lists(root)
+    if more:
+        raise FedotpError(f"{root} has {listed([p.name for p in (path, *more)])}; leave the one that is to be read")
+    found = read_zhou(path)
+    images = _image_folder(root, found[1])
+    classes, train, test = found[0], *([(f"{images}{p}", k, d) for p, k, d in items] for items in found[1:3])
+    return file_dataset(root.resolve().name, root, classes=classes, train=train, test=test, split_note=found[3])
+
+
+def read_zhou(path: Path, images: str = "") -> Found:
+    """Read the list at `path`; the paths in it are relative to the folder `images`."""
+    content = read_json(path)
+    names: dict[int, str] = {}
+    splits: dict[str, list[Item]] = {"train": [], "test": []}
+    for split, items in splits.items():
+        rows = content.get(split) if isinstance(content, dict) else None
+        if not isinstance(rows, list):
+            raise FedotpError(f"{path} has no list {split!r}; it should be {{train, val, test: [...]}}")
+        for row in rows:
+            match row:
+                case [str(image), int(label), str(name)]:
+                    learn_name(names, label, name, path)
+                    image = relative(image, path)
+                    items.append((f"{images}/{image}" if images else image, label, 0))
+                case _:
+                    raise FedotpError(f"{path}, {split}: {str(row)[:80]} should be [path, label, class name]")
+    note = f"{path.name} (CoOp's split, as in the paper)"
+    return in_order(names, path), splits["train"], splits["test"], note
+
+
+def learn_name(names: dict[int, str], label: int, name: str, path: Path) -> None:
+    """Note the name of a label, refusing a second one."""
+    if names.setdefault(label, name) != name:
+        raise FedotpError(f"{path}: label {label} is called {names[label]!r} and {name!r}")
+
+
+def in_order(names: dict[int, str], path: Path) -> list[str]:
+    """The names of labels 0, 1, ..., refusing gaps."""
+    if sorted(names) != list(range(len(names))):
+        raise FedotpError(f"{path}: the labels of {len(names)} classes should have no gaps")
+    return [names[k] for k in range(len(names))]
+
+
+def _image_folder(root: Path, items: Sequence[Item]) -> str:
+    """Where one of the first images is: "" for `root` itself, or a folder below it with a slash."""
+    folders = ["", *(f"{name}/" for name in list_folders(root))]
+    return next((folder for item in items[:_TRIED] for folder in folders if (root / folder / item[0]).is_file()), "")
