@@ -71,7 +71,7 @@ def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
         scheme=st.just(scheme),
         n_clients=st.none() | st.integers(1, 10**6),
         alpha=st.none() | st.floats(1e-6, 1e6) if draws_sizes else st.none(),
-        shots=st.none() | st.integers(1, 64) if scheme == "pathological" else st.none(),
+        shots=st.none() | st.integers(1, 64),
         min_size=st.integers(1, 100) if draws_sizes else st.just(1),
         seed=st.integers(0, 2**63 - 1),
     )

@@ -123,8 +123,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ),
         ("partition.n_clients = 0", "partition.n_clients = 0: must be from 1 to 1000000"),
         (
-            'partition = {scheme = "dirichlet", shots = 2}',
-            "partition.shots = 2: must be left out: it is for pathological, not dirichlet",
+            'partition = {scheme = "iid", alpha = 2}',
+            "partition.alpha = 2.0: must be left out: it is for dirichlet, domain-dirichlet, quantity, not iid",
         ),
         (
             'partition.scheme = "dirichlett"',

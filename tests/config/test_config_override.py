@@ -133,11 +133,11 @@ def test_an_option_set_for_a_method_without_it_is_refused() -> None:
 
 def test_another_scheme_drops_what_it_has_no_use_for() -> None:
     dirichlet = PETS.override(["partition.scheme=dirichlet"])
-    assert dirichlet.partition == PartitionSettings("dirichlet", n_clients=10)
+    assert dirichlet.partition == PartitionSettings("dirichlet", n_clients=10, shots=16)
     iid = dirichlet.override(["partition.alpha=0.1", "partition.min_size=2"]).override(["partition.scheme=iid"])
-    assert iid.partition == PartitionSettings("iid", n_clients=10)
-    assert _refusal("partition.scheme=dirichlet", "partition.shots=4") == (
-        "--set: partition.shots = 4: must be left out: it is for pathological, not dirichlet"
+    assert iid.partition == PartitionSettings("iid", n_clients=10, shots=16)
+    assert _refusal("partition.scheme=iid", "partition.min_size=4") == (
+        "--set: partition.min_size = 4: must be left out: it is for dirichlet, domain-dirichlet, quantity, not iid"
     )
     assert _refusal("partition.scheme=diriclet").startswith("--set: partition: unknown scheme 'diriclet'; did you")
 

@@ -30,7 +30,7 @@ def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
         scheme,
         n_clients=None if scheme == "domain" else int(rng.integers(1, 25)),
         alpha=float(10 ** rng.uniform(-3, 2)) if drawn else None,
-        shots=int(rng.integers(1, 5)) if scheme == "pathological" and rng.random() < 0.5 else None,
+        shots=int(rng.integers(1, 5)) if rng.random() < 0.3 else None,
         min_size=int(rng.integers(1, 4)) if drawn else 1,
         seed=int(rng.integers(0, 2**32)),
     )
@@ -199,7 +199,6 @@ def test_quantity_skew_changes_sizes_not_labels() -> None:
         ({"scheme": "dirichlet", "alpha": float("nan")}, "from 1e-06 to 1000000"),
         ({"scheme": "dirichlet", "alpha": float("inf")}, "from 1e-06 to 1000000"),
         ({"scheme": "iid", "alpha": 0.3}, "alpha = 0.3: must be left out: it is for"),
-        ({"scheme": "iid", "shots": 4}, "shots = 4: must be left out: it is for pathological"),
         ({"scheme": "pathological", "shots": 0}, "from 1 to 1000000"),
         ({"scheme": "dirichlet", "min_size": 0}, "from 1 to 1000000"),
         ({"scheme": "iid", "seed": -1}, "0 or more"),
@@ -215,6 +214,8 @@ def test_meaningless_settings_are_refused(settings: dict[str, object], message: 
     [
         (PartitionSettings("pathological", 11), "use n_clients <= 10"),
         (PartitionSettings("pathological", 10, shots=31), "use shots <= 30"),
+        (PartitionSettings("domain-dirichlet", 4, shots=16), "training images in domain domain 0; use shots <= 15"),
+        (PartitionSettings("dirichlet", 21, shots=2), "use n_clients <= 20"),
         (PartitionSettings("iid", 61), "use n_clients <= 60"),
         (PartitionSettings("dirichlet", 30, min_size=14), "use n_clients <= 20"),
         (PartitionSettings("dirichlet", 5, min_size=31), "use a smaller min_size"),

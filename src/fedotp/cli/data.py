@@ -146,7 +146,7 @@ def partition(
     alpha: Annotated[
         float | None, typer.Option(help="Dirichlet concentration; if not given 0.3, by domain 0.1.")
     ] = None,
-    shots: Annotated[int | None, typer.Option(help="Training images per class (pathological).")] = None,
+    shots: Annotated[int | None, typer.Option(help="Training images of every class, by domain of each domain.")] = None,
     min_size: Annotated[
         int, typer.Option(help="Training images every client has at least.")
     ] = data.PartitionSettings.min_size,

@@ -68,7 +68,7 @@ def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
     scheme = parse(chosen.get("partition.scheme", tables["partition"]["scheme"]), str)
     if scheme == tables["partition"]["scheme"] or scheme not in SCHEMES:
         return
-    useless = set() if scheme == "pathological" else {"shots"}
+    useless: set[str] = set()
     if not PartitionSettings(str(scheme)).draws_sizes:
         useless |= {"alpha", "min_size"}
     if scheme in ("domain", "domain-dirichlet", "coarse"):

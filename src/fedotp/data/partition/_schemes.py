@@ -49,6 +49,7 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     n_clients = settings.clients_for(n_groups=n_groups, per_group=per_group)
     alpha = DEFAULT_ALPHA.get(settings.scheme) if settings.alpha is None else settings.alpha
     settings = replace(settings, n_clients=n_clients, alpha=alpha)
+    _require_shots(dataset, settings)
     rng = generator(settings.seed)
     clients = []
     for group in form_groups(dataset, n_clients, rng):
@@ -151,10 +152,9 @@ def _deal(
     dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng
 ) -> list[Client]:
     """Divide the group's images by `shares` (K, n), with `room` (K,) for seats."""
-    n_classes, n = shares.shape
+    n = shares.shape[1]
     train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
-    n_train = np.bincount(train_labels, minlength=n_classes)
-    n_test = np.bincount(test_labels, minlength=n_classes)
+    n_train, n_test = _to_divide(dataset, group, settings)
     seats = _take_seats(shares * n_train[:, None], room)  # (K, n)
 
     held: list[tuple[list[Ints], list[Ints]]] = [([], []) for _ in range(n)]
@@ -163,15 +163,22 @@ def _deal(
         counts = apportion(n_train[k], shares[k], at_least=settings.min_size * seats[k], load=load)
         test_counts = apportion(n_test[k], counts.astype(float), at_least=seats[k], load=test_load)
         load, test_load = load + counts, test_load + test_counts
-        train = np.split(shuffled(rng, group.train[train_labels == k]), np.cumsum(counts)[:-1])
+        train = np.split(shuffled(rng, group.train[train_labels == k])[: n_train[k]], np.cumsum(counts)[:-1])
         test = np.split(shuffled(rng, group.test[test_labels == k]), np.cumsum(test_counts)[:-1])
         for c in range(n):
-            held[c][0].append(_shots(train[c], settings.shots, dataset))
+            held[c][0].append(train[c])
             held[c][1].append(test[c])
     return [
         Client(name, group.domain, np.sort(np.concatenate(train_rows)), np.sort(np.concatenate(test_rows)))
         for name, (train_rows, test_rows) in zip(_numbered(group.stem, n), held, strict=True)
     ]
+
+
+def _to_divide(dataset: Dataset, group: _Group, settings: PartitionSettings) -> tuple[Ints, Ints]:
+    """How many training and test images of each class a group divides: (K,) each."""
+    pools = ((dataset.train, group.train), (dataset.test, group.test))
+    n_train, n_test = (np.bincount(split.labels[rows], minlength=len(dataset.classes)) for split, rows in pools)
+    return n_train if settings.shots is None else np.minimum(n_train, settings.shots), n_test
 
 
 def _take_seats(expected: Floats, room: Ints) -> Ints:
@@ -186,9 +193,8 @@ def _take_seats(expected: Floats, room: Ints) -> Ints:
 
 def _require_room(dataset: Dataset, group: _Group, settings: PartitionSettings, n_groups: int) -> Ints:
     """The seats each class can offer (K,); a group with fewer than clients is refused, saying what would work."""
-    n_classes, n = len(dataset.classes), group.n
-    n_train = np.bincount(dataset.train.labels[group.train], minlength=n_classes)
-    n_test = np.bincount(dataset.test.labels[group.test], minlength=n_classes)
+    n = group.n
+    n_train, n_test = _to_divide(dataset, group, settings)
     seats = np.minimum(n_train // settings.min_size, n_test)
     room = int(seats.sum())
     if room >= n:
@@ -205,14 +211,18 @@ def _require_room(dataset: Dataset, group: _Group, settings: PartitionSettings, 
     )
 
 
-def _shots(rows: Ints, shots: int | None, dataset: Dataset) -> Ints:
-    if shots is None:
-        return rows
-    if len(rows) < shots:
-        counts = dataset.counts("train")
-        scarcest = int(counts.argmin())
+def _require_shots(dataset: Dataset, settings: PartitionSettings) -> None:
+    """Refuse more shots than the scarcest class of the data set, or of any of its domains, has images."""
+    if settings.shots is None:
+        return
+    by_domain = settings.scheme.startswith("domain")
+    domains = dataset.train.domains if by_domain else np.zeros(len(dataset.train), np.int64)
+    cells, counts = np.unique(np.stack([domains, dataset.train.labels]), axis=1, return_counts=True)
+    scarcest = int(counts.argmin())
+    if counts[scarcest] < settings.shots:
+        domain, label = cells[:, scarcest]
+        where = f" in domain {dataset.domains[domain]}" if by_domain else ""
         raise FedotpError(
-            f"pathological: {shots} shots, but class {dataset.classes[scarcest]!r} has only "
-            f"{counts[scarcest]} training images; use shots <= {counts[scarcest]}"
+            f"{settings.scheme}: {settings.shots} shots, but class {dataset.classes[label]!r} has only "
+            f"{counts[scarcest]} training images{where}; use shots <= {counts[scarcest]}"
         )
-    return rows[:shots]

@@ -8,7 +8,7 @@ from fedotp.errors import FedotpError
 
 SCHEMES = {
     "iid": "every client has the same share of every class",
-    "pathological": "classes shuffled and dealt out, about K / n_clients each, none shared; optional shots",
+    "pathological": "classes shuffled and dealt out, about K / n_clients each, none shared",
     "dirichlet": "each class divided by its own Dirichlet(alpha) draw",
     "domain": "one client per domain",
     "domain-dirichlet": "the clients of a domain divide its classes by Dirichlet(alpha) draws",
@@ -25,7 +25,8 @@ class PartitionSettings:
 
     `n_clients` is the total (None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for DomainNet; 5 per
     coarse label). `alpha` (None: 0.3, with `domain-dirichlet` 0.1) and `min_size` (training images every client
-    gets at least) are for the schemes that draw sizes; `shots` (training images per class) is for `pathological`.
+    gets at least) are for the schemes that draw sizes. `shots` is how many training images of every class are divided,
+    by domain how many of every class of each domain; None for all.
     """
 
     scheme: str
@@ -45,8 +46,6 @@ class PartitionSettings:
         if self.alpha is not None:
             require_from(*_ALPHA_RANGE, "alpha", self.alpha, ", for example 0.3")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
-        if self.scheme != "pathological":
-            require(self.shots is None, "shots", self.shots, f"left out: it is for pathological, not {self.scheme}")
         if not self.draws_sizes:
             right = f"left out: it is for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}"
             require(self.alpha is None, "alpha", self.alpha, right)
