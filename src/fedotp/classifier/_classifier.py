@@ -215,13 +215,8 @@ class Classifier:
         for name in names:
             if not name or names.count(name) > 1:
                 raise FedotpError(f"class name {name!r} is {'given twice' if name else 'empty'}; give every class once")
-        if self.task.prompt.per_class:
-            raise FedotpError(
-                "these prompts have vectors of their own for every class (prompt.per_class): "
-                "they cannot be put before other class names"
-            )
-        if self.method.bound_to_classes:
-            raise FedotpError(self.method.bound_to_classes)
+        if bound := self.task.bound_to_classes or self.method.bound_to_classes:
+            raise FedotpError(bound)
         task = replace(self.task, classes=names)
         return replace(self, predictor=self.predictor.with_task(task))
 

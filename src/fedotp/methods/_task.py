@@ -89,6 +89,12 @@ class Task:
         return several
 
     @property
+    def bound_to_classes(self) -> str:
+        """Why its prompts cannot be put before other class names, in a sentence; "" where they can."""
+        told = "these prompts have vectors of their own for every class (prompt.per_class): "
+        return f"{told}they cannot be put before other class names" if self.prompt.per_class else ""
+
+    @property
     def logit_scale(self) -> Tensor:
         """Logarithm of 1 / tau, the backbone's own."""
         return self.clip.logit_scale

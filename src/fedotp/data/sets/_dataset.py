@@ -209,6 +209,31 @@ class Dataset:
             skipped=(*self.skipped, *(self.split(ref.split).name(ref.index) for ref in left_out)),
         )
 
+    def base_and_novel(self) -> tuple["Dataset", "Dataset"]:
+        """The first ceil(K / 2) classes in the order of their labels, and the others, numbered from 0 again.
+
+        Each is a data set of its own, with its own images alone.
+        """
+        n_classes = len(self.classes)
+        if n_classes < 4:
+            raise FedotpError(f"{self.name}: {n_classes} classes are too few for base and novel ones, two of each")
+        middle = -(-n_classes // 2)
+        return self._of_classes(0, middle), self._of_classes(middle, n_classes)
+
+    def _of_classes(self, first: int, stop: int) -> "Dataset":
+        """The classes from `first` on, before `stop`."""
+        kept = [split.select((split.labels >= first) & (split.labels < stop)) for split in (self.train, self.test)]
+        train, test = (replace(split, labels=split.labels - first) for split in kept)
+        coarse, coarse_of = np.unique(np.array(self.coarse_of[first:stop], np.int64), return_inverse=True)
+        return replace(
+            self,
+            classes=self.classes[first:stop],
+            train=train,
+            test=test,
+            coarse_classes=tuple(self.coarse_classes[number] for number in coarse),
+            coarse_of=tuple(coarse_of.tolist()),
+        )
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over names, classes, labels and domains; the same on every machine."""
