@@ -26,6 +26,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
     "evaluation.min_delta": st.floats(0, 1),
+    "evaluation.views": st.lists(st.sampled_from(["personal", "global", "base", "neighbours"])).map(tuple),
     **{
         key: st.floats(0, 1, exclude_max=True)
         for key in ("optimizer.momentum", "server.momentum", "server.beta1", "server.beta2")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from fedotp._files import read_regular
 from fedotp._ranges import require
-from fedotp._toml import Tables, Value, write_tables
+from fedotp._toml import Tables, Value, show, write_tables
 from fedotp.config._override import apply
 from fedotp.config._presets import preset_text, preset_texts
 from fedotp.config._reading import located
 from fedotp.config._schema import SECTIONS, read_tables
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import (
     ComputeSettings,
     EvaluationSettings,
@@ -60,6 +60,16 @@ class Config:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed <= _MOST, "seed", self.seed, "from 0 to 2^63 - 1")
+        self._require_what_views_need()
+
+    def _require_what_views_need(self) -> None:
+        views, rounds = self.evaluation.views, self.federation
+        if "novel" in views and self.data.classes == "all":
+            right = 'without "novel", which needs data.classes = "base"'
+            raise SettingError("evaluation.views", show(views), right)
+        if "holdout" in views and not (rounds.holdout or rounds.holdout_clients):
+            right = 'without "holdout", which needs federation.holdout or federation.holdout_clients'
+            raise SettingError("evaluation.views", show(views), right)
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":

@@ -27,6 +27,8 @@ class DataSettings:
         precision: of the image tower where tokens are made; "bfloat16" is some three times as fast on a GPU.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
+        classes: "all", or "base" for the first half of them in the order of their labels, rounded up. Clients then have
+            images of base classes only; the others are the novel ones of evaluation.views.
     """
 
     dataset: str = field(metadata={"right": "the name of a data set (see fedotp data list) or a folder"})
@@ -37,6 +39,7 @@ class DataSettings:
     precision: Literal["float32", "bfloat16"] = "float32"
     skip_broken: bool = False
     template: str = ""
+    classes: Literal["all", "base"] = "all"
 
     def __post_init__(self) -> None:
         if not self.dataset:

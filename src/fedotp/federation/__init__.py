@@ -23,6 +23,7 @@ from fedotp.federation._random import Ints, draws
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import (
+    VIEWS,
     ComputeSettings,
     EvaluationSettings,
     OptimizerSettings,
@@ -32,9 +33,11 @@ from fedotp.federation._settings import (
 )
 from fedotp.federation._simulator import RoundReport, Simulator
 from fedotp.federation._together import Together
+from fedotp.federation._views import Novel, View
 
 __all__ = [
     "METRICS",
+    "VIEWS",
     "Clients",
     "ComputeSettings",
     "Evaluation",
@@ -50,6 +53,7 @@ __all__ = [
     "LocalTrainer",
     "LocalWork",
     "Metric",
+    "Novel",
     "OnImages",
     "OptimizerSettings",
     "Predictions",
@@ -62,6 +66,7 @@ __all__ = [
     "Settings",
     "Simulator",
     "Together",
+    "View",
     "by_domain",
     "client_bytes",
     "drawn_for_evaluation",

@@ -34,8 +34,8 @@ class Place(Protocol):
     ) -> LocalResult:
         """As `LocalTrainer.train`."""
 
-    def predict(self, clients: Ints, params: Parameters) -> Predictions:
-        """As `LocalTester.predict`."""
+    def predict(self, clients: Ints, params: Parameters, test: str = "") -> Predictions:
+        """As the `LocalTester.predict` of a test, the clients' own if none is named."""
 
 
 class Clients(ABC):
@@ -60,6 +60,7 @@ class Clients(ABC):
         self.settings = settings
         self.trainer = LocalTrainer(method, task, data, settings)
         self.tester = LocalTester(method, task, data, settings)
+        self.testers = {"": self.tester}  # and those of other views, by their names
         self.device = self.trainer.device
         self.place: Place | None = None
         self.round = 0
@@ -160,9 +161,13 @@ class Clients(ABC):
         params = {name: torch.cat([group[name] for group in groups]) for name in groups[0]}
         return self.tester.predictor(clients, params)
 
-    def predict_with(self, clients: Ints, params: Parameters, on_images: OnImages | None = None) -> Predictions:
-        """What `clients` (C,) predict with `params` (C, ...) for their test images."""
-        predictions = (self.place or self.tester).predict(clients, params)
+    def predict_with(
+        self, clients: Ints, params: Parameters, on_images: OnImages | None = None, *, test: str = ""
+    ) -> Predictions:
+        """What `clients` (C,) predict with `params` (C, ...) for their test images, or those of another `test`."""
+        predictions = (
+            self.place.predict(clients, params, test) if self.place else self.testers[test].predict(clients, params)
+        )
         if on_images:
             on_images(len(predictions.row))
         return predictions

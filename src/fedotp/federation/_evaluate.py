@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedotp.clip import ImageFeatures
 from fedotp.federation._data import FederatedData
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
@@ -80,11 +81,21 @@ class LocalTester:
         """Predicted classes and losses of each batch, (A, B)."""
         predicted, losses = [], []
         for rows in batches:
-            image, labels = self.data.test.read(rows, 0, self.task.device, self.task.dtype, self.method.needs)
+            image, labels = self._read(rows)
             classes, loss = predictor.rows(slice(len(rows))).judge(image, labels)
             predicted.append(classes)
             losses.append(loss)
         return predicted, losses
+
+    def _read(self, rows: Ints) -> tuple[ImageFeatures, Tensor]:
+        """Features and labels of `rows` (A, B); images that all clients are shown are read once."""
+        alike = len(rows) > 1 and bool((rows == rows[0]).all())
+        image, labels = self.data.test.read(
+            rows[:1] if alike else rows, 0, self.task.device, self.task.dtype, self.method.needs
+        )
+        if alike:
+            image = ImageFeatures(*(part.expand(len(rows), *part.shape[1:]) for part in image))
+        return image, labels.expand(len(rows), -1)
 
     def _lines(self, clients: Ints, rows: Ints, predicted: Tensor, loss: Tensor) -> Predictions:
         """The lines of the images `rows` (A, B) of the first A `clients`, -1 for padding."""

@@ -35,7 +35,8 @@ class Stopped(Exception):  # noqa: N818  (nothing went wrong)
 class Job:
     """What federation `number` waits for, unless all is `closed`.
 
-    It is the training, or without `work` the prediction, of `clients` (C,).
+    It is the training, or without `work` the prediction, of `clients` (C,): for the images of a `test`, "" for the
+    clients' own.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Job:
     closed: Event
     clients: Ints
     params: Parameters  # received in training, deployed in prediction: (C, ...)
+    test: str = ""
     work: LocalWork | None = None
     private: Parameters = field(default_factory=dict)
     optimizer: Parameters | None = None
@@ -53,16 +55,20 @@ class Job:
     def turn(self) -> tuple[int, bool, str, int, tuple[str, ...]]:
         """The smallest turn is next, and equal ones are done as one. A round's evaluation comes before its training."""
         if self.work is None:
-            return self.federation.round, False, "", 0, ()
+            return self.federation.round, False, self.test, 0, ()
         work = self.work
         return work.round, work.purpose == "batches", work.purpose, work.epochs, tuple(sorted(work.frozen))
 
+    @property
+    def tester(self) -> LocalTester:
+        """Who is asked, of what, about which images."""
+        return self.federation.testers[self.test]
+
     def alone(self) -> Answer:
         """Do it as if there were nobody else."""
-        its = self.federation
         if self.work is None:
-            return its.tester.predict(self.clients, self.params)
-        return its.trainer.compute(self.work, self.params, self.private, self.optimizer, self.go_on)
+            return self.tester.predict(self.clients, self.params)
+        return self.federation.trainer.compute(self.work, self.params, self.private, self.optimizer, self.go_on)
 
     def go_on(self, _n_images: int) -> None:
         """After every step: stop where nobody waits any more."""
@@ -72,9 +78,9 @@ class Job:
     @property
     def image_bytes(self) -> int:
         """Of the features of all images in a step, at most."""
-        its = self.federation
+        its = self.tester
         images = its.data.test if self.work is None else its.data.train
-        batch_size = its.tester.batch_size if self.work is None else its.settings.federation.batch_size
+        batch_size = its.batch_size if self.work is None else self.federation.settings.federation.batch_size
         n_images = min(batch_size, int(images.sizes(self.clients).max(initial=1)))
         config = its.task.clip.config
         n_tokens = config.n_patches if Need.TOKENS in its.method.needs else 1
@@ -93,36 +99,42 @@ def in_common(settings: Settings) -> Settings:
     )
 
 
-def can_join(one: Clients, other: Clients) -> bool:
+def can_join(first: Job, second: Job) -> bool:
     """Whether the clients of two federations can be those of one while they train and predict."""
+    one, other = first.tester, second.tester
     return (
-        one.task.clip is other.task.clip
+        first.test == second.test
+        and one.task.clip is other.task.clip
         and (one.task.classes, one.task.prompt, one.task.template)
         == (other.task.classes, other.task.prompt, other.task.template)
         and one.data.has_the_images_of(other.data)
-        and in_common(one.settings) == in_common(other.settings)
+        and in_common(first.federation.settings) == in_common(second.federation.settings)
         and one.method.side_by_side([other.method]) is not None
         and (one.method == other.method or one.task.device.type == "cpu")  # the GPU's kernel knows one mass
     )
 
 
 class Joined:
-    """The clients of several federations in a row, as those of one."""
+    """The clients of the federations of `jobs` in a row, as those of one; the jobs are all of one test."""
 
-    def __init__(self, federations: Sequence[Clients]) -> None:
-        first = federations[0]
-        joined = first.method.side_by_side([other.method for other in federations[1:]])
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        testers = [job.tester for job in jobs]
+        first = testers[0]
+        joined = first.method.side_by_side([other.method for other in testers[1:]])
         assert joined is not None
         self.method, self._added = joined
         self.task = first.task
-        self.settings = first.settings
-        sizes = [len(federation.data) for federation in federations]
+        self.settings = jobs[0].federation.settings
+        sizes = [len(tester.data) for tester in testers]
         self._starts = np.cumsum([0, *sizes[:-1]])
         self.data = FederatedData.side_by_side(
-            [federation.data for federation in federations], [federation.settings.seed for federation in federations]
+            [tester.data for tester in testers], [job.federation.settings.seed for job in jobs]
         )
-        self._trainer = LocalTrainer(self.method, self.task, self.data, self.settings)
         self._tester = LocalTester(self.method, self.task, self.data, self.settings)
+
+    @cached_property
+    def _trainer(self) -> LocalTrainer:
+        return LocalTrainer(self.method, self.task, self.data, self.settings)
 
     def do(self, jobs: Sequence[Job]) -> Sequence[Answer]:
         """Train or predict for all; an answer for each."""

@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from fedotp._ranges import MOST, require, require_choices, require_from
-from fedotp._toml import Words
+from fedotp._ranges import MOST, alternatives, require, require_choices, require_from
+from fedotp._toml import Words, show
+from fedotp.errors import SettingError
 from fedotp.methods import PRECISION, Precision
+
+Model = Literal["personal", "global"]
+"""Who predicts: each client with what it has learned, or the method's global part."""
+VIEWS = ("personal", "global", "base", "novel", "neighbours", "holdout")
+"""What `EvaluationSettings.views` may name."""
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 _SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
@@ -127,6 +133,14 @@ class EvaluationSettings:
         patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
             obtained this way is chosen on the data it is reported on.
         min_delta: what counts as a rise.
+        views: on which images, among which names and by which model; "personal", each client on its own test images, is
+            always among them. "global": the method's global part. "base": every client on all test images of the
+            classes trained on. "novel": every client on those of the novel classes, with their names (data.classes).
+            "neighbours": on those of classes it has no training image of. "holdout": held-out clients before and
+            after they join.
+        views_every: views are evaluated with every so many of the evaluations, and with the last; 0: with the last
+            only. All test images are shown to all clients: they cost as much as so many evaluations as there are
+            clients.
     """
 
     every: int = 1
@@ -134,9 +148,13 @@ class EvaluationSettings:
     batch_size: int = 100
     patience: int = 0
     min_delta: float = 0.0
+    views: Words = ("personal",)
+    views_every: int = 0
 
     def __post_init__(self) -> None:
-        for key in ("every", "clients", "patience"):
+        if not set(self.views) <= set(VIEWS):
+            raise SettingError("evaluation.views", show(self.views), f"a list of {alternatives(VIEWS)}")
+        for key in ("every", "clients", "patience", "views_every"):
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
         require_from(0, 1, "evaluation.min_delta", self.min_delta)

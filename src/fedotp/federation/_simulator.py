@@ -22,6 +22,7 @@ from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
+from fedotp.federation._views import BEFORE, GLOBAL_NOVEL, GLOBAL_TRAINED, NOVEL, TRAINED, Novel, View, Views
 from fedotp.methods import Method, Parameters, Task
 
 
@@ -71,9 +72,13 @@ class Simulator(Clients):
         data: FederatedData,
         settings: Settings,
         *,
+        novel: Novel | None = None,
         make_kept: Callable[[Parameters, int], KeptRows] = KeptRows,
     ) -> None:
-        """A federation before its first round; `make_kept` says where clients keep what is theirs."""
+        """A federation before its first round; `make_kept` says where clients keep what is theirs.
+
+        `novel` are images of other classes, for the view of that name.
+        """
         self.server = method.shared(task, len(data))
         self.step = ServerStep(settings.server)
         super().__init__(method, task, data, settings, make_kept=make_kept)
@@ -81,6 +86,8 @@ class Simulator(Clients):
         with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
         self.members = np.setdiff1d(with_images, self.held_out)
         self.group_size = group_size(method, task, settings)
+        self.views = Views(method, self.task, data, settings, held_out=self.held_out, novel=novel)
+        self.testers |= self.views.testers
 
     # What a run wants to know (`fedotp.runs.Federation`) ---------------------------------------------------
 
@@ -120,8 +127,9 @@ class Simulator(Clients):
         save_checkpoint(path, self, progress)
 
     def facts(self) -> dict[str, Any]:
-        """Images that could not be read."""
-        return {"skipped_images": self.data.n_skipped}
+        """Images that could not be read, and views there can be no number of."""
+        missing = self.views.missing
+        return {"skipped_images": self.data.n_skipped, **({"missing_views": missing} if missing else {})}
 
     # Rounds ------------------------------------------------------------------------------------------------
 
@@ -175,6 +183,29 @@ class Simulator(Clients):
                 "no client that trains has a test image: nothing can be evaluated; divide the data otherwise"
             )
         return self._count(predictions), predictions
+
+    def see(self, *, everyone: bool = True, on_images: OnImages | None = None) -> list[View]:
+        """Evaluate the views that are asked for, of all that took part in training or those drawn for this round.
+
+        The clients' own tests are `evaluate`'s; held-out clients have not joined yet.
+        """
+        drawn = None if everyone else self.drawn_for_evaluation()
+        clients = np.setdiff1d(np.arange(len(self.data)), self.held_out) if drawn is None else drawn
+        parts: dict[str, list[Predictions]] = {}
+        if personal := [test for test in (TRAINED, NOVEL) if test in self.testers]:
+            for group, params in self.deployed(clients):
+                for test in personal:
+                    parts.setdefault(test, []).append(self.predict_with(group, params, on_images, test=test))
+        if self.views.part is not None:
+            nobody = np.zeros(1, np.int64)
+            params = self.views.part.deployed(self._received(nobody, new=True), {})
+            for test in [test for test in (GLOBAL_TRAINED, GLOBAL_NOVEL) if test in self.testers]:
+                parts[test] = [self.predict_with(nobody, params, on_images, test=test)]
+        views = self.views.seen({test: Predictions.join(some) for test, some in parts.items()}, clients)
+        if "holdout" in self.views.asked:
+            lines = self.predict_new(self.held_out)
+            views += [self.views.view(BEFORE, "personal", lines)] if len(lines.row) else []
+        return views
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""

@@ -39,7 +39,7 @@ class Together:
 
     def __init__(self) -> None:
         self._inbox: _Inbox = SimpleQueue()
-        self._groups: dict[tuple[Clients, ...], Joined] = {}
+        self._groups: dict[tuple[str, tuple[Clients, ...]], Joined] = {}
         self._most = 1
 
     def go(self, works: Sequence[tuple[Clients, Callable[[], object]]]) -> Generator[tuple[int, BaseException | None]]:
@@ -92,7 +92,7 @@ class Together:
 
     def _forget(self, gone: set[Clients]) -> None:
         """Let go of what was made for groups that will not come again."""
-        self._groups = {several: group for several, group in self._groups.items() if gone.isdisjoint(several)}
+        self._groups = {key: group for key, group in self._groups.items() if gone.isdisjoint(key[1])}
 
     def _serve(self, waiting: list[Job], cores: Cores) -> None:
         """Do what those furthest behind wait for, and take it off the list."""
@@ -116,7 +116,7 @@ class Together:
             fit = min(fit, max(1, _CPU_BYTES // max(job.image_bytes for job in jobs)))
         parts = []
         while jobs:
-            alike = [job for job in jobs if can_join(jobs[0].federation, job.federation)]
+            alike = [job for job in jobs if can_join(jobs[0], job)]
             jobs = [job for job in jobs if job not in alike]
             n_parts = -(-len(alike) // fit)
             n_parts = min(-(-n_parts // at_once) * at_once, len(alike))
@@ -152,10 +152,10 @@ class Together:
 
     def _group(self, jobs: Sequence[Job]) -> Joined:
         """The federations of `jobs`, in their order, as one."""
-        several = tuple(job.federation for job in jobs)
-        if several not in self._groups:
-            self._groups[several] = Joined(several)
-        return self._groups[several]
+        key = jobs[0].test, tuple(job.federation for job in jobs)
+        if key not in self._groups:
+            self._groups[key] = Joined(jobs)
+        return self._groups[key]
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _Place:
         on_images: OnImages | None,
     ) -> LocalResult:
         """Train beside others; who diverges there is told alone."""
-        job = Job(self.number, self.federation, self._closed, work.clients, received, work, private, optimizer)
+        job = Job(self.number, self.federation, self._closed, work.clients, received, "", work, private, optimizer)
         result = self._ask(job)
         assert isinstance(result, LocalResult)
         if on_images:
@@ -206,9 +206,9 @@ class _Place:
         self.federation.trainer.require_finite(result, work)
         return result
 
-    def predict(self, clients: Ints, params: Parameters) -> Predictions:
+    def predict(self, clients: Ints, params: Parameters, test: str = "") -> Predictions:
         """Predict beside others."""
-        predictions = self._ask(Job(self.number, self.federation, self._closed, clients, params))
+        predictions = self._ask(Job(self.number, self.federation, self._closed, clients, params, test))
         assert isinstance(predictions, Predictions)
         return predictions
 

@@ -9,9 +9,10 @@ import numpy as np
 from fedotp._clock import own_seconds
 from fedotp._interrupt import Interrupt, listen
 from fedotp.config import Config
-from fedotp.federation import Evaluation, OnImages, Predictions, Progress, RoundReport, Settings
+from fedotp.federation import Evaluation, OnImages, Predictions, Progress, RoundReport, Settings, View
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
+from fedotp.runs._views import summary_of_views
 
 
 class Federation(Protocol):
@@ -49,6 +50,9 @@ class Federation(Protocol):
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """Evaluate everyone or those drawn for this round; image by image, or at all, where clients tell that much."""
+
+    def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
+        """Evaluate the other views that are asked for, of everyone or those drawn for this round."""
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""
@@ -136,7 +140,24 @@ class Loop:
         record = {"kind": "evaluation", "round": self.federation.round, "seconds": round(seconds, 3)}
         self._append({**record, **evaluation.as_dict()})
         self.observer.on_evaluation(self.federation.round, evaluation)
+        if everyone or self._are_views_due():
+            self._see(everyone=everyone)
         return evaluation, predictions
+
+    def _are_views_due(self) -> bool:
+        """Whether views go with the evaluation after this round, which is not the last."""
+        settings = self.settings.evaluation
+        return bool(settings.views_every) and self.federation.round // settings.every % settings.views_every == 0
+
+    def _see(self, *, everyone: bool) -> None:
+        start = own_seconds()
+        views = self.federation.see(everyone=everyone)
+        self.progress.evaluate_seconds += own_seconds() - start
+        for view in views:
+            self._record(view)
+
+    def _record(self, view: View) -> None:
+        self._append({"kind": "view", "round": self.federation.round, **view.as_dict()})
 
     def _append(self, record: dict[str, Any]) -> None:
         self.progress.metrics_bytes, self.progress.metrics_digest = self.directory.append_metrics(record)
@@ -171,6 +192,10 @@ class Loop:
                 "clients": self._by_client(outcome),
             }
             predictions = lines if predictions is None else Predictions.join([predictions, lines])
+            if "holdout" in self.settings.evaluation.views and len(outcome.n):
+                n_images = len(np.unique(lines.row))
+                self._record(View("after joining", "personal", len(outcome.class_accuracy), n_images, outcome))
+        summary |= summary_of_views(self.directory)
         summary["seconds"] = {"train": progress.train_seconds, "evaluate": progress.evaluate_seconds}
         if predictions is not None:
             self.directory.save_predictions(predictions)

@@ -35,6 +35,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "test_images_also_in_train": _in_both(prepared.encoded),
             "skipped": list(dataset.skipped),
         },
+        **_novel(prepared),
         "partition": prepared.partition.digest,
         "clients": list(prepared.data.names),
         "domains": list(prepared.data.domains),
@@ -45,6 +46,14 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "test": EvalTransform(size).spec,
         },
     }
+
+
+def _novel(prepared: Prepared) -> dict[str, Any]:
+    """The classes that nobody trains on, where they are looked at."""
+    if (novel := prepared.novel) is None:
+        return {}
+    facts = {"classes": list(novel.classes), "test_images": len(novel.labels)}
+    return {"novel": {"name": prepared.dataset.name, "digest": novel.digest, **facts}}
 
 
 def made_with(config: Config, clip: CLIP) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _in_turn(groups: list[list[Work]], observer: ManyObserver) -> Generator[tupl
 
 def _prepare_once(configs: Sequence[Config], observer: ManyObserver) -> None:
     """Encode what is not encoded yet. Bad input that concerns all runs is refused; a single run's is left to it."""
-    needs = {(c.data, c.backbone, c.partition, c.compute.device): c for c in configs}
+    needs = {(c.data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c for c in configs}
     for config in needs.values():
         try:
             prepare(config, _Encoding(observer))

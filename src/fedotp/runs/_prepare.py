@@ -21,7 +21,7 @@ from fedotp.data import (
     make_partition,
 )
 from fedotp.errors import FedotpError
-from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, held_out
+from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel, held_out
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
@@ -34,7 +34,8 @@ _CHUNK = 256
 class Prepared:
     """Everything a federation needs, in memory.
 
-    `dataset` is what `partition` divides, broken images left out; `encoded` are those of its images that a client has.
+    `dataset` is what `partition` divides, broken images left out; `encoded` are those of its images that a client has;
+    `novel` are test images of the other classes, where only base classes are divided and somebody asks for them.
     """
 
     config: Config
@@ -43,6 +44,7 @@ class Prepared:
     dataset: Dataset
     encoded: EncodedDataset
     partition: Partition
+    novel: Novel | None = None
 
 
 def prepare(config: Config, observer: Observer | None = None, like: RunDirectory | None = None) -> Prepared:
@@ -92,9 +94,25 @@ class Preparation:
         self._clip = load_backbone(config.backbone.source, self._device)
 
     @cached_property
-    def _dataset(self) -> Dataset:
+    def _sound(self) -> Dataset:
         """The images that can be decoded, if broken ones are to be left out: known only when all were decoded."""
         return self._encode(self._all).dataset if self._config.data.skip_broken else self._all
+
+    @cached_property
+    def _dataset(self) -> Dataset:
+        """What is divided among clients: all classes, or the base ones."""
+        return self._sound.base_and_novel()[0] if self._config.data.classes == "base" else self._sound
+
+    @cached_property
+    def _novel(self) -> Novel:
+        """The test images of the novel classes."""
+        _, novel = self._sound.base_and_novel()
+        firsts = np.unique(novel.train.labels, return_index=True)[1]  # a data set has training images of every class
+        config = replace(self._config, data=replace(self._config.data, views=0))
+        few = replace(novel, train=novel.train.select(firsts))
+        test = encode_for(config, few, self._clip, self._observer.on_encoding).test
+        held = _resident([test], self._device)
+        return Novel(novel.classes, held[0] if held else test, novel.test.labels, novel.digest)
 
     def divide(self, config: Config, like: RunDirectory | None = None) -> Divided:
         """Say who has which images in the run of `config`; `like` as for `prepare`."""
@@ -113,7 +131,7 @@ class Preparation:
         used = reduce(np.union1d, [run.used for run in runs])
         images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
         train, test = images.train, images.test
-        held = _resident(train, test, self._device) if self._device.type == "cuda" else None
+        held = _resident([train, test], self._device)
         return Encoded(used, images, *(held or (train, test)))
 
     def finish(self, run: Divided, encoded: Encoded) -> Prepared:
@@ -131,7 +149,10 @@ class Preparation:
             test=replace(data.test, features=encoded.test),
         )
         task = make_task(run.config, self._clip, self._dataset.classes, template_of(run.config, self._dataset.name))
-        return Prepared(run.config, task, data, self._dataset, images, run.partition)
+        novel = self._novel if "novel" in run.config.evaluation.views else None
+        if novel is not None and run.like is not None and "novel" in run.like.manifest:
+            require_same(run.like, "novel", self._dataset.name, novel.digest)
+        return Prepared(run.config, task, data, self._dataset, images, run.partition, novel)
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
         return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
@@ -193,17 +214,19 @@ def load_backbone(source: str, device: torch.device) -> CLIP:
     return load(source, device=device)
 
 
-def _resident(train: EncodedSplit, test: EncodedSplit, device: torch.device) -> tuple[Features, Features] | None:
+def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[HeldFeatures] | None:
     """The same features on the GPU, where they fit."""
+    if device.type != "cuda":
+        return None
     free = torch.cuda.mem_get_info(device)[0]
     held = []
-    for split in (train, test):
+    for split in splits:
         one = split.read(np.zeros(1, np.int64), dtype=torch.float16)
         n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * split.n_views * len(split)
         if n_bytes > _RESIDENT * free:
             return None
         held.append(_hold(split, len(split), device))
-    return held[0], held[1]
+    return held
 
 
 def _hold(features: Features, n: int, device: torch.device) -> HeldFeatures:

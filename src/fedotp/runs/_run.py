@@ -85,6 +85,7 @@ def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
         prepared.task,
         prepared.data,
         config.settings,
+        novel=prepared.novel,
         make_kept=partial(_kept_in, directory),
     )
 

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from fedotp._interrupt import Interrupt
 from fedotp._toml import show
 from fedotp.config import Config
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
@@ -167,6 +167,13 @@ def _require_real(config: Config) -> None:
                 f"federation.{key} = {show(value)}: is for simulations, real sites stay away by themselves; "
                 f"set {show(nobody)}"
             )
+    if others := set(config.evaluation.views) - {"personal"}:
+        raise FedotpError(
+            f"evaluation.views has {listed(sorted(others))}: is for simulations, a site has its own images only; "
+            'set ["personal"]'
+        )
+    if config.data.classes != "all":
+        raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
 
 
 class _StopWaiting(Observer):

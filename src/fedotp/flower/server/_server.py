@@ -21,6 +21,7 @@ from fedotp.federation import (
     RoundReport,
     ServerStep,
     Settings,
+    View,
     learning_rate,
     save_checkpoint,
 )
@@ -103,6 +104,10 @@ class Deployed:
         """Of the ready sites' images, those of the share that takes part, in every epoch."""
         rounds = self.settings.federation
         return int(rounds.participation * rounds.local_epochs * sum(m.train_images for m in self.registry.members))
+
+    def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
+        """Nothing: a site is asked about its own images only."""
+        return []
 
     def join_held_out(self, on_images: OnImages | None = None) -> None:
         """Nobody is held out: a site that comes later joins by itself."""

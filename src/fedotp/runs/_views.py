@@ -1,0 +1,96 @@
+"""What a run has found in its views: after the last round, after the best, and over the last five evaluations.
+
+Never one of them alone: the best is chosen on the data it is reported on, the last is of one round.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from fedotp.runs._directory import RunDirectory
+
+_LAST = 5  # evaluations whose mean is reported
+
+Series = dict[int, float]  # by round, in ascending order
+
+
+def summary_of_views(run: RunDirectory) -> dict[str, Any]:
+    """The parts of a summary that follow from the evaluations and views in metrics.jsonl.
+
+    `last_five` is of the clients' own tests; `views` has an entry for each view and model; `base_to_novel` is there
+    where a model was seen on base and novel classes.
+    """
+    own = {record["round"]: record["accuracy"] for record in run.metrics("evaluation")}
+    records: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for record in run.metrics("view"):
+        records.setdefault((record["view"], record["model"]), []).append(record)
+    series = {key: {record["round"]: record["accuracy"] for record in some} for key, some in records.items()}
+    found: dict[str, Any] = {"last_five": _last_five(own)} if own else {}
+    if records:
+        names = run.manifest["clients"]
+        found["views"] = [_entry(some, names) for some in records.values()]
+    protocol = {
+        "personal": (own, series.get(("base", "personal")), series.get(("novel", "personal"))),
+        "global": (
+            series.get(("personal", "global")),
+            series.get(("global", "global")),
+            series.get(("novel", "global")),
+        ),
+    }
+    both = {
+        model: base_to_novel(local, base, novel)
+        for model, (local, base, novel) in protocol.items()
+        if local and base and novel
+    }
+    return found | ({"base_to_novel": both} if both else {})
+
+
+def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[str, float]]:
+    """The summaries of the literature, each of the rounds in which all three were seen.
+
+    hm: harmonic mean of base and novel; hm3: of all three; cm: mean of local and hm. Accuracies are means over clients
+    before they are combined, and combined before they are averaged over rounds.
+    """
+    rounds = [round_ for round_ in base if round_ in local and round_ in novel]
+    each = {"local": local, "base": base, "novel": novel}
+    numbers = {name: {r: series[r] for r in rounds} for name, series in each.items()}
+    numbers["hm"] = {r: harmonic_mean([base[r], novel[r]]) for r in rounds}
+    numbers["hm3"] = {r: harmonic_mean([local[r], base[r], novel[r]]) for r in rounds}
+    numbers["cm"] = {r: (local[r] + numbers["hm"][r]) / 2 for r in rounds}
+    return {name: _over_rounds(series) for name, series in numbers.items()}
+
+
+def harmonic_mean(values: Sequence[float]) -> float:
+    """The harmonic mean of shares; 0 where one of them is."""
+    return len(values) / sum(1 / value for value in values) if all(values) else 0.0
+
+
+def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """A view: what it is of, its numbers after the last round, and those over rounds."""
+    last = records[-1]
+    one_for_all = last["model"] == "global" and last["view"] in ("global", "novel")
+    clients = ["all"] if one_for_all else [names[client] for client in last["clients"]]
+    return {
+        **{key: last[key] for key in ("view", "model", "classes", "images", "round")},
+        **{key: last[key] for key in ("accuracy", "accuracy_std", "macro_f1", "loss")},
+        "clients": dict(zip(clients, last["client_accuracy"], strict=True)),
+        "domains": last["domains"],
+        **_over_rounds({record["round"]: record["accuracy"] for record in records}),
+    }
+
+
+def _over_rounds(series: Series) -> dict[str, float]:
+    """Last, best and mean of the last five of a number."""
+    best = max(series, key=lambda round_: series[round_])
+    return {
+        "last": series[max(series)],
+        "best": series[best],
+        "best_round": best,
+        "last_five": _last_five(series)["accuracy"],
+        "evaluations": len(series),
+    }
+
+
+def _last_five(series: Series) -> dict[str, float]:
+    last = [series[round_] for round_ in sorted(series)[-_LAST:]]
+    return {"accuracy": fmean(last), "evaluations": len(last)}

@@ -1,0 +1,191 @@
+"""Views of whole runs: base to novel from files to the summary, resumed, side by side, again later."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_run import assert_same_outcome, make_config, outcome
+
+import fedotp
+from coloured_squares import draw_day_and_night
+from fedotp.clip import CLIP, TINY, save
+from fedotp.errors import FedotpError
+from fedotp.runs import RunDirectory, Trial, prepare, run_many
+from fedotp.runs._together import side_by_side
+from fedotp.runs._views import base_to_novel, harmonic_mean
+
+COLOURS = {
+    "azure": (30, 120, 220),
+    "beige": (220, 210, 180),
+    "coral": (240, 120, 90),
+    "denim": (30, 60, 120),
+    "ebony": (40, 40, 40),
+}
+ALL_VIEWS = ["personal", "global", "base", "novel", "neighbours", "holdout"]
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backbone and 5 classes x 2 domains x 4 images: 3 base classes, 2 novel ones."""
+    folder = tmp_path_factory.mktemp("base-to-novel")
+    save(CLIP.random(TINY), folder / "tiny.safetensors")
+    draw_day_and_night(folder / "data", COLOURS, 4)
+    return folder
+
+
+def viewed(inputs: Path, **sections: Any) -> fedotp.Config:
+    evaluation = {"views": ALL_VIEWS, "views_every": 1, "clients": 0, **sections.pop("evaluation", {})}
+    data = {"classes": "base", **sections.pop("data", {})}
+    partition = {"n_clients": 4, **sections.pop("partition", {})}
+    return make_config(inputs, evaluation=evaluation, data=data, partition=partition, **sections)
+
+
+@pytest.fixture(scope="session")
+def done(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return fedotp.run(viewed(inputs), tmp_path_factory.mktemp("runs") / "done")
+
+
+def test_clients_have_base_classes_only(inputs: Path, done: RunDirectory) -> None:
+    assert done.manifest["data"]["classes"] == ["azure", "beige", "coral"]
+    assert done.manifest["novel"]["classes"] == ["denim", "ebony"]
+    prepared = prepare(done.config, like=done)
+    assert prepared.novel is not None
+    assert prepared.task.classes == ("azure", "beige", "coral")
+    assert np.bincount(prepared.novel.labels).tolist() == [done.manifest["novel"]["test_images"] // 2] * 2
+    full = fedotp.data.load_dataset(inputs / "data")
+    base, novel = full.base_and_novel()
+    for part, classes in ((base, (0, 1, 2)), (novel, (3, 4))):
+        for split in ("train", "test"):
+            names = {part.split(split).name(i) for i in range(len(part.split(split)))}
+            of_all = full.split(split)
+            assert names == {of_all.name(i) for i in range(len(of_all)) if of_all.labels[i] in classes}
+        assert [full.classes[k] for k in classes] == list(part.classes)
+        assert part.test.labels.max() == len(classes) - 1
+
+
+def test_the_summary_names_classes_images_and_model(done: RunDirectory) -> None:
+    summary = done.summary
+    views = {(view["view"], view["model"]): view for view in summary["views"]}
+    n_base = done.manifest["data"]["test_images"]
+    assert views.keys() == {
+        *(("base", "personal"), ("novel", "personal"), ("neighbours", "personal")),
+        *(("global", "global"), ("personal", "global"), ("novel", "global"), ("neighbours", "global")),
+        *(("before joining", "personal"), ("before joining", "global"), ("after joining", "personal")),
+    }
+    novel = views["novel", "personal"]
+    assert (novel["classes"], novel["images"], len(novel["clients"])) == (2, done.manifest["novel"]["test_images"], 3)
+    assert views["base", "personal"]["classes"] == 3
+    assert 0 < views["base", "personal"]["images"] <= n_base
+    assert list(views["global", "global"]["clients"]) == ["all"]
+    after = views["after joining", "personal"]
+    assert after["accuracy"] == summary["joined"]["accuracy"]
+    assert list(after["clients"]) == [client["name"] for client in summary["joined"]["clients"]]
+    assert novel["accuracy"] == pytest.approx(np.mean(list(novel["clients"].values())))
+    json.loads((done.path / "summary.json").read_text(), parse_constant=lambda x: pytest.fail(f"{x} is not JSON"))
+
+
+def test_last_best_and_mean_of_five_are_those_of_the_metrics(inputs: Path, tmp_path: Path) -> None:
+    config = viewed(inputs, federation={"rounds": 6}, evaluation={"views": ["base", "novel"]})
+    run = fedotp.run(config, tmp_path / "run")
+    own = {record["round"]: record["accuracy"] for record in run.metrics("evaluation")}
+    assert list(own) == [0, 1, 2, 3, 4, 5, 6]
+    series = {
+        name: {r["round"]: r["accuracy"] for r in run.metrics("view") if r["view"] == name}
+        for name in ("base", "novel")
+    }
+    table = np.array([[own[r], series["base"][r], series["novel"][r]] for r in own])
+    hm = scipy.stats.hmean(table[:, 1:], axis=1)
+    expected = {
+        **dict(zip(("local", "base", "novel"), table.T, strict=True)),
+        "hm": hm,
+        "hm3": scipy.stats.hmean(table, axis=1),
+        "cm": (table[:, 0] + hm) / 2,
+    }
+    found = run.summary["base_to_novel"]["personal"]
+    for name, values in expected.items():
+        assert found[name]["last"] == pytest.approx(values[-1])
+        assert found[name]["best"] == pytest.approx(values.max())
+        assert values[found[name]["best_round"]] == pytest.approx(values.max())
+        assert found[name]["last_five"] == pytest.approx(values[-5:].mean())
+        assert found[name]["evaluations"] == 7
+    assert run.summary["last_five"] == {"accuracy": pytest.approx(table[-5:, 0].mean()), "evaluations": 5}
+    assert "global" not in run.summary["base_to_novel"]
+
+
+@given(st.lists(st.just(0.0) | st.floats(1e-6, 1), min_size=1, max_size=4))
+def test_the_harmonic_mean_is_scipys(values: list[float]) -> None:
+    assert harmonic_mean(values) == pytest.approx(scipy.stats.hmean(values), abs=1e-12)
+
+
+def test_summaries_by_hand() -> None:
+    found = base_to_novel({0: 0.9, 2: 0.8}, {0: 0.5, 2: 0.6}, {0: 0.25, 2: 0.3, 3: 1.0})
+    assert found["hm"] == {
+        "last": pytest.approx(0.4),
+        "best": pytest.approx(0.4),
+        "best_round": 2,
+        "last_five": pytest.approx((1 / 3 + 0.4) / 2),
+        "evaluations": 2,
+    }
+    assert found["cm"]["last"] == pytest.approx(0.6)
+    assert found["local"]["best_round"] == 0
+
+
+@pytest.mark.parametrize(
+    ("every", "views_every", "expected"), [(1, 0, [5]), (1, 2, [0, 2, 4, 5]), (2, 2, [0, 4, 5]), (0, 1, [5])]
+)
+def test_views_are_seen_with_every_so_many_evaluations(
+    inputs: Path, tmp_path: Path, every: int, views_every: int, expected: list[int]
+) -> None:
+    evaluation = {"views": ["novel"], "every": every, "views_every": views_every}
+    run = fedotp.run(viewed(inputs, federation={"rounds": 5}, evaluation=evaluation), tmp_path / "run")
+    assert [record["round"] for record in run.metrics("view")] == expected
+
+
+@pytest.mark.parametrize("stop", [0, 2])
+def test_a_resumed_run_sees_the_same(inputs: Path, done: RunDirectory, tmp_path: Path, stop: int) -> None:
+    class Stops(fedotp.runs.Observer):
+        def on_round(self, report: fedotp.federation.RoundReport) -> None:
+            if report.round > stop:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedotp.run(done.config, tmp_path / "run", observer=Stops())
+    assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), outcome(done))
+
+
+def test_runs_side_by_side_see_the_same(inputs: Path, tmp_path: Path) -> None:
+    """Two seeds, one of which asks for fewer views."""
+    config = viewed(inputs, federation={"holdout_clients": 0}, evaluation={"views": ALL_VIEWS[:-1]})
+    few = replace(config, seed=1, evaluation=replace(config.evaluation, views=("neighbours", "novel")))
+    trials = [Trial("one", {"views": "many"}, config), Trial("two", {"views": "few"}, few)]
+    assert len(side_by_side([(trial, tmp_path) for trial in trials])) == 1
+    for result in run_many(trials, tmp_path / "many"):
+        assert not result.error
+        alone = fedotp.run(result.trial.config, tmp_path / result.trial.name)
+        assert views_of(result.directory) == views_of(alone)
+
+
+def views_of(run: RunDirectory) -> list[dict[str, Any]]:
+    kept = ("round", "view", "model", "classes", "images", "clients", "n", "client_accuracy")
+    return [{key: record[key] for key in kept} for record in run.metrics("view")]
+
+
+def test_views_need_what_they_show(inputs: Path) -> None:
+    with pytest.raises(FedotpError, match=r'evaluation.views .*without "novel", which needs data.classes = "base"'):
+        viewed(inputs, data={"classes": "all"})
+    with pytest.raises(FedotpError, match=r'evaluation.views .*without "holdout", which needs federation.holdout'):
+        viewed(inputs, federation={"holdout_clients": 0})
+    with pytest.raises(FedotpError, match="3 classes are too few for base and novel ones"):
+        fedotp.data.load_dataset(inputs / "data").base_and_novel()[0].base_and_novel()
+
+
+def test_views_are_words_on_the_command_line(inputs: Path) -> None:
+    config = viewed(inputs).override(["evaluation.views=base,novel"])
+    assert config.evaluation.views == ("base", "novel")
+    assert fedotp.Config.from_dict(config.to_dict()) == config
