@@ -10,6 +10,7 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+import scipy.stats
 from cli_made import Fedotp
 from rich.console import Console
 
@@ -44,7 +45,7 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
     again = fedotp(*words[:4], "--seeds", "0,1,2")
     assert again.err.splitlines()[0] == "9 runs, 6 of them complete already"
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert [row["seeds"] for row in table(folder)] == ["3", "3", "3"]
+    assert [row["runs"] for row in table(folder)] == ["3", "3", "3"]
 
 
 def test_seeds_may_be_a_range(place: Path, fedotp: Fedotp) -> None:
@@ -54,6 +55,44 @@ def test_seeds_may_be_a_range(place: Path, fedotp: Fedotp) -> None:
         f"promptfl,seed={seed}" for seed in (0, 3, 4, 5)
     ]
     assert [line.partition(":")[0] for line in done.err.splitlines()[-4:]] == [f"{n} of 4" for n in range(1, 5)]
+
+
+def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
+    words = ("compare", "tiny.toml", "--methods", "promptfl,coop", "--seeds", "0,1", "--out", "here", "-q")
+    assert fedotp(*words).status == 0
+    done = fedotp(*words, "--splits", "0..2", "--against", "coop")
+    assert done.status == 0
+    promptfl, coop = table("here")
+    assert (promptfl["runs"], promptfl["pairs"], promptfl["splits"]) == ("6", "6", "3")
+    assert (promptfl["against"], coop["against"]) == ("CoOp (local)", "")
+    digests, differences = [], []
+    for split in range(3):
+        stem = "" if split == 0 else f",split={split}"  # the configuration's own was there before
+        runs = [[RunDirectory.open(f"here/{name}{stem},seed={k}") for k in (0, 1)] for name in ("promptfl", "coop")]
+        digests.append({run.partition.digest for both in runs for run in both})
+        accuracy = [[run.summary["final"]["accuracy"] for run in both] for both in runs]
+        differences.append((sum(accuracy[0]) - sum(accuracy[1])) / 2)
+    assert all(len(found) == 1 for found in digests)
+    assert len(set.union(*digests)) == 3
+    test = scipy.stats.ttest_1samp(differences, 0)
+    assert float(promptfl["difference"]) == pytest.approx(sum(differences) / 3)
+    assert float(promptfl["difference_low"]) == pytest.approx(test.confidence_interval().low)
+    assert float(promptfl["difference_p"]) == pytest.approx(test.pvalue)
+    assert "over 3 splits" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--against", "fedotp"), "--against fedotp: must be one of --methods as it stands there: promptfl, coop"),
+        (("--splits", "2..1"), "--splits 2..1: must be whole numbers and ranges"),
+    ],
+)
+def test_bad_comparisons_are_refused(place: Path, fedotp: Fedotp, words: tuple[str, ...], message: str) -> None:
+    done = fedotp("compare", "tiny.toml", "--methods", "promptfl,coop", "--out", "here", *words)
+    assert done.status != 0
+    assert message in done.err
+    assert not Path("here").exists()
 
 
 def test_sweep_in_two_processes_and_in_one_give_the_same(place: Path, fedotp: Fedotp) -> None:
@@ -73,7 +112,7 @@ def test_a_run_that_fails_does_not_stop_the_others(place: Path, fedotp: Fedotp, 
     assert done.status == 1
     (line,) = done.err.splitlines()
     assert line.startswith("failed: partition.min_size=1000,seed=0: ")
-    assert [row["seeds"] for row in table("here")] == ["1", "0"]
+    assert [row["runs"] for row in table("here")] == ["1", "0"]
 
 
 class Killer(ManyObserver):
@@ -143,7 +182,7 @@ def test_ctrl_c_ends_the_rounds_and_the_same_command_goes_on(place: Path, fedotp
     assert not first.is_complete
     done = fedotp(*words, "--quiet")
     assert done.status == 0
-    assert [row["seeds"] for row in table("here")] == ["1", "1"]
+    assert [row["runs"] for row in table("here")] == ["1", "1"]
     assert [record["round"] for record in first.metrics("round")] == list(range(1, 61))
 
 

@@ -91,7 +91,7 @@ def test_seeds_are_one_row_and_other_settings_another(tmp_path: Path) -> None:
     runs.append(invent_run(tmp_path / "coop", method="coop"))
     shown = data_of(make_page(runs))
     rows = shown["comparison"]["rows"]
-    assert [(row["label"], row["seeds"]) for row in rows] == [("FedOTP", "3"), ("CoOp (local)", "1")]
+    assert [(row["label"], row["runs"]) for row in rows] == [("FedOTP", "3"), ("CoOp (local)", "1")]
     accuracy = [made.summary["final"]["accuracy"] for made in runs]
     assert rows[0]["cells"][0]["value"] == pytest.approx(statistics.fmean(accuracy[:3]))
     assert rows[0]["cells"][0]["std"] == pytest.approx(statistics.stdev(accuracy[:3]))
@@ -121,7 +121,7 @@ def test_an_incomplete_run_shows_what_there_is(tmp_path: Path) -> None:
     assert shown["curve"]["round"] == [0, 1, 2, 3]
     assert shown["confusion"] == []
     rows = data_of(make_page([whole, part]))["comparison"]["rows"]
-    assert [row["seeds"] for row in rows] == ["1 of 2"]
+    assert [row["runs"] for row in rows] == ["1 of 2"]
     (tmp_path / "part" / "metrics.jsonl").unlink()
     assert only(make_page([part]))["totals"] == {}
 
@@ -144,7 +144,7 @@ def test_a_simulation_and_real_sites_are_not_seeds_of_one_another(tmp_path: Path
     shown = data_of(make_page(runs))
     titles = ["FedOTP, simulated", "FedOTP, real sites", "CoOp (local)"]
     assert [one["title"] for one in shown["runs"]] == titles
-    assert [(row["label"], row["seeds"]) for row in shown["comparison"]["rows"]] == [(title, "1") for title in titles]
+    assert [(row["label"], row["runs"]) for row in shown["comparison"]["rows"]] == [(title, "1") for title in titles]
     assert shown["comparison"]["rows"][2]["cells"][0] is None
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import scipy.stats
 
 from fedotp.config import Config, DataSettings
 from fedotp.errors import FedotpError
@@ -53,8 +54,29 @@ def test_the_options_of_another_method_are_refused_by_name() -> None:
         by_method(CONFIG, ["coop:mass=0.5"], [0])
 
 
-def outcome(folder: Path, label: str, seed: int, accuracy: float | None) -> Outcome:
-    path = folder / f"{label.replace('|', '')}{seed}"
+def test_splits_are_runs_of_their_own(tmp_path: Path) -> None:
+    trials = by_method(CONFIG, ["fedotp", "coop"], [0, 1], [7, 8])
+    assert [trial.name for trial in trials[:4]] == [
+        "fedotp,seed=0",  # on the configuration's own split: the runs of a table without other splits
+        "fedotp,seed=1",
+        "fedotp,split=8,seed=0",
+        "fedotp,split=8,seed=1",
+    ]
+    assert trials[:2] == by_method(CONFIG, ["fedotp"], [0, 1])
+    assert [(trial.config.partition.seed, trial.config.seed) for trial in trials[4:]] == [
+        (7, 0),
+        (7, 1),
+        (8, 0),
+        (8, 1),
+    ]
+    swept = by_grid(CONFIG, ["method.mass=0.5"], [5], [8])
+    assert [(trial.name, trial.config.partition.seed) for trial in swept] == [("method.mass=0.5,split=8,seed=5", 8)]
+    with pytest.raises(FedotpError, match="splits are not an axis"):
+        by_grid(CONFIG, ["partition.seed=0,1"], [5], [8])
+
+
+def outcome(folder: Path, label: str, seed: int, accuracy: float | None, changes: tuple[str, ...] = ()) -> Outcome:
+    path = folder / f"{label.replace('|', '')}{seed}{','.join(changes)}"
     path.mkdir()
     if accuracy is not None:
         summary = {
@@ -65,26 +87,65 @@ def outcome(folder: Path, label: str, seed: int, accuracy: float | None) -> Outc
             "joined": {"accuracy": 0.125},
         }
         (path / "summary.json").write_text(json.dumps(summary))
-    return Outcome(Trial(path.name, {"method": label}, CONFIG), RunDirectory(path))
+    config = CONFIG.override([f"seed={seed}", *changes])
+    return Outcome(Trial(path.name, {"method": label}, config), RunDirectory(path))
 
 
-def test_the_table_has_a_row_for_all_seeds_of_a_method(tmp_path: Path) -> None:
+def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
     outcomes = [outcome(tmp_path, "A|B", seed, accuracy) for seed, accuracy in enumerate((0.25, 0.5, 0.75, None))]
     table = Table.of([*outcomes, outcome(tmp_path, "C", 0, None), outcome(tmp_path, "D", 0, 1.0)])
     csv, markdown = (path.read_text() for path in table.save(tmp_path))
     assert csv == (
-        "method,seeds,accuracy_mean,accuracy_std,worst_decile_mean,worst_decile_std,macro_f1_mean,macro_f1_std,"
+        "method,runs,accuracy_mean,accuracy_std,worst_decile_mean,worst_decile_std,macro_f1_mean,macro_f1_std,"
         "bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
-        "accuracy_clip_art_mean,accuracy_clip_art_std\n"
-        "A|B,3,0.5,0.25,0.25,0.0,0.5,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25\n"
-        "C,0,,,,,,,,,,,,,,\n"
-        "D,1,1.0,,0.25,,0.5,,2048.0,,2.0,,0.125,,1.0,\n"
+        "accuracy_clip_art_mean,accuracy_clip_art_std,"
+        "against,difference,difference_low,difference_high,difference_p,difference_p_holm,pairs,splits\n"
+        "A|B,3,0.5,0.25,0.25,0.0,0.5,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,,,,,,,,\n"
+        "C,0,,,,,,,,,,,,,,,,,,,,,,\n"
+        "D,1,1.0,,0.25,,0.5,,2048.0,,2.0,,0.125,,1.0,,A|B,0.75,,,,,1,1\n"
     )
     assert markdown.splitlines()[2:5] == [
         "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 25.00 | 50.00 | 2.0 KiB | 2.0 | 12.50 ± 0.00 | 50.00 ± 25.00 |",
         "| C | 0 of 1 | - | - | - | - | - | - | - |",
         "| D | 1 | 100.00 | 25.00 | 50.00 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
+    assert markdown.splitlines()[-3:] == [
+        "| D | +75.00 | - | 1 | one pair tells nothing |",
+        "",
+        "One pair is no evidence: several splits (--splits) give differences an interval.",
+    ]
+
+
+def test_rows_are_told_apart_in_words(tmp_path: Path) -> None:
+    def row(label: str, *accuracies: float) -> list[Outcome]:
+        return [
+            outcome(tmp_path, label, seed, accuracy, (f"partition.seed={split}",))
+            for split, accuracy in enumerate(accuracies)
+            for seed in (0,)
+        ]
+
+    reference = row("R", 0.50, 0.60, 0.70, 0.80)
+    others = row("up", 0.60, 0.71, 0.80, 0.91), row("same", 0.51, 0.59, 0.71, 0.79), row("near", 0.51, 0.63, 0.72, 0.84)
+    table = Table.of([outcome for group in (others[0], reference, *others[1:]) for outcome in group], against=1)
+    assert [(line[0], line[1], line[-1]) for line in table.differences.lines()] == [
+        ("up", "+10.50", "above R"),
+        ("same", "+0.00", "not told apart from R"),
+        ("near", "+2.50", "not told apart from R among 3 comparisons"),
+    ]
+    near = table.differences.of[3]
+    assert near is not None
+    assert near.is_above  # alone it would be
+    assert near.p == pytest.approx(scipy.stats.ttest_1samp([0.01, 0.03, 0.02, 0.04], 0).pvalue)
+    assert "over 4 splits" in table.differences.note
+    assert "all 3 (Holm)" in table.differences.note
+
+
+def test_runs_on_other_data_are_no_pairs(tmp_path: Path) -> None:
+    one = outcome(tmp_path, "A", 0, 0.5, ("partition.n_clients=5",))
+    table = Table.of([one, outcome(tmp_path, "B", 0, 0.6), outcome(tmp_path, "C", 1, 0.6, ("partition.n_clients=5",))])
+    assert table.differences.lines() == []
+    assert "difference" in table.to_csv()
+    assert "minus" not in table.to_markdown()
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")])

@@ -14,8 +14,11 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from fedotp.runs import Outcome, Table, Trial
 
 
-def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> "list[Outcome]":
-    """Run what is missing, print and save the table; where not all is complete, end the command."""
+def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool, against: int = 0) -> "list[Outcome]":
+    """Run what is missing, print and save the table; where not all is complete, end the command.
+
+    `against` is the row that the others are compared with.
+    """
     from fedotp.cli.many_progress import many_progress
     from fedotp.cli.progress import say
     from fedotp.runs import Table, run_many
@@ -26,7 +29,7 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
     except KeyboardInterrupt:
         say("stopped at once; the same command again goes on after the last whole rounds")
         raise typer.Exit(INTERRUPTED) from None
-    table = Table.of(outcomes)
+    table = Table.of(outcomes, against)
     if any(row.n for row in table.rows):
         _print(table)
         print_paths([("table", path) for path in table.save(folder)] + [("runs", folder)])
@@ -49,8 +52,16 @@ def _print(table: "Table") -> None:
     titles = [column.title for column in columns]
     short = [label.rpartition(".")[2] for label in table.labels]
     labels = short if len(set(short)) == len(short) else table.labels
-    shown = listing(*labels, "seeds", *titles, right=("seeds", *titles))
+    shown = listing(*labels, "runs", *titles, right=("runs", *titles))
     for row in table.rows:
-        shown.add_row(*map(cell, (*row.labels, row.seeds, *table.texts(row, columns))))
+        shown.add_row(*map(cell, (*row.labels, row.runs, *table.texts(row, columns))))
     Console().print(shown)
     print()
+    if lines := table.differences.lines():
+        titles = list(table.differences.titles)
+        shown = listing(*titles, right=titles[1:4])
+        for line in lines:
+            shown.add_row(*map(cell, line))
+        Console().print(shown)
+        Console().print(cell(table.differences.note, "dim"))
+        print()

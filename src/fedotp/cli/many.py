@@ -14,9 +14,13 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 
 app = typer.Typer()
 
-_MOST_SEEDS = 10_000  # of a range: each is a run
+_MOST = 10_000  # seeds or splits of a range: each is a run
 
-SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11; the split is that of partition.seed.")]
+SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11.")]
+SplitsOption = Annotated[
+    str | None,
+    typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.", show_default=False),
+]
 JobsOption = Annotated[int, typer.Option(min=1, help="Processes at a time, each with runs of its own.")]
 
 
@@ -27,22 +31,29 @@ def compare(
         str, typer.Option(help="Methods, separated by commas; options follow a name, each after a colon.")
     ] = METHODS,
     seeds: SeedsOption = "0,1,2",
+    splits: SplitsOption = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="The one of --methods that the others are compared with; the first if not given."),
+    ] = None,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
     jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare methods on one split of the data: a table of mean and standard deviation over seeds.
+    """Compare methods over splits of the data and seeds: a table of means, and of differences with intervals.
 
-    Every method with every seed is a run of its own below --out. Stop it when
-    you like: the same command again keeps what is complete and does the rest.
-    The seeds of a method are trained side by side, as many as fit into memory:
-    twelve take far less than twelve times as long as one. The table is also
-    saved, as table.csv and table.md.
+    Every method with every split and seed is a run of its own below --out. Stop
+    it when you like: the same command again keeps what is complete and does the
+    rest. The runs of a method are trained side by side, as many as fit into
+    memory: twelve take far less than twelve times as long as one. Methods are
+    compared on the same splits and seeds, pair by pair; what cannot be told
+    apart is said to be so. The table is also saved, as table.csv and table.md.
 
     \b
     Examples:
       fedotp compare demo
+      fedotp compare demo --splits 0..5 --seeds 0,1 --against coop
       fedotp compare office --methods fedotp,promptfl --seeds 0..11
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
@@ -50,8 +61,10 @@ def compare(
     from fedotp.runs import by_method
 
     config = _load(source, changes)
-    trials = by_method(config, methods.split(","), _seeds(seeds))
-    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet)
+    named = methods.split(",")
+    trials = by_method(config, named, _numbers(seeds, "--seeds"), _splits(splits))
+    reference = _place(against, named)
+    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
 
 
 @app.command()
@@ -64,18 +77,20 @@ def sweep(
     seeds: Annotated[
         str | None, typer.Option(help="Seeds, such as 0,1,2 or 0..11; the configuration's if not given.")
     ] = None,
+    splits: SplitsOption = None,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/sweep-PRESET if not given.")] = None,
     jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
-    """Run every combination of some settings: a table of them, seeds as mean and standard deviation.
+    """Run every combination of some settings: a table of them, means over splits and seeds.
 
-    Every combination with every seed is a run of its own below --out. Stop it
-    when you like: the same command again keeps what is complete and does the
-    rest. Seeds, splits, learning rates, masses, and whatever else does not
-    change what a training step is, are trained side by side, as many as fit
-    into memory. The table is also saved, as table.csv and table.md.
+    Every combination with every split and seed is a run of its own below --out.
+    Stop it when you like: the same command again keeps what is complete and does
+    the rest. The first combination is what the others are compared with. Seeds,
+    splits, learning rates, masses, and whatever else does not change what a
+    training step is, are trained side by side, as many as fit into memory. The
+    table is also saved, as table.csv and table.md.
 
     \b
     Examples:
@@ -88,7 +103,7 @@ def sweep(
     if not grid:
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
     config = _load(source, changes)
-    trials = by_grid(config, grid, [config.seed] if seeds is None else _seeds(seeds))
+    trials = by_grid(config, grid, [config.seed] if seeds is None else _numbers(seeds, "--seeds"), _splits(splits))
     run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
 
 
@@ -102,18 +117,30 @@ def _default(what: str, source: str | None) -> Path:
     return Path("runs") / f"{what}-{Path(source or SOURCE).stem}"
 
 
-def _seeds(text: str) -> list[int]:
-    """The seeds that "0,1,5..7" names."""
-    seeds: list[int] = []
+def _place(method: str | None, methods: list[str]) -> int:
+    """Which of `methods` is `method`."""
+    words = [word.strip() for word in methods]
+    if method is not None and method.strip() not in words:
+        raise FedotpError(f"--against {method}: must be one of --methods as it stands there: {', '.join(words)}")
+    return 0 if method is None else words.index(method.strip())
+
+
+def _splits(text: str | None) -> list[int] | None:
+    return None if text is None else _numbers(text, "--splits")
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    """The numbers that "0,1,5..7" names."""
+    found: list[int] = []
     try:
         for part in text.split(","):
             first, dots, last = part.partition("..")
             numbers = range(int(first), int(last) + 1 if dots else int(first) + 1)
-            if not 0 < len(numbers) <= _MOST_SEEDS:
+            if not 0 < len(numbers) <= _MOST:
                 raise ValueError
-            seeds += numbers
+            found += numbers
     except (ValueError, OverflowError):
         raise FedotpError(
-            f"--seeds {text}: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+            f"{option} {text}: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
         ) from None
-    return seeds
+    return found

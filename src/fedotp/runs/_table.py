@@ -1,4 +1,4 @@
-"""Runs that differ in a few things as a table: one row for each, its seeds as mean and standard deviation."""
+"""Runs that differ in a few things as a table: one row for each, means over its splits and seeds, and differences."""
 
 import csv
 import io
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from fedotp._files import write_atomically
 from fedotp.federation import METRICS, percent
+from fedotp.runs._differences import Differences
 from fedotp.runs._trial_run import Outcome
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -31,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number over seeds; `std` is the sample standard deviation, None where there is one seed only."""
+    """A number over runs; `std` is the sample standard deviation, None where there is one run only."""
 
     mean: float
     std: float | None
@@ -44,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """Runs that differ in nothing but the seed; `n` of `n_asked` are complete. No cells where none is."""
+    """Runs that differ in nothing but split and seed; `n` of `n_asked` are complete. No cells where none is."""
 
     labels: tuple[str, ...]
     n: int
@@ -52,8 +53,8 @@ class Row:
     cells: dict[str, Cell]
 
     @property
-    def seeds(self) -> str:
-        """How many seeds the numbers are of."""
+    def runs(self) -> str:
+        """How many runs the numbers are of."""
         return str(self.n) if self.n == self.n_asked else f"{self.n} of {self.n_asked}"
 
 
@@ -88,15 +89,19 @@ def common_columns() -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class Table:
-    """`labels` are the titles of the first columns; `columns` all others, of which the common ones come first."""
+    """`labels` are the titles of the first columns; `columns` all others, of which the common ones come first.
+
+    `differences` are those between rows, in mean accuracy over clients.
+    """
 
     labels: tuple[str, ...]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    differences: Differences
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> "Table":
-        """The table of what is complete, in the order in which it was asked for."""
+    def of(cls, outcomes: Sequence[Outcome], against: int = 0) -> "Table":
+        """The table of what is complete, in the order in which it was asked for; row `against` is the reference."""
         groups: dict[tuple[str, ...], list[Outcome]] = {}
         for outcome in outcomes:
             groups.setdefault(tuple(outcome.trial.labels.values()), []).append(outcome)
@@ -111,28 +116,35 @@ class Table:
         for row in rows:
             for key in row.cells:
                 known.setdefault(key, Column(key, f"{key} %", percent, with_std=True))
-        return cls(tuple(outcomes[0].trial.labels) if outcomes else (), tuple(known.values()), rows)
+        titles = tuple(outcomes[0].trial.labels) if outcomes else ()
+        differences = Differences.between(
+            list(groups.values()), [row_name(titles, labels) for labels in groups], against
+        )
+        return cls(titles, tuple(known.values()), rows, differences)
 
     def to_csv(self) -> str:
         """All numbers in full precision; shares are in [0, 1]."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         names = [f"{column.key}_{what}" for column in self.columns for what in ("mean", "std")]
-        writer.writerow([*self.labels, "seeds", *names])
-        for row in self.rows:
+        writer.writerow([*self.labels, "runs", *names, *self.differences.csv_titles])
+        for number, row in enumerate(self.rows):
             cells = [row.cells.get(column.key) for column in self.columns]
             values = [value for cell in cells for value in ((cell.mean, cell.std) if cell else (None, None))]
-            writer.writerow([*row.labels, row.n, *values])
+            writer.writerow([*row.labels, row.n, *values, *self.differences.csv_values(number)])
         return file.getvalue()
 
     def to_markdown(self) -> str:
         """For a paper or an issue."""
-        header = [*self.labels, "seeds", *(column.title for column in self.columns)]
-        lines = [header, [*("---" for _ in self.labels), *("---:" for _ in header[len(self.labels) :])]]
-        lines += [[*row.labels, row.seeds, *self.texts(row, self.columns)] for row in self.rows]
-        return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in lines) + (
-            "\nAccuracy is the mean over clients; all numbers are means over seeds, ± the sample standard deviation.\n"
-        )
+        header = [*self.labels, "runs", *(column.title for column in self.columns)]
+        rows = [[*row.labels, row.runs, *self.texts(row, self.columns)] for row in self.rows]
+        parts = [
+            _markdown(header, rows, [*self.labels]),
+            "Accuracy is the mean over clients; all numbers are means over runs, ± the sample standard deviation.\n",
+        ]
+        if lines := self.differences.lines():
+            parts += [_markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
+        return "\n".join(parts)
 
     def texts(self, row: Row, columns: Sequence[Column]) -> list[str]:
         """A row's numbers for people."""
@@ -168,6 +180,19 @@ def _cells(runs: Sequence[dict[str, float]]) -> dict[str, Cell]:
 
 def _cell(values: Sequence[float]) -> Cell:
     return Cell(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def row_name(titles: Sequence[str], labels: Sequence[str]) -> str:
+    """What to call a row in a sentence."""
+    if len(titles) == 1 and "." not in titles[0]:
+        return labels[0]
+    return ", ".join(f"{title}={label}" for title, label in zip(titles, labels, strict=True))
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str]) -> str:
+    """A table whose columns `words` are no numbers."""
+    rule = ["---" if title in words else "---:" for title in header]
+    return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in (header, rule, *rows))
 
 
 def _escape(cells: Iterable[str]) -> list[str]:

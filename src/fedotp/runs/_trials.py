@@ -1,4 +1,4 @@
-"""Which runs a comparison or a sweep is made of: methods, or a grid of settings, times seeds."""
+"""Which runs a comparison or a sweep is made of: methods, or a grid of settings, times splits and seeds."""
 
 import hashlib
 import itertools
@@ -20,7 +20,7 @@ class Trial:
 
     Attributes:
         name: its directory, made of what is varied, the same whenever it is asked for again.
-        labels: what tells it from the others, apart from the seed: the first columns of a table.
+        labels: what tells it from the others, apart from split and seed: the first columns of a table.
     """
 
     name: str
@@ -28,8 +28,10 @@ class Trial:
     config: Config
 
 
-def by_method(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
-    """Every method with every seed, all on one split of the data.
+def by_method(
+    config: Config, methods: Sequence[str], seeds: Sequence[int], splits: Sequence[int] | None = None
+) -> list[Trial]:
+    """Every method on every split of the data (`partition.seed`; the configuration's if None) with every seed.
 
     A method may carry options, each behind a colon: "fedotp:rule=classical:reg=0.01"; any other key is written with
     its section: "coop:optimizer.lr=0.01".
@@ -44,12 +46,17 @@ def by_method(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> l
         values = _values(changed, changes)
         label = ", ".join([changed.method.title, *(f"{key.removeprefix('method.')}={v}" for key, v in values.items())])
         parts = [name.strip(), *(f"{key.removeprefix('method.')}={value}" for key, value in values.items())]
-        trials += _with_seeds(changed, seeds, parts, {"method": label})
+        trials += _repeated(changed, splits, seeds, parts, {"method": label})
     return _require_distinct(trials)
 
 
-def by_grid(config: Config, grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
-    """Every combination of the values of a grid, each axis written "method.mass=0.5,0.7,0.9", with every seed."""
+def by_grid(
+    config: Config, grid: Sequence[str], seeds: Sequence[int], splits: Sequence[int] | None = None
+) -> list[Trial]:
+    """Every combination of the values of a grid, each axis written "method.mass=0.5,0.7,0.9".
+
+    Each on every split and with every seed, as by `by_method`.
+    """
     axes: dict[str, list[str]] = {}
     for axis in grid:
         key, equals, values = axis.partition("=")
@@ -57,6 +64,8 @@ def by_grid(config: Config, grid: Sequence[str], seeds: Sequence[int]) -> list[T
             raise FedotpError(f"--grid {axis}: must be key=value,value,..., for example method.mass=0.5,0.7,0.9")
         if key.strip() == "seed":
             raise FedotpError(f"--grid {axis}: seeds are not an axis of the table; give them as --seeds {values}")
+        if key.strip() == "partition.seed" and splits is not None:
+            raise FedotpError(f"--grid {axis}: splits are not an axis of the table here; leave it out, or --splits")
         if key.strip() in axes:
             raise FedotpError(
                 f"--grid {axis}: {key.strip()} has been given already; put all its values into one --grid"
@@ -67,7 +76,8 @@ def by_grid(config: Config, grid: Sequence[str], seeds: Sequence[int]) -> list[T
         changes = [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
         changed = _override(config, changes, f"--grid {' '.join(changes)}")
         values_ = _values(changed, changes)
-        trials += _with_seeds(changed, seeds, [f"{key}={value}" for key, value in values_.items()], values_)
+        parts = [f"{key}={value}" for key, value in values_.items()]
+        trials += _repeated(changed, splits, seeds, parts, values_)
     return _require_distinct(trials)
 
 
@@ -91,9 +101,21 @@ def value_text(value: Value) -> str:
     return value if isinstance(value, str) else "none" if value is None else show(value)
 
 
-def _with_seeds(config: Config, seeds: Sequence[int], parts: Sequence[str], labels: dict[str, str]) -> list[Trial]:
-    stem = _directory_name(parts)
-    return [Trial(f"{stem},seed={seed}", labels, replace(config, seed=seed)) for seed in seeds]
+def _repeated(
+    config: Config,
+    splits: Sequence[int] | None,
+    seeds: Sequence[int],
+    parts: Sequence[str],
+    labels: dict[str, str],
+) -> list[Trial]:
+    """On every split, with every seed. The configuration's own split is not named: a table may get others later."""
+    stem, own = _directory_name(parts), config.partition.seed
+    trials = []
+    for split in [own] if splits is None else splits:
+        named = stem if split == own else f"{stem},split={split}"
+        divided = replace(config, partition=replace(config.partition, seed=split))
+        trials += [Trial(f"{named},seed={seed}", labels, replace(divided, seed=seed)) for seed in seeds]
+    return trials
 
 
 def _directory_name(parts: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, A
             {
                 "group": group,
                 "label": label[group],
-                "seeds": row.seeds,
+                "runs": row.runs,
                 "cells": [
                     None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(column)}
                     for cell, column in zip(cells, table.columns, strict=True)

@@ -168,7 +168,7 @@ function comparison() {
         title: 'method', value: (row) => row.label,
         cell: (row) => el('span', { class: 'key' }, swatch(first(row)), row.label),
       },
-      { title: 'seeds', number: true, value: (row) => Number.parseInt(row.seeds, 10), cell: (row) => row.seeds },
+      { title: 'runs', number: true, value: (row) => Number.parseInt(row.runs, 10), cell: (row) => row.runs },
       ...columns.map((column, i) => ({
         title: column.title, number: true, value: (row) => row.cells[i]?.value,
         best: (row) => known(best[i]) && row.cells[i]?.value === best[i],

@@ -1,0 +1,84 @@
+"""Differences between two methods, paired over splits of the data and seeds, with intervals that do not flatter.
+
+Two runs are a pair where split and seed are the same: what a split makes easy or hard for both is in neither's
+favour. Seeds of one split share its clients and are no fresh evidence about another split. So with several splits
+the units are the splits, each with the mean difference over its seeds, and the interval is Student's over them: it
+speaks of splits like these. With one split the units are the seeds, and it speaks of that split only. With one unit
+there is no interval.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedotp.runs._student import bound, within
+
+SHARE = 0.95  # of intervals, how many hold what they are about
+
+Pair = tuple[int, int]
+"""The split (`partition.seed`) and the seed of a run."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean difference over `pairs` pairs on `splits` splits.
+
+    `low` and `high` are its interval of 95 %, `p` the probability of a mean as far from 0 without any difference (the
+    paired t-test's); all three None where there is one unit only.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    p: float | None
+    pairs: int
+    splits: int
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the whole interval is above 0."""
+        return self.low is not None and self.low > 0
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the whole interval is below 0."""
+        return self.high is not None and self.high < 0
+
+
+def paired(ours: Mapping[Pair, float], theirs: Mapping[Pair, float]) -> Difference | None:
+    """Ours less theirs, over the pairs that both have; None where there are none."""
+    by_split: dict[int, list[float]] = {}
+    for pair in ours:
+        if pair in theirs:
+            by_split.setdefault(pair[0], []).append(ours[pair] - theirs[pair])
+    if not by_split:
+        return None
+    n_pairs = sum(map(len, by_split.values()))
+    units = [statistics.fmean(of_seeds) for of_seeds in by_split.values()]
+    if len(units) == 1:
+        (units,) = by_split.values()
+    low, high, p = _interval(units)
+    return Difference(statistics.fmean(units), low, high, p, n_pairs, len(by_split))
+
+
+def _interval(units: Sequence[float]) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Low and high end of the mean's interval, and p."""
+    degrees = len(units) - 1
+    if not degrees:
+        return None, None, None
+    mean, error = statistics.fmean(units), statistics.stdev(units) / math.sqrt(len(units))
+    if not error:
+        return mean, mean, float(not mean)
+    half = bound(SHARE, degrees) * error
+    return mean - half, mean + half, 1 - within(abs(mean) / error, degrees)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's p of several comparisons: those below 0.05 are all right at once with a probability of 95 %."""
+    adjusted = [1.0] * len(p)
+    most = 0.0
+    for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        most = max(most, min(1.0, (len(p) - rank) * p[place]))
+        adjusted[place] = most
+    return adjusted
