@@ -82,7 +82,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("data.root = 5", 'data.root = 5: must be text such as "abc"'),
         ("partition.shots = 1.5", "partition.shots = 1.5: must be a whole number"),
         ('seed = "1"', 'seed = "1": must be a whole number'),
-        ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be sgd or adamw; did you mean sgd?'),
+        ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be sgd, adam or adamw; did you mean sgd?'),
         ('server.name = "adma"', 'server.name = "adma": must be average, momentum, adam or yogi; did you mean adam?'),
         ('data.storage = "zip"', 'data.storage = "zip": must be float16 or int8'),
         ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),

@@ -21,6 +21,8 @@ SETTINGS = [
     OptimizerSettings(lr=0.1, weight_decay=0.0),
     OptimizerSettings("adamw", lr=0.1, weight_decay=0.3),
     OptimizerSettings("adamw", lr=0.003),
+    OptimizerSettings("adam", lr=0.1, weight_decay=0.3),
+    OptimizerSettings("adam", lr=0.003),
 ]
 
 
@@ -29,7 +31,8 @@ def _torch(settings: OptimizerSettings, params: list[torch.Tensor]) -> torch.opt
         return torch.optim.SGD(
             params, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, foreach=False
         )
-    return torch.optim.AdamW(params, lr=settings.lr, weight_decay=settings.weight_decay, foreach=False)
+    adam = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
+    return adam(params, lr=settings.lr, weight_decay=settings.weight_decay, foreach=False)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-6)])
@@ -104,7 +107,7 @@ def _after_one_round() -> torch.Tensor:
     return kept_rows(federation)["prompt"]
 
 
-@pytest.mark.parametrize(("name", "n_moments"), [("sgd", 1), ("adamw", 2)])
+@pytest.mark.parametrize(("name", "n_moments"), [("sgd", 1), ("adam", 2), ("adamw", 2)])
 def test_without_reset_two_rounds_are_one_long_round(name: str, n_moments: int) -> None:
     """CoOp has no server: with its optimizer kept, training in two rounds is training on."""
     optimizer = {"name": name, "reset": False, "lr": 0.02}

@@ -1,4 +1,4 @@
-"""SGD and AdamW with a client axis: C independent optimizers in one."""
+"""SGD, Adam and AdamW with a client axis: C independent optimizers in one."""
 
 import math
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ def fresh_state(settings: OptimizerSettings, params: Parameters) -> Parameters:
 
     For parameters (C, ...) it is that of C clients, for parameters without a client axis that of one.
     """
-    names = ["momentum"] if settings.name == "sgd" and settings.momentum else []
-    names = ["first", "second"] if settings.name == "adamw" else names
+    of_sgd = ["momentum"] if settings.momentum else []
+    names = of_sgd if settings.name == "sgd" else ["first", "second"]
     return {f"{name}.{param}": torch.zeros_like(value) for param, value in params.items() for name in names}
 
 
 class Optimizer:
     """C optimizers over `params` (C, ...), which `step` changes in place.
 
-    The updates are those of torch.optim.SGD and torch.optim.AdamW. Clients make different numbers of steps: sorted by
+    The updates are those of SGD, Adam and AdamW in torch.optim. Clients make different numbers of steps: sorted by
     them, those still at work are the first ones, and `step` takes the gradients of these only.
     """
 
@@ -49,7 +49,7 @@ class Optimizer:
         steps: Tensor,
         rate: Mapping[str, float] | None = None,
     ) -> None:
-        """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (AdamW corrects for few).
+        """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (Adam corrects for few).
 
         `rate` are factors on the learning rate, by the parameter's name.
         """
@@ -69,7 +69,7 @@ class Optimizer:
         for name, gradient in gradients.items():
             changed = [self.params[name], *(value for key, value in self.state.items() if key.endswith(f".{name}"))]
             before = None if active is None else [value[:n].clone() for value in changed]
-            update = self._sgd if self.settings.name == "sgd" else self._adamw
+            update = self._sgd if self.settings.name == "sgd" else self._adam
             update(name, self.params[name][:n], gradient, _along(gradient, lr) * self.rate.get(name, 1.0))
             if active is not None and before is not None:
                 for value, old in zip(changed, before, strict=True):
@@ -87,7 +87,10 @@ class Optimizer:
         else:
             param.add_(gradient, alpha=-lr)
 
-    def _adamw(self, name: str, param: Tensor, gradient: Tensor, lr: float | Tensor) -> None:
+    def _adam(self, name: str, param: Tensor, gradient: Tensor, lr: float | Tensor) -> None:
+        decoupled = self.settings.name == "adamw"
+        if not decoupled:
+            gradient = gradient.add(param, alpha=self.settings.weight_decay)
         first, second = (self.state[f"{kind}.{name}"][: len(param)] for kind in ("first", "second"))
         step = (self.steps[: len(param)] + 1).double().view(-1, *[1] * (param.dim() - 1))
         # In float64: 1 - 0.999 has only four digits in float32.
@@ -97,7 +100,8 @@ class Optimizer:
         root = (second / few_second).sqrt().add_(_EPSILON)
         if isinstance(lr, Tensor):
             lr = lr.to(param.dtype)
-        param.mul_(1 - lr * self.settings.weight_decay)
+        if decoupled:
+            param.mul_(1 - lr * self.settings.weight_decay)
         param.sub_(lr * first / few_first / root)
 
 

@@ -69,10 +69,11 @@ class OptimizerSettings:
 
     The paper says SGD and 0.001; momentum and weight decay are those of the authors' code. With `reset` every client
     starts each round with a fresh optimizer, as a real deployment must; without, its momentum is kept on the client.
-    `schedule` changes the learning rate from round to round, after `warmup_rounds` in which it rises linearly.
+    "adam" adds the weight decay to the gradient, as "sgd" does, "adamw" to the step. `schedule` changes the learning
+    rate from round to round, after `warmup_rounds` in which it rises linearly.
     """
 
-    name: Literal["sgd", "adamw"] = "sgd"
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = 0.001
     momentum: float = 0.9
     weight_decay: float = 5e-4
