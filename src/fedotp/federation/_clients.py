@@ -112,17 +112,24 @@ class Clients(ABC):
 
     def upload(self, clients: Ints, result: LocalResult) -> Parameters:
         """What `clients` (C,) send (C, ...) of what they have trained in this round."""
-        draws = self.data.draws(self.settings.seed, "upload", self.round, clients)
-        return self.method.upload(result.params, self._received(clients), draws)
+        return self.method.upload(result.params, self._received(clients), self._upload_draws(clients))
 
-    def keep(self, clients: Ints, result: LocalResult) -> None:
-        """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer."""
+    def keep(self, clients: Ints, result: LocalResult, *, sent: bool = True) -> None:
+        """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer.
+
+        `sent` says whether they send an update of this training, which may decide what they keep.
+        """
         rows = {name: result.params[name] for name in self.private_names}
+        if sent:
+            rows |= self.method.keep(result.params, self._received(clients), self._upload_draws(clients))
         if not self.settings.optimizer.reset:
             # A client that joins has trained some parameters only; the optimizer of the others is still fresh.
             fresh = self.kept.read(clients, self.device, initial=True)
             rows = fresh | rows | {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}
         self.kept.write(clients, rows)
+
+    def _upload_draws(self, clients: Ints) -> list[np.random.Generator]:
+        return self.data.draws(self.settings.seed, "upload", self.round, clients)
 
     # Evaluation --------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import torch
 
 from fedotp.federation._settings import Settings
-from fedotp.methods import Method, Need, Task
+from fedotp.methods import Method, Need, Parameters, Prompt, Task
 
 _SHARE = 0.5  # of the memory that is free now
 _TEXT_FLOATS = 40  # kept for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
 _SIMILARITY_FLOATS = 8  # per similarity: itself, its plan, scratch of the solver, gradients
+_COPIES = 8  # of what is learned: received, trained, gradients, the optimizer's moments, and those a graph works on
 _ASSUMED = 4 << 30  # bytes, where the system does not say how much is free: on macOS and Windows
 _CPU_GROUP = 64  # more clients at once gain nothing on a CPU, where one already fills the caches
 
@@ -31,14 +32,17 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     """An estimate, on the high side, of what one client takes while it trains or is evaluated."""
     config = task.clip.config
     n_classes = len(task.classes)
-    lengths = prompt_lengths(method, task)
+    small = _of_one_class(task)
+    params = _at_the_start(method, small)
+    lengths = _lengths(small, method.training_prompts(small, params))
     tokens = sum(task.encoder_for(n_ctx).n_positions for n_ctx in lengths)
     text = config.text
     n_images = max(settings.federation.batch_size, settings.evaluation.batch_size)
     features = 3 * n_images * (config.n_patches + 1) * config.embed_dim
     similarities = _SIMILARITY_FLOATS * n_images * n_classes * len(lengths)
     similarities *= config.n_patches if Need.TOKENS in method.needs else 1
-    floats = _TEXT_FLOATS * tokens * text.width * text.layers + features + similarities
+    learned = _COPIES * sum(value.numel() for value in params.values())
+    floats = _TEXT_FLOATS * tokens * text.width * text.layers + features + similarities + learned
     return floats * task.clip.text_projection.element_size()
 
 
@@ -47,12 +51,26 @@ def prompt_lengths(method: Method, task: Task) -> list[int]:
 
     They are those for one class, so that nothing large is made to find out how large it would be.
     """
-    small = replace(task, classes=task.classes[:1], prompt=replace(task.prompt, per_class=False))
+    small = _of_one_class(task)
+    return _lengths(small, method.prompts(small, method.untrained(small)))
+
+
+def _of_one_class(task: Task) -> Task:
+    return replace(task, classes=task.classes[:1], prompt=replace(task.prompt, per_class=False))
+
+
+def _lengths(task: Task, prompts: tuple[Prompt, ...]) -> list[int]:
     return [
-        small.encoder.n_ctx if prompt.context is None else prompt.context.shape[-2]
-        for prompt in method.prompts(small, method.untrained(small))
+        task.encoder.n_ctx if prompt.context is None else prompt.context.shape[-2]
+        for prompt in prompts
         for _ in range(prompt.n_prompts)
     ]
+
+
+def _at_the_start(method: Method, task: Task) -> Parameters:
+    """What one client trains in a first round, (1, ...)."""
+    private = {name: value[None] for name, value in method.private(task).items()}
+    return method.start(method.send(method.shared(task, 1), None, 1), private)
 
 
 def _free_bytes(device: torch.device) -> int:

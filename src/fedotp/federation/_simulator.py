@@ -237,7 +237,7 @@ class Simulator(Clients):
         work = LocalWork(clients, self.round, epochs, self.settings.optimizer.lr, purpose="join", frozen=frozen)
         parts = []
         for group, result in self.train(work, on_images, new=True):
-            self.keep(group, result)
+            self.keep(group, result, sent=False)
             parts.append(self.predict_with(group, result.params, on_images))
         return Predictions.join(parts)
 

@@ -4,7 +4,7 @@ One round, for C clients side by side (every tensor a client handles has the cli
 
     server ── send ──> received ─┐                                       ┌─ upload ──> aggregate ──> server
                                  ├─ start ──> params ── gradient steps ──┤
-    private (on the client) ─────┘                                       └─ private, kept on the client
+    private (on the client) ─────┘                                       └─ keep ──> private, on the client
 """
 
 from abc import ABC, abstractmethod
@@ -105,6 +105,11 @@ class Method(ABC):
         private = {name: value[None] for name, value in self.private(task).items()}
         return self.deployed(self.send(self.shared(task, 1), None, 1), private)
 
+    def knows_clients(self, task: Task) -> bool:
+        """Whether the server keeps something of every client, by its number."""
+        one, two = (self.shared(task, n) for n in (1, 2))
+        return any(value.shape != two[name].shape for name, value in one.items())
+
     # Client ------------------------------------------------------------------------------------------------
 
     def start(self, received: Parameters, private: Parameters) -> Parameters:
@@ -118,6 +123,10 @@ class Method(ABC):
     @abstractmethod
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """The prompts that `params` (C, ...) make, and what they are."""
+
+    def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The prompts that a training step encodes, where these are others than those that predict."""
+        return self.prompts(task, params)
 
     def kinds(self, task: Task, params: Parameters) -> tuple[Kind, ...]:
         """What each of the N prompts is: (N,)."""
@@ -156,6 +165,13 @@ class Method(ABC):
         """
         sent = (received.keys() - self.fixed) | self.publishes
         return {name: value for name, value in params.items() if name in sent}
+
+    def keep(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
+        """What of `private` clients who sent `upload` keep (C, ...) otherwise than as trained: by default nothing.
+
+        `draws` begin as those of `upload`: whoever draws the same in both knows here what was chosen there.
+        """
+        return {}
 
     # Server ------------------------------------------------------------------------------------------------
 

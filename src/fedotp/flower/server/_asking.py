@@ -34,6 +34,7 @@ class Asking:
         self._welcome, self._registry = welcome, welcome.registry
         self._deals = settings
         self._n_sites = n_sites
+        self._n_trainable = n_sites if config.method.knows_clients(task) else None
 
     # Who ---------------------------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class Asking:
 
         A method whose server keeps every site's own has no place for one that came after the first round.
         """
-        members = self._registry.members[: self._n_sites if self._method.publishes else None]
+        members = self._registry.members[: self._n_trainable]
         return np.array([n for n, member in enumerate(members) if member.train_images], np.int64)
 
     def _sample(self, members: Ints, round_: int) -> Ints:

@@ -71,7 +71,7 @@ class Deployed:
         self._on_save = on_save
         self._asking = Asking(config, task, welcome, settings, self.n_sites)
         self._intake = Intake(self.registry, settings)
-        if settings.privacy != "none" and (self.method.publishes or not self.server):
+        if settings.privacy != "none" and (self.method.knows_clients(task) or not self.server):
             raise FedotpError(f"privacy = {settings.privacy!r}: {self.method.title} has no average to protect this way")
         n_expected = len(self.registry.members)  # fixed before anybody sends anything
         self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
