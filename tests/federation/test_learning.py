@@ -12,9 +12,10 @@ from fedotp.methods import METHODS, FedOTP, Method, Parameters
 @pytest.mark.parametrize("method", TRAINED)
 def test_every_method_lowers_its_objective_and_classifies_better(method: str) -> None:
     data = make_data(train=(8, 12, 10, 8), test=(8,) * 4)
+    rounds = 10 if method in ("fedmgp", "fedclip") else 5  # cosines near 1 and a softmax move slowly at first
     federation = simulator(method, make_settings(optimizer={"lr": 0.02}, batch_size=6), data=data)
     before = federation.predict()
-    losses = [federation.run_round().mean_loss for _ in range(5)]  # with the penalty, where there is one
+    losses = [federation.run_round().mean_loss for _ in range(rounds)]  # with the penalty, where there is one
     after = federation.predict()
     assert losses[-1] < 0.5 * losses[0]
     assert after.loss.mean() < 0.7 * before.loss.mean() or method == "promptfl-ft"  # which tunes before it predicts
@@ -37,6 +38,7 @@ def test_the_objective_includes_the_penalty(method: str) -> None:
 
 # Privacy ---------------------------------------------------------------------------------------------------
 
+PUBLISHED = {"promptfl-fedamp": {"prompt"}, "fedmgp": {"own"}}  # a client's own that the server gets: they say so
 FEDERATED = [name for name in TRAINED if name not in ("coop",)]
 VARIANTS = [*(METHODS[name]() for name in TRAINED), FedOTP(n_shared=2, n_private=3), FedOTP(n_shared=0, n_private=1)]
 
@@ -76,11 +78,8 @@ def test_nothing_private_is_ever_sent(method: Method, reset: bool, monkeypatch: 
     for value in federation.server.values():
         if value.dim() > 1:
             assert not pieces(value) & secret
-    if method.name == "promptfl-fedamp":
-        assert published == {"prompt"}  # the server needs every client's own; it says so
-    elif federation.private_names:
-        assert secret
-        assert not published
+    assert published == PUBLISHED.get(method.name, set())
+    assert secret or not federation.private_names - published
 
 
 @pytest.mark.parametrize("method", TRAINED)

@@ -60,6 +60,9 @@ KINDS = {
     "coop": {"local"},
     "promptfl-fedper": {"global and local"},
     "promptfl-fedamp": {"local"},
+    "fedpha": {"local"},
+    "fedmgp": {"global", "local"},
+    "fedclip": {"caption"},
 }
 
 
@@ -71,7 +74,7 @@ def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
     kinds = {prompt["kind"] for shown in content["maps"] for prompt in shown["prompts"]}
     assert kinds == KINDS.get(name, {"global"})
     assert (content["plans"] is None) == (content["bound"] is None) == (name != "fedotp")
-    assert bool(content["words"]) == (name != "zeroshot")
+    assert bool(content["words"]) == ("caption" not in kinds)
     assert any("no transport plans" in note for note in content["notes"]) == (name != "fedotp")
     right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
     classes = done.manifest["data"]["classes"]

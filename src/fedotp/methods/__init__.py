@@ -3,8 +3,11 @@
 from fedotp.methods._batch import Batch, Memory, Need
 from fedotp.methods._coop import CoOp
 from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._fedclip import FedCLIP
+from fedotp.methods._fedmgp import FedMGP
 from fedotp.methods._fedotp import FedOTP
 from fedotp.methods._fedper import PromptFLPer
+from fedotp.methods._fedpha import FedPHA
 from fedotp.methods._fedprox import PromptFLProx
 from fedotp.methods._finetune import PromptFLFineTuned
 from fedotp.methods._method import Method, weighted_average
@@ -27,6 +30,9 @@ METHODS: dict[str, type[Method]] = {
         PromptFLPer,
         PromptFLAmp,
         PFedPrompt,
+        FedPHA,
+        FedMGP,
+        FedCLIP,
     )
 }
 """Every method by the name a configuration uses."""
@@ -36,7 +42,10 @@ __all__ = [
     "PRECISION",
     "Batch",
     "CoOp",
+    "FedCLIP",
+    "FedMGP",
     "FedOTP",
+    "FedPHA",
     "Kind",
     "Memory",
     "Method",

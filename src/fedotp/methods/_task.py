@@ -122,14 +122,17 @@ class Task:
         settings = self.prompt
         n_ctx = self.encoder.n_ctx if n_ctx is None else n_ctx
         self.encoder_for(n_ctx)  # refuses more vectors than the text tower has positions before they are drawn
-        n_classes = len(self.classes) if settings.per_class else None
         if settings.words and n_ctx == self.encoder.n_ctx:
             # A second prompt equal to the first would get equal gradients for ever.
-            context = word_context(
-                self.clip, settings.words, n_prompts, n_classes=n_classes, noise=settings.std, seed=self.seed
-            )
-        else:
-            context = random_context(self.clip, n_prompts, n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed)
+            return self.word_contexts(n_prompts, settings.words, settings.std)
+        n_classes = len(self.classes) if settings.per_class else None
+        context = random_context(self.clip, n_prompts, n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed)
+        return context[0].to(self.dtype)
+
+    def word_contexts(self, n_prompts: int, words: str, noise: float) -> Tensor:
+        """Context vectors as of `contexts` that start as the embeddings of words, and normal `noise` on them."""
+        n_classes = len(self.classes) if self.prompt.per_class else None
+        context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
         return context[0].to(self.dtype)
 
     def features(self, *contexts: Tensor | None) -> Tensor:
@@ -167,9 +170,13 @@ class Task:
             return (self._runs if torch.equal(of_runs, context) else ()), n_ctx
         return (), n_ctx
 
-    @torch.no_grad()
     def template_features(self) -> Tensor:
-        """Class features (1, 1, K, e) of the hand-written template."""
+        """Class features (1, 1, K, e) of the hand-written template, computed once."""
+        return self._template_features
+
+    @cached_property
+    @torch.no_grad()
+    def _template_features(self) -> Tensor:
         captions = [self.template.replace("{}", name) for name in self.classes]
         ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
         return self.clip.encode_text(ids.to(self.device))[None, None].to(self.dtype)

@@ -1,0 +1,131 @@
+"""FedMGP: several short prompts for each client, of which it draws those it shares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp.matching import cross_entropy, pooled_score
+from fedotp.methods._batch import Batch
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._task import Task
+
+_WORDS, _N_WORDS = "a photo of a", 4
+_NOISE = 0.01
+_MOST_GROUPS = 256
+_COLDEST = 1e-6
+
+
+@dataclass(frozen=True)
+class FedMGP(Method):
+    """Bo et al., NeurIPS 2025, its text prompts: G `groups` of few `vectors`, which predict with their mean score.
+
+    With P_g the groups, loss = mean_g CE(P_g) + `diversity` times their mean pairwise cosine, which is to fall; with
+    `sign` "code" it is to rise, as the authors' code has it.
+
+    After a round a client draws `drawn` groups without replacement, with probabilities softmax(c / tau), c a group's
+    largest cosine with a group that the server sent. It sends them in the order of the draw; the server averages the
+    first ones, the second ones, and so on. What was drawn is overwritten by what the server sends next. So a client
+    keeps the groups that it did not draw, and which they are needs no remembering. Cosines are of all numbers of a
+    group; with `optimizer.reset = false` momentum stays with the place of a group, whatever comes to stand there.
+
+    Groups start as the first embeddings of "a photo of a" with a little noise, whatever the section prompt says.
+    """
+
+    groups: int = 5
+    vectors: int = 2
+    drawn: int = 2
+    diversity: float = 1.0
+    sign: Literal["paper", "code"] = "paper"
+    tau: float = 1.0
+
+    name: ClassVar[str] = "fedmgp"
+    title: ClassVar[str] = "FedMGP (text)"
+    reference: ClassVar[str] = "Bo et al., NeurIPS 2025"
+    publishes: ClassVar[frozenset[str]] = frozenset({"own"})  # each of them until it is drawn
+
+    def __post_init__(self) -> None:
+        require_from(1, _MOST_GROUPS, "method.groups", self.groups, " (the authors use 5)")
+        require_from(1, _N_WORDS, "method.vectors", self.vectors, f', the words of "{_WORDS}" (the authors use 2)')
+        require(1 <= self.drawn <= self.groups, "method.drawn", self.drawn, f"from 1 to method.groups = {self.groups}")
+        require_from(0, MOST, "method.diversity", self.diversity, " (the authors use 1)")
+        require_choices(self, "method.")
+        require_from(_COLDEST, MOST, "method.tau", self.tau, " (the authors use 1)")
+
+    @property
+    def global_part(self) -> "FedMGP":
+        """The groups that the server sends."""
+        return replace(self, groups=self.drawn)
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """The averaged groups (s, n, d) of n vectors each."""
+        return {"shared": self._start(task)[: self.drawn]}
+
+    def private(self, task: Task) -> Parameters:
+        """The other groups (G - s, n, d)."""
+        return {"own": self._start(task)[self.drawn :]} if self.groups > self.drawn else {}
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The groups that everyone has, and the client's own."""
+        kinds = {"shared": Kind.GLOBAL, "own": Kind.LOCAL}
+        return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)
+
+    def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
+        """Mean cross-entropy of the groups and their mean pairwise cosine, (C,)."""
+        classes = self.class_features(task, params).flatten(0, 1).unsqueeze(1)  # (CG, 1, K, e)
+        pooled, labels = (x.repeat_interleave(self.groups, 0) for x in (batch.image.pooled, batch.labels))
+        each = cross_entropy(pooled_score(pooled, classes), labels, task.logit_scale)  # (CG,)
+        return each.unflatten(0, (-1, self.groups)).mean(1) + self._alike(_directions(_groups(params)))
+
+    def _alike(self, groups: Tensor) -> Tensor:
+        """`diversity` times the mean cosine of two of the groups, directions (C, G, m): (C,)."""
+        cosines = groups @ groups.mT
+        n_pairs = max(self.groups * (self.groups - 1), 1)
+        mean = (cosines.sum((1, 2)) - cosines.diagonal(dim1=1, dim2=2).sum(1)) / n_pairs
+        return (self.diversity if self.sign == "paper" else -self.diversity) * mean
+
+    def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
+        """The drawn groups, in the order of the draw."""
+        return {"shared": _rows(_groups(params), self._order(params, received, draws)[:, : self.drawn])}
+
+    def keep(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
+        """The groups that were not drawn, in the order they stood in."""
+        if "own" not in params:
+            return {}
+        rest = self._order(params, received, draws)[:, self.drawn :].sort(1).values
+        return {"own": _rows(_groups(params), rest)}
+
+    def _order(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Tensor:
+        """The groups (C, G) in the order in which they would be drawn.
+
+        The largest of log-probabilities with Gumbel noise is a draw, the second largest the next one, without
+        replacement.
+        """
+        groups, common = (_directions(x).double() for x in (_groups(params), received["shared"]))
+        nearest = (groups @ common.mT).amax(-1)  # (C, G)
+        noise = np.stack([draw.gumbel(size=self.groups) for draw in draws])
+        return (nearest / self.tau + torch.from_numpy(noise).to(nearest.device)).argsort(1, descending=True)
+
+    def _start(self, task: Task) -> Tensor:
+        return task.word_contexts(self.groups, _WORDS, _NOISE)[..., : self.vectors, :]
+
+
+def _groups(params: Parameters) -> Tensor:
+    """All groups of the clients (C, G, n, d), those that came from the server first."""
+    return torch.cat([params[name] for name in ("shared", "own") if name in params], dim=1)
+
+
+def _directions(groups: Tensor) -> Tensor:
+    """Groups (C, G, ...) as vectors of length 1, (C, G, m)."""
+    return F.normalize(groups.flatten(2), dim=-1)
+
+
+def _rows(groups: Tensor, at: Tensor) -> Tensor:
+    """Some of the groups of each client, `at` (C, n)."""
+    return groups[torch.arange(len(groups), device=groups.device)[:, None], at]

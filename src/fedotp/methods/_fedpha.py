@@ -1,0 +1,109 @@
+"""FedPHA: a local prompt that predicts, kept apart from the global one and free of what the global one knows best."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedotp._ranges import MOST, require_choices, require_from
+from fedotp.matching import cross_entropy, pooled_score
+from fedotp.methods._batch import Batch
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import Task
+
+_BASIS = "basis"  # of the global prompt a client received; held fixed while it trains
+
+
+@dataclass(frozen=True)
+class FedPHA(Method):
+    """Fang et al., ICML 2025: a global prompt P_g of s vectors and a local one P_l, which alone predicts.
+
+    With z_k(P) the class features of length 1 and P~ the local prompt projected away from the global one,
+
+        loss = CE(P_l) + CE(P_g) + mse(z(P_l), z(P~)) + mean_k max(0, alpha - ||z_k(P_l) - z_k(P_g)||).
+
+    Let V_c (d, c) be the c = int(s (1 - rho)) first right singular vectors of P_g, V_r (d, s - c) the other ones. The
+    `subspace` "null" is all that is orthogonal to the first, P~ = P_l - P_l V_c V_c', as the paper calls it; "row" is
+    what the authors' code makes of it, P~ = P_l V_r V_r', in which nothing outside the rows of P_g is left.
+
+    The singular vectors are those of the P_g that the client received: fixed for the round, and so in the gradient.
+    `n_ctx_private` is the length of P_l, 0 for that of P_g; it is the same for all clients.
+    """
+
+    rho: float = 0.8
+    alpha: float = 1.0
+    subspace: Literal["null", "row"] = "null"
+    n_ctx_private: int = 0
+
+    name: ClassVar[str] = "fedpha"
+    title: ClassVar[str] = "FedPHA"
+    reference: ClassVar[str] = "Fang et al., ICML 2025"
+
+    def __post_init__(self) -> None:
+        require_from(0, 1, "method.rho", self.rho, " (the authors use 0.8)")
+        require_from(0, MOST, "method.alpha", self.alpha, " (the authors use 1)")
+        require_choices(self, "method.")
+        require_from(0, MOST, "method.n_ctx_private", self.n_ctx_private, " (0: as many as the global prompt)")
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The singular vectors are given."""
+        return frozenset({_BASIS})
+
+    @property
+    def global_part(self) -> Method:
+        """The global prompt alone."""
+        return PromptFL()
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """P_g (1, s, d)."""
+        return {"prompt": task.contexts(2)[:1]}
+
+    def private(self, task: Task) -> Parameters:
+        """P_l (1, s_l, d)."""
+        return {"local": task.contexts(2, self.n_ctx_private or None)[1:]}
+
+    def start(self, received: Parameters, private: Parameters) -> Parameters:
+        """Both prompts, and the singular vectors (C, 1, d, c) or (C, 1, d, s - c)."""
+        return {**received, **private, _BASIS: self._basis(received["prompt"])}
+
+    def deployed(self, received: Parameters, private: Parameters) -> Parameters:
+        """The local prompt alone predicts."""
+        return private
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The client's own."""
+        return (Prompt(Kind.LOCAL, params["local"]),)
+
+    def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """P_l, P~ and P_g."""
+        projected = self._projected(params["local"], params[_BASIS])
+        return (
+            Prompt(Kind.LOCAL, torch.cat([params["local"], projected], dim=1)),
+            Prompt(Kind.GLOBAL, params["prompt"]),
+        )
+
+    def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
+        """The four terms, (C,)."""
+        prompts = self.training_prompts(task, params)
+        local, projected, common = F.normalize(task.features(*(p.context for p in prompts)), dim=-1).unbind(1)
+        each = [pooled_score(batch.image.pooled, classes.unsqueeze(1)) for classes in (local, common)]
+        fits = sum(cross_entropy(scores, batch.labels, task.logit_scale) for scores in each)
+        kept = (local - projected).square().mean((1, 2))
+        apart = (self.alpha - torch.linalg.vector_norm(local - common, dim=-1)).clamp_min(0).mean(1)
+        return fits + kept + apart
+
+    def _basis(self, prompt: Tensor) -> Tensor:
+        """Singular vectors of prompts (..., s, d): what P~ has none of (..., d, c), or all of it (..., d, s - c)."""
+        rows = torch.linalg.svd(prompt.detach().double(), full_matrices=False).Vh.to(prompt.dtype)
+        n_first = int(prompt.shape[-2] * (1 - self.rho))
+        return (rows[..., :n_first, :] if self.subspace == "null" else rows[..., n_first:, :]).mT
+
+    def _projected(self, prompt: Tensor, basis: Tensor) -> Tensor:
+        """P~ of local prompts (C, 1, s_l, d)."""
+        within = prompt @ basis @ basis.mT
+        return prompt - within if self.subspace == "null" else within
