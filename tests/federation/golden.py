@@ -119,16 +119,13 @@ class Restated:
         """All local steps; returns the mean objective over the images seen."""
         for param in params:
             param.requires_grad_()
-        optimizer = torch.optim.SGD(params, lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
+        optimizer = self.optimizer(params)
         total, seen = 0.0, 0
         for view, rows in self.batches(round_, client):
             held = self.data.train.features
             pooled, tokens = held.pooled[view][rows].double(), held.tokens[view][rows].double()
-            features = [text_features(self.task, prompt) for prompt in self.prompts(params)]
-            q = torch.softmax(self.score(pooled, tokens, features) / TAU, dim=-1)
-            labels = self.data.train.labels[rows]
-            loss = -torch.log(q[torch.arange(len(rows)), torch.from_numpy(labels)]).mean()
-            loss = loss + self.penalty(params, received)
+            labels = torch.from_numpy(self.data.train.labels[rows])
+            loss = self.objective(params, received, pooled, tokens, labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -137,6 +134,22 @@ class Restated:
         for param in params:
             param.requires_grad_(False)
         return total / seen
+
+    def optimizer(self, params: list[Tensor]) -> torch.optim.Optimizer:
+        """A fresh one for every client and round."""
+        return torch.optim.SGD(params, lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
+
+    def objective(
+        self, params: list[Tensor], received: list[Tensor], pooled: Tensor, tokens: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Eq. 2 and the penalty; a method with another objective has it here."""
+        features = [text_features(self.task, prompt) for prompt in self.prompts(params)]
+        return cross_entropy(self.score(pooled, tokens, features), labels) + self.penalty(params, received)
+
+
+def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    q = torch.softmax(scores / TAU, dim=-1)
+    return -torch.log(q[torch.arange(len(labels)), labels]).mean()
 
 
 def average(parts: list[Tensor], clients: list[int]) -> Tensor:

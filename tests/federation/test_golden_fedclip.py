@@ -1,0 +1,85 @@
+"""Three rounds of FedCLIP's adapter against torch.nn's layers, client by client in float64."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from golden import (
+    ROUNDS,
+    SEED,
+    TOLERANCE,
+    Restated,
+    cross_entropy,
+    exact_task,
+    golden_settings,
+    pooled_scores,
+    run_engine,
+    unit,
+)
+from torch import Tensor, nn
+from toy_federation import CLASSES, make_data
+
+from fedotp.federation import OptimizerSettings
+from fedotp.methods import FedCLIP, Task
+
+NAMES = ("first_weight", "first_bias", "second_weight", "second_bias")
+
+
+def drawn_by_torch(width: int) -> list[Tensor]:
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        layers = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
+    return [value.detach().double() for value in layers.parameters()]
+
+
+def captions(task: Task) -> Tensor:
+    """Features (K, e) of the captions, all 77 positions of them."""
+    words = task.clip.tokenizer
+    rows = [[words.sot, *words.encode(f"a photo of a {name}."), words.eot] for name in CLASSES]
+    ids = torch.tensor([row + [0] * (77 - len(row)) for row in rows])
+    ends = torch.tensor([len(row) - 1 for row in rows])
+    return task.clip.encode_embeddings(task.clip.token_embedding(ids), ends).detach()
+
+
+@dataclass
+class RestatedFedCLIP(Restated):
+    adam: OptimizerSettings | None = None
+
+    def optimizer(self, params: list[Tensor]) -> torch.optim.Optimizer:
+        if self.adam is None:
+            return super().optimizer(params)
+        return torch.optim.Adam(params, lr=self.adam.lr, weight_decay=self.adam.weight_decay)
+
+    def objective(
+        self, params: list[Tensor], received: list[Tensor], pooled: Tensor, tokens: Tensor, labels: Tensor
+    ) -> Tensor:
+        W_1, b_1, W_2, b_2 = params
+        f = unit(pooled)
+        attention = torch.softmax(F.linear(torch.tanh(F.linear(f, W_1, b_1)), W_2, b_2), dim=-1)
+        return cross_entropy(pooled_scores(attention * f, tokens, [captions(self.task)]), labels)
+
+
+@pytest.mark.parametrize("adam", [None, OptimizerSettings("adam", lr=0.01, weight_decay=0.2)], ids=["sgd", "adam"])
+def test_three_rounds_of_fedclip(adam: OptimizerSettings | None) -> None:
+    """Every client counts alike in the mean, though they have 1 to 10 images."""
+    task, data, settings = exact_task(), make_data(), golden_settings(0.6)
+    settings = replace(settings, optimizer=adam or settings.optimizer)
+    federation, reports = run_engine(FedCLIP(), task, data, settings)
+    restated = RestatedFedCLIP(task, data, pooled_scores, list, 0.6, adam=adam)
+    shared = start = drawn_by_torch(16)
+    for round_ in range(ROUNDS):
+        uploads = []
+        for place, i in enumerate(restated.sampled(round_)):
+            params = [value.clone() for value in shared]
+            loss = restated.train(round_, i, params, shared)
+            assert reports[round_].loss[place] == pytest.approx(loss, abs=TOLERANCE)
+            uploads.append(params)
+        shared = [sum(values) / len(uploads) for values in zip(*uploads, strict=True)]
+    assert set(federation.server) == set(NAMES)
+    for name, value, before in zip(NAMES, shared, start, strict=True):
+        torch.testing.assert_close(federation.server[name], value, rtol=0, atol=TOLERANCE)
+        assert (value - before).abs().max() > 1e-3  # it moved
+    assert federation.private_names == frozenset()
+    assert np.isfinite(federation.predict().loss).all()
