@@ -103,21 +103,25 @@ class Matching:
     def __call__(self, image: ImageFeatures, classes: Tensor, weights: Tensor | None = None) -> Tensor:
         """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e), for classes (C, N, K, e).
 
-        `weights` (N,) or (C, N), summing to 1, say how much each prompt counts, or, with transport, what share of the
-        mass it takes; all alike if not given. The transport plan is held fixed in the gradient (Section 4.2).
+        `weights` (N,), (C, N) or (C, B, N), summing to 1, say how much each prompt counts, or, with transport, what
+        share of the mass it takes; all alike if not given. The plan and they are held fixed in the gradient
+        (Section 4.2).
         """
         if self.rule == "pooled":
             return pooled_score(image.pooled, classes, weights)
         if self.rule == "average":
             # The mean over patches and prompts of cosines is the cosine's mean: no similarity tensor is needed.
             patches = F.normalize(image.tokens, dim=-1).mean(-2)  # (C, B, e)
+            if weights is not None and weights.dim() == 3:
+                each = patches[:, None] @ F.normalize(classes, dim=-1).mT  # (C, N, B, K)
+                return (weights.mT[..., None] * each).sum(1)
             return patches @ _mean_direction(classes, weights).mT
         return ot.score(
             similarity(image.tokens, classes),
-            b=self._shares(weights, image.tokens.shape[1], classes.shape[2]),
             rule=self.rule,
             reg=self.reg,
-            mass=self.mass if self.has_mass and weights is None else None,
+            mass=self.mass if self.has_mass else None,
+            shares=_shares(weights, image.tokens.shape[1], classes.shape[2]),
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -133,23 +137,22 @@ class Matching:
         mass = {"unbalanced": self.mass, "classical": None, "average": 1.0}[self.rule]
         return ot.solve(
             1 - similarity,
-            b=None if weights is None else (1.0 if mass is None else mass) * weights,
             rule=self.rule,
             reg=self.reg,
-            mass=mass if weights is None else None,
+            mass=mass,
+            shares=weights,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
         ).plan
 
-    def _shares(self, weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | None:
-        """The mass b that each prompt takes, (N,) or (C, B, K, N)."""
-        if weights is None:
-            return None
-        shares = (self.mass if self.has_mass else 1.0) * weights.detach()
-        if shares.dim() == 1:
-            return shares
-        return shares[:, None, None].expand(-1, n_images, n_classes, -1)
+
+def _shares(weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | None:
+    """The shares of the mass that prompts take, (N,) or (C, B, K, N), from weights (N,), (C, N) or (C, B, N)."""
+    if weights is None or weights.dim() == 1:
+        return weights
+    each = weights if weights.dim() == 3 else weights[:, None].expand(-1, n_images, -1)
+    return each[:, :, None].expand(-1, -1, n_classes, -1)
 
 
 def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:

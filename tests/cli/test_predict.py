@@ -114,6 +114,20 @@ def test_other_classes_and_another_mass(
         np.testing.assert_allclose(list(found.values()), expected.predict(image).probabilities[0], atol=1e-6)
 
 
+def test_another_dial(trained: RunDirectory, client: str, made: Path, place: Path, fedotp: Fedotp) -> None:
+    image = made / "images" / "day" / "red" / "0.png"
+    plain = Classifier.from_run(trained.path, client)
+    for given, dial in (("0.3", 0.3), ("1", 1.0), ("confidence", "confidence")):
+        done = fedotp("predict", trained.path, "--client", client, image, "--dial", given, "--json", "--maps", given)
+        assert done.status == 0, done.err
+        found, expected = json.loads(done.out), plain.with_dial(dial).predict(image)
+        np.testing.assert_allclose(list(found["probabilities"].values()), expected.probabilities[0], atol=1e-6)
+        assert (place / found["maps"]).is_file()
+    again = fedotp("evaluate", trained.path, "--dial", "confidence", "--json")
+    assert again.status == 0, again.err
+    assert json.loads(again.out)["changes"] == ["method.dial=confidence"]
+
+
 def test_maps_are_written_beside_one_another(
     trained: RunDirectory, client: str, made: Path, place: Path, fedotp: Fedotp
 ) -> None:
@@ -146,6 +160,9 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
         (("nowhere", image), "error: nowhere is neither a run nor a bundle"),
         (("promptfl", image, "--client", client, "--maps", "maps"), "error: PromptFL looks at the image as a whole"),
         (("promptfl", image, "--client", client, "--mass", 0.5), "error: PromptFL has no mass to choose"),
+        ((trained.path, image, "--client", client, "--dial", 2), "error: method.dial = 2.0: must be a number from 0"),
+        ((trained.path, image, "--client", client, "--dial", "x"), "error: dial = 'x': must be a number from 0"),
+        (("promptfl", image, "--client", client, "--dial", 0.5), "error: PromptFL has no dial"),
     ):
         done = fedotp("predict", *words)
         assert done.status == 2, words

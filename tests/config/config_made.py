@@ -19,9 +19,10 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "backbone.name": st.text(min_size=1),
     "data.views": st.integers(0, 10_000),
     "prompt.n_ctx": st.integers(1, 1000),
-    "method.n_shared": st.integers(0, 100),
+    "method.n_shared": st.integers(1, 100),
     "method.n_private": st.integers(1, 100),
     "method.mass": st.floats(1e-6, 1),
+    "method.dial": st.none() | st.floats(0, 1) | st.just("confidence"),
     "method.strength": st.floats(0, 1),
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
@@ -45,7 +46,7 @@ def _values(key: str, kind: object) -> st.SearchStrategy[Any]:
     bare, optional = bare_kind(kind)
     if get_origin(bare) is Literal:
         return st.sampled_from(get_args(bare))
-    values = _SPECIAL.get(key, _BY_TYPE[bare])
+    values = _SPECIAL[key] if key in _SPECIAL else _BY_TYPE[bare]
     return values | st.none() if optional else values
 
 

@@ -41,13 +41,15 @@ def other_split(seed: int) -> FederatedData:
 
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
-    """With seeds, learning rates, splits and, for FedOTP, masses of their own."""
+    """With seeds, learning rates, splits and, for FedOTP, masses and dials of their own."""
     method = METHODS[method]() if isinstance(method, str) else method
     made = []
     for seed in SEEDS:
         own = settings_of(seed, dtype, **settings)
         data = DATA if seed < 2 else other_split(seed)
-        its = replace(method, mass=(0.8, 0.5, 1.0, 0.8)[seed]) if type(method) is FedOTP else method
+        its = method
+        if type(method) is FedOTP:
+            its = replace(method, mass=(0.8, 0.5, 1.0, 0.8)[seed], dial=(None, 0.3, 1.0, 0.0)[seed])
         made.append(simulator(its, own, task=make_task(dtype, seed=seed), data=data))
     return made
 

@@ -74,7 +74,7 @@ def test_a_client_predicts_alike_alone_and_among_others(name: str, task: Task, b
     similar = together.similarity(batch.image.tokens, batch.labels)
     torch.testing.assert_close(alone.similarity(image.tokens, batch.labels[1:2])[0], similar[1])
     if method.matching.has_plan:
-        torch.testing.assert_close(alone.plan(similar[1:2])[0], together.plan(similar)[1])
+        torch.testing.assert_close(alone.plan(similar[1:2], image)[0], together.plan(similar, batch.image)[1])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -157,7 +157,7 @@ def test_prompts_take_the_shares_of_the_mass_they_are_given(task: Task, batch: B
             np.full(V, 1 / V), 0.6 * weights[c].numpy(), 1 - S, reg=0.2, m=0.6, numItermax=100_000, stopThr=1e-13
         )
         assert float(found[c, b, k]) == pytest.approx((plan * S).sum(), abs=1e-7)
-    plan = predictor.plan(predictor.similarity(batch.image.tokens, batch.labels))
+    plan = predictor.plan(predictor.similarity(batch.image.tokens, batch.labels), batch.image)
     torch.testing.assert_close(plan.sum(-2), (0.6 * weights)[:, None].expand(-1, B, -1))
 
 

@@ -56,6 +56,21 @@ def test_given_marginals(reg: float) -> None:
     torch.testing.assert_close(scores.double(), b.double().sum() - exact.value, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("n_prompts", "left"), [(2, 1), (2, 0), (3, 2)])
+@pytest.mark.parametrize("reg", [0.1, 0.01])
+@pytest.mark.parametrize("mass", [0.7, 1.0])
+def test_a_prompt_that_takes_nothing_is_as_if_left_out(n_prompts: int, left: int, reg: float, mass: float) -> None:
+    sim = similarities(30, n_prompts, hard=True).requires_grad_()
+    kept = torch.arange(n_prompts, device=DEVICE) != left
+    shares = kept / kept.sum()
+    scores = score(sim, shares=shares, mass=mass, reg=reg, fused=True)
+    (gradient,) = torch.autograd.grad(scores.sum(), sim)
+    exact = solve(1 - sim.detach()[..., kept].double(), mass=mass, reg=reg)
+    torch.testing.assert_close(scores.double(), mass - exact.value, rtol=0, atol=1e-5)
+    assert (gradient[..., left] == 0).all()
+    torch.testing.assert_close(gradient[..., kept].double(), exact.plan, rtol=0, atol=5e-3 / 30)
+
+
 def test_classical() -> None:
     sim = similarities(30, 3, hard=True)
     exact = solve(1 - sim.double(), rule="classical")

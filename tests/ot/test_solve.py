@@ -233,6 +233,40 @@ def test_many_problems_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(parts.iterations, whole.iterations)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("rule", ["unbalanced", "classical"])
+@pytest.mark.parametrize("reg", [0.2, 0.02])
+def test_a_prompt_that_takes_nothing_is_as_if_left_out(solver: str, rule: str, reg: float) -> None:
+    """Each problem leaves another one out, the first none, the last all but one."""
+    cost, b = batch(8, size=5), torch.rand(5, 3).double() + 0.1
+    out = torch.tensor([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1]]).bool()
+    b[out] = 0
+    b *= (1.0 if rule == "classical" else 0.7) / b.sum(-1, keepdim=True)
+    options = {"rule": rule, "reg": reg, "solver": solver}
+    found = solve(cost, b=b, **options)
+    assert (found.plan.mT[out] == 0).all()
+    for each, plan in enumerate(found.plan):
+        kept = solve(cost[each, :, ~out[each]], b=b[each, ~out[each]], **options)
+        torch.testing.assert_close(plan[:, ~out[each]], kept.plan, rtol=0, atol=1e-12)
+        assert found.iterations[each] == kept.iterations
+    shared = solve(cost[1:2], b=b[1], **options)  # marginals of all problems
+    torch.testing.assert_close(shared.plan, found.plan[1:2], rtol=0, atol=1e-12)
+    assert found.objective.isfinite().all()
+    assert found.residual.isfinite().all()
+
+
+def test_shares_are_of_the_mass() -> None:
+    cost, shares = batch(9), torch.rand(5, 3).double()
+    shares /= shares.sum(-1, keepdim=True)
+    torch.testing.assert_close(solve(cost, mass=0.6, shares=shares).plan, solve(cost, b=0.6 * shares).plan)
+    torch.testing.assert_close(solve(cost, shares=shares[0]).plan, solve(cost, b=0.8 * shares[0]).plan)
+    classical = solve(cost, rule="classical", shares=shares)
+    torch.testing.assert_close(classical.plan, solve(cost, rule="classical", b=shares).plan)
+    torch.testing.assert_close(
+        solve(cost, rule="average", mass=0.6, shares=shares).plan, (0.6 * shares / 30)[:, None].expand(-1, 30, -1)
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -244,7 +278,9 @@ def test_many_problems_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
         ({"rule": "classical", "mass": 0.8}, "do not give it as well"),
         ({"a": torch.ones(3)}, r"a has shape \(3,\): must be \(30,\)"),
         ({"b": torch.ones(3)}, "must not exceed"),
-        ({"b": torch.tensor([0.5, 0.0, 0.5])}, "b must be positive"),
+        ({"b": torch.tensor([0.5, -0.1, 0.5])}, "neither a nor b may be negative"),
+        ({"b": torch.zeros(3)}, "some of b must be positive"),
+        ({"b": torch.full((3,), 0.1), "shares": torch.full((3,), 0.1)}, "do not give shares as well"),
         ({"b": torch.full((3,), 0.1), "rule": "classical"}, "must equal"),
     ],
 )

@@ -15,7 +15,7 @@ from fedotp.data import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
 from fedotp.matching import Matching
-from fedotp.methods import PRECISION, Kind, Memory, Method, Parameters, Precision, Task
+from fedotp.methods import PRECISION, Dial, Kind, Memory, Method, Parameters, Precision, Task
 
 Floats = NDArray[np.float64]
 _BATCH = 64  # images in a step of the tower
@@ -65,8 +65,8 @@ class Maps:
 
     Attributes:
         similarity: (N, g, g) cosines of patches and prompts.
-        plan: (N, g, g) the transport plan T; all patches together hold a mass of 1, each prompt receives mass / N.
-            None for a method that looks at the image as a whole.
+        plan: (N, g, g) the transport plan T; all patches together hold a mass of 1, the prompts receive
+            their shares of the transported mass. None for a method that looks at the image as a whole.
         kinds: (N,) what the prompts are: "global", "local", ...
     """
 
@@ -176,8 +176,7 @@ class Classifier:
         return as_stored(features, self.storage, self.task.dtype)
 
     def _probabilities(self, image: ImageFeatures) -> Floats:
-        alone = ImageFeatures(image.pooled[None], image.tokens[None])  # C = 1
-        return self.predictor.log_probabilities(self.predictor.scores(alone))[0].exp().cpu().numpy()
+        return self.predictor.log_probabilities(self.predictor.scores(_one_client(image)))[0].exp().cpu().numpy()
 
     def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:
         """Where the prompts of the class `label` (the predicted one if not given) look in one image.
@@ -193,8 +192,9 @@ class Classifier:
         if label not in self.classes:
             raise FedotpError(f"no class is called {label!r}; the classes are {listed(self.classes)}")
         place = torch.tensor([[self.classes.index(label)]], device=features.tokens.device)
-        similar = self.predictor.similarity(features.tokens[None], place)  # (1, 1, V, N)
-        plan = self._on_grid(self.predictor.plan(similar)) if self.matching.has_plan else None
+        alone = _one_client(features)
+        similar = self.predictor.similarity(alone.tokens, place)  # (1, 1, V, N)
+        plan = self._on_grid(self.predictor.plan(similar, alone)) if self.matching.has_plan else None
         return Maps(label, self._on_grid(similar), plan, tuple(map(str, self.kinds)))
 
     def _on_grid(self, values: Tensor) -> Floats:
@@ -206,6 +206,13 @@ class Classifier:
     def with_mass(self, mass: float) -> "Classifier":
         """The same prompts with another share of the image transported."""
         return replace(self, predictor=self.predictor.with_mass(mass))
+
+    def with_dial(self, dial: Dial) -> "Classifier":
+        """The same prompts, the mass divided between global (dial 0) and local ones (1) in another way.
+
+        "confidence" divides it for every image, by how certain both are of it.
+        """
+        return replace(self, predictor=self.predictor.with_dial(dial))
 
     def with_classes(self, classes: Sequence[str]) -> "Classifier":
         """The same prompts with other class names: the text tower reads any words behind the learned vectors."""
@@ -252,3 +259,8 @@ class Classifier:
         from fedotp.classifier._bundle import save_bundle
 
         save_bundle(self, folder, force=force, with_memory=with_memory)
+
+
+def _one_client(image: ImageFeatures) -> ImageFeatures:
+    """With a client axis in front, C = 1."""
+    return ImageFeatures(image.pooled[None], image.tokens[None])

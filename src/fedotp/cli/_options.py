@@ -54,6 +54,15 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
     return list(found.values())
 
 
+DialOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|confidence",
+        help="From 0 (only global prompts count) to 1 (only local ones), or each image's by confidence.",
+        show_default=False,
+    ),
+]
+
 # Classifiers ---------------------------------------------------------------------------------------------------
 
 ClassifierArgument = Annotated[

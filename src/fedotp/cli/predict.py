@@ -13,7 +13,7 @@ import typer
 
 from fedotp._files import write_atomically
 from fedotp._text import printable
-from fedotp.cli._options import DEVICE, BackboneOption, ClassifierArgument, ClientOption, DeviceOption
+from fedotp.cli._options import DEVICE, BackboneOption, ClassifierArgument, ClientOption, DeviceOption, DialOption
 from fedotp.cli._status import SOME_FAILED
 from fedotp.errors import FedotpError
 
@@ -41,6 +41,7 @@ def predict(
         float | None,
         typer.Option(help="Share of the image that is transported, from 0 to 1; the run's own if not given."),
     ] = None,
+    dial: DialOption = None,
     top: Annotated[int, typer.Option(min=1, help="Classes shown per image.")] = 3,
     maps: Annotated[
         Path | None,
@@ -62,14 +63,18 @@ def predict(
       fedotp predict runs/pets --client client-3 ~/photos --json
       fedotp predict runs/pets --client client-3 cat.jpg --classes "lynx,puma,cat"
       fedotp predict runs/pets --client client-3 cat.jpg --maps maps
+      fedotp predict runs/pets --client client-3 cat.jpg --dial 0.2
       fedotp predict client-3.bundle cat.jpg
     """
     found = list(_distinct(image for given in images for image in _find(given)))
     from fedotp.classifier import load
+    from fedotp.methods import dial_of
 
     classifier = load(source, client, backbone=backbone, device=device)
     if mass is not None:
         classifier = classifier.with_mass(mass)
+    if dial is not None:
+        classifier = classifier.with_dial(dial_of(dial))
     if classes is not None:
         classifier = classifier.with_classes(_class_names(classes))
     if maps is not None and not classifier.matching.has_plan:
@@ -193,6 +198,7 @@ def _draw(classifier: "Classifier", image: _Found, picture: "Image", folder: Pat
 
     maps = classifier.explain(picture)
     assert maps.plan is not None  # refused above
+    columns = maps.plan.sum((1, 2), keepdims=True)  # 0 for prompts that the dial has turned off
     shown = ImageMap(
         client=classifier.client,
         label=maps.label,
@@ -200,7 +206,7 @@ def _draw(classifier: "Classifier", image: _Found, picture: "Image", folder: Pat
         image=np.asarray(picture) / 255,
         kinds=maps.kinds,
         similarity=maps.similarity,
-        plans={classifier.matching.mass: maps.plan / maps.plan.sum((1, 2), keepdims=True)},
+        plans={classifier.matching.mass: maps.plan / np.where(columns > 0, columns, 1)},
     )
     path = folder / image.name.with_name(f"{image.name.name}.png")
     content = io.BytesIO()

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli._options import METHODS, SOURCE, QuietOption, RunArgument, SetOption, SourceArgument
+from fedotp.cli._options import METHODS, SOURCE, DialOption, QuietOption, RunArgument, SetOption, SourceArgument
 from fedotp.cli._status import INTERRUPTED
 from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, print_run
 from fedotp.errors import FedotpError
@@ -94,6 +94,7 @@ def run(
 def evaluate(
     run: RunArgument,
     changes: SetOption = None,
+    dial: DialOption = None,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, client by client.")] = False,
 ) -> None:
@@ -103,18 +104,20 @@ def evaluate(
     Examples:
       fedotp evaluate runs/office
       fedotp evaluate runs/office --set method.mass=0.5
+      fedotp evaluate runs/office --dial 0.3
     """
     from fedotp.cli.progress import print_json, run_progress
     from fedotp.runs import RunDirectory, evaluate_run
 
+    chosen = [*(changes or []), *([] if dial is None else [f"method.dial={dial}"])]
     with run_progress(quiet=quiet or as_json) as observer:
-        evaluation = evaluate_run(run, changes or (), observer=observer)
+        evaluation = evaluate_run(run, chosen, observer=observer)
     if as_json:
-        print_json({"run": str(run), "changes": changes or [], **evaluation.as_dict()})
+        print_json({"run": str(run), "changes": chosen, **evaluation.as_dict()})
         return
     directory = RunDirectory.open(run)
     print_headline(directory, len(evaluation.clients))
-    for change in changes or []:
+    for change in chosen:
         print(f"with {printable(change)}")
     print_numbers({"final": evaluation.totals(), "domains": evaluation.domains()})
 

@@ -17,9 +17,8 @@ from fedotp._toml import Words, show, show_key
 from fedotp.errors import FedotpError, SettingError
 
 T = TypeVar("T")
-Kind = (
-    object  # what a field is annotated with: bool, int, float, str, Words, a Literal of strings, or one of these | None
-)
+Kind = object
+"""What a field is annotated with: bool, int, float, str, Words, a Literal of strings; some of these, or None."""
 
 _RIGHT: dict[Kind, str] = {
     bool: "true or false",
@@ -70,32 +69,42 @@ def convert(value: object, kind: Kind, key: str) -> object:
     bare, optional = bare_kind(kind)
     if value is None and optional:
         return None
-    if get_origin(bare) is Literal:
-        if isinstance(value, str) and value in get_args(bare):
-            return value
-    elif bare is float:
-        number = _finite(value)
-        if number is not None:
-            return number
-    elif bare == Words:
-        if isinstance(value, list | tuple) and all(type(word) is str and _is_writable(word) for word in value):
-            return tuple(value)
-    elif type(value) is bare and _is_writable(value):  # the exact type: to isinstance a bool is an int
-        return value
+    for part in _parts(bare):
+        if (found := _converted(value, part)) is not None:
+            return found
     raise SettingError(key, show(value), right_for(bare, value))
+
+
+def _converted(value: object, kind: Kind) -> object:
+    """The value as a kind without alternatives; None if it is none."""
+    if get_origin(kind) is Literal:
+        return value if isinstance(value, str) and value in get_args(kind) else None
+    if kind is float:
+        return _finite(value)
+    if kind == Words:
+        words = isinstance(value, list | tuple) and all(type(word) is str and _is_writable(word) for word in value)
+        return tuple(value) if words else None
+    # the exact type: to isinstance a bool is an int
+    return value if type(value) is kind and _is_writable(value) else None
 
 
 def bare_kind(kind: Kind) -> tuple[Kind, bool]:
     """A kind without `| None`, and whether it had it."""
-    if get_origin(kind) not in (UnionType, typing.Union):
-        return kind, False
-    (bare,) = (part for part in get_args(kind) if part is not NoneType)
-    return bare, True
+    some = _parts(kind)
+    bare = [part for part in some if part is not NoneType]
+    return typing.Union[tuple(bare)], len(bare) < len(some)  # noqa: UP007  (alternatives are known only now)
+
+
+def _parts(kind: Kind) -> tuple[Kind, ...]:
+    """The alternatives of a kind."""
+    return get_args(kind) if get_origin(kind) in (UnionType, typing.Union) else (kind,)
 
 
 def right_for(kind: Kind, value: object = None) -> str:
     """What would be right for a kind, in words, considering the wrong `value`."""
     bare, _ = bare_kind(kind)
+    if len(some := _parts(bare)) > 1:
+        return " or ".join(right_for(part, value) for part in some)
     if get_origin(bare) is Literal:
         return one_of(get_args(bare), value)
     if type(value) is bare:  # the right type, and refused nevertheless

@@ -9,7 +9,7 @@ from torch import Tensor
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching, similarity
-from fedotp.methods import Batch, Kind, Memory, Method, Parameters, Task
+from fedotp.methods import Batch, Dial, Kind, Memory, Method, Parameters, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,13 @@ class Predictor:
         return self.method.matching
 
     @torch.no_grad()
-    def plan(self, similar: Tensor, matching: Matching | None = None) -> Tensor:
-        """Transport plans (C, B, V, N) for `similarity` (C, B, V, N), by the method's rule or another `matching`."""
+    def plan(self, similar: Tensor, image: ImageFeatures, matching: Matching | None = None) -> Tensor:
+        """Transport plans (C, B, V, N) of images, by the method's rule or another `matching`.
+
+        `similar` is their `similarity` (C, B, V, N).
+        """
         rule = matching or self.matching
-        weights = self.method.weights(self.task, self.params)
+        weights = self.method.weights_of(self.task, self.params, image, self.classes)
         if weights is not None and weights.dim() == 2:
             weights = weights[:, None].expand(-1, similar.shape[1], -1)
         return rule.plan(similar, weights)
@@ -111,6 +114,10 @@ class Predictor:
             rule = f" with rule {self.matching.rule}" if self.matching.has_plan else ""
             raise FedotpError(f"{self.method.title}{rule} has no mass to choose: only unbalanced transport has")
         return self.with_matching(replace(self.matching, mass=mass))
+
+    def with_dial(self, dial: Dial) -> "Predictor":
+        """The same prompts, the mass divided between global (dial 0) and local ones (1) in another way."""
+        return replace(self, method=self.method.with_dial(dial))
 
     def with_task(self, task: Task) -> "Predictor":
         """The same prompts for another task, such as other classes."""

@@ -2,6 +2,7 @@
 
 from fedotp.methods._batch import Batch, Memory, Need
 from fedotp.methods._coop import CoOp
+from fedotp.methods._dial import Dial, dial_of
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedclip import FedCLIP
 from fedotp.methods._fedmgp import FedMGP
@@ -42,6 +43,7 @@ __all__ = [
     "PRECISION",
     "Batch",
     "CoOp",
+    "Dial",
     "FedCLIP",
     "FedMGP",
     "FedOTP",
@@ -62,5 +64,6 @@ __all__ = [
     "PromptSettings",
     "Task",
     "ZeroShot",
+    "dial_of",
     "weighted_average",
 ]

@@ -9,14 +9,16 @@ from torch import Tensor
 
 from fedotp import ot
 from fedotp._ranges import alternatives, require_one_of
+from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
+from fedotp.methods._dial import CONFIDENCE, Dial, by_confidence, fixed_shares, require_dial, shares
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 _MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
-_MASS = "mass"  # among the parameters of clients that have one each
+_SHARES = "shares"  # among the parameters of clients that have their own
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,10 @@ class FedOTP(Method):
 
     `n_shared` global and `n_private` local prompts (the paper: one of each); `reg` is lambda, `mass` is gamma,
     `solver` how the transport problem is solved.
+
+    `dial` is ours: the share of the mass that the local prompts take together, from 0 (only the global ones count) to
+    1 (only the local ones), where the paper's is N_l / N. "confidence" finds it for every image: as certain as the
+    local prompts alone are of it, compared with the global ones alone (`_dial.by_confidence`).
     """
 
     n_shared: int = 1
@@ -33,6 +39,7 @@ class FedOTP(Method):
     reg: float = Matching.reg
     mass: float = Matching.mass
     solver: ot.Solver = Matching.solver
+    dial: Dial | None = None
 
     name: ClassVar[str] = "fedotp"
     title: ClassVar[str] = "FedOTP"
@@ -49,6 +56,7 @@ class FedOTP(Method):
             self.matching  # noqa: B018  (refuses what else is out of range)
         except SettingError as error:
             raise error.under("method") from None
+        require_dial(self.dial, self.n_shared, self.n_private)
 
     @property
     def matching(self) -> Matching:
@@ -61,22 +69,44 @@ class FedOTP(Method):
             raise FedotpError(f"FedOTP matches patches: its rule must be {alternatives(get_args(ot.Rule))}")
         return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.solver)
 
+    def with_dial(self, dial: Dial) -> "FedOTP":
+        """The same prompts, the mass divided in another way."""
+        return replace(self, dial=dial)
+
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
-        """Also where only the mass differs."""
-        if (together := super().side_by_side(others)) or not self.matching.has_mass:
+        """Also where only the mass or the dial differs."""
+        if together := super().side_by_side(others):
             return together
-        methods = [method for method in (self, *others) if type(method) is FedOTP]
-        alike = {replace(method, mass=1.0) for method in methods}
+        methods = [method for method in (self, *others) if type(method) is FedOTP and method.dial != CONFIDENCE]
+        alike = {method._alike for method in methods}
         if len(methods) <= len(others) or len(alike) > 1:
             return None
-        options = {field.name: getattr(self, field.name) for field in fields(self)}
-        masses = [torch.tensor(method.mass, dtype=torch.float64) for method in methods]
-        return _EachItsMass(**{**options, "mass": 1.0}), [{_MASS: mass} for mass in masses]
+        options = {field.name: getattr(self._alike, field.name) for field in fields(self)}
+        return _EachItsShares(**options), [{_SHARES: method._taken} for method in methods]
+
+    @property
+    def _alike(self) -> "FedOTP":
+        """What does not lie in `_taken`."""
+        return replace(self, mass=1.0 if self.matching.has_mass else self.mass, dial=None)
+
+    @property
+    def _taken(self) -> Tensor:
+        """The mass (N,) that each prompt takes, in float64."""
+        taken = self._fixed_shares(torch.float64, torch.device("cpu"))
+        if taken is None:
+            n_prompts = self.n_shared + self.n_private
+            taken = torch.full((n_prompts,), 1 / n_prompts, dtype=torch.float64)
+        return (self.mass if self.matching.has_mass else 1.0) * taken
+
+    def _fixed_shares(self, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+        if self.dial is None or isinstance(self.dial, str):
+            return None
+        return fixed_shares(self.dial, self.n_shared, self.n_private, dtype, device)
 
     @property
     def global_part(self) -> "FedOTP | None":
         """The global prompts alone."""
-        return replace(self, n_private=0) if self.n_shared else None
+        return replace(self, n_private=0, dial=None) if self.n_shared else None
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""
@@ -91,17 +121,30 @@ class FedOTP(Method):
         kinds = {"shared": Kind.GLOBAL, "private": Kind.LOCAL}
         return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)
 
+    def weights(self, task: Task, params: Parameters) -> Tensor | None:
+        """What the dial says; with "confidence" it is each image's own."""
+        return self._fixed_shares(task.dtype, task.device)
+
+    def weights_of(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
+        """As `weights`; with "confidence" (C, B, N), after a look at the image with both kinds of prompts alone."""
+        if self.dial != CONFIDENCE:
+            return self.weights(task, params)
+        kinds = classes.split([self.n_shared, self.n_private], dim=1)
+        with torch.no_grad():
+            of_global, of_local = (self.matching(image, kind) for kind in kinds)
+            dial = by_confidence(of_global, of_local, task.logit_scale)
+        return shares(dial, self.n_shared, self.n_private)
+
 
 @dataclass(frozen=True)
-class _EachItsMass(FedOTP):
-    """FedOTP for clients with masses of their own, which are among their parameters; `mass` itself is 1."""
+class _EachItsShares(FedOTP):
+    """FedOTP for clients with masses and dials of their own: what each prompt takes is among their parameters."""
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The masses are given."""
-        return frozenset({_MASS})
+        """It is given."""
+        return frozenset({_SHARES})
 
     def weights(self, task: Task, params: Parameters) -> Tensor:
         """The mass that each prompt takes, (C, N)."""
-        n_prompts = self.n_shared + self.n_private
-        return (params[_MASS] / n_prompts)[:, None].expand(-1, n_prompts)
+        return params[_SHARES].to(task.dtype)

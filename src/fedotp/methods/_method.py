@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching, cross_entropy
 from fedotp.methods._batch import Batch, Need
+from fedotp.methods._dial import Dial
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -49,6 +51,10 @@ class Method(ABC):
     def with_matching(self, matching: Matching) -> "Method":
         """The same method under another rule: a method whose `matching` can be chosen says how."""
         raise FedotpError(f"{self.title} has no transport to change: its images are matched as a whole")
+
+    def with_dial(self, dial: Dial) -> "Method":
+        """The same method with another dial (`_dial`): a method that weighs global against local prompts says how."""
+        raise FedotpError(f"{self.title} has no dial: it does not weigh global against local prompts")
 
     def side_by_side(self, others: Sequence["Method"]) -> "tuple[Method, list[Parameters]] | None":
         """One method for the clients of this and of `others`, in runs that are trained as one; None: it takes several.
@@ -136,6 +142,10 @@ class Method(ABC):
         """How much each prompt counts, (N,) or (C, N), summing to 1; None: all alike."""
         return None
 
+    def weights_of(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
+        """`weights` of images, where they have their own (C, B, N): by default the same for all."""
+        return self.weights(task, params)
+
     def class_features(self, task: Task, params: Parameters) -> Tensor:
         """Class features (C, N, K, e), or (1, N, K, e) for all clients: by default those of the prompts.
 
@@ -145,7 +155,7 @@ class Method(ABC):
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """Scores (C, B, K) of images for class features (C, N, K, e): by default the matching's."""
-        return self.matching(batch.image, classes, self.weights(task, params))
+        return self.matching(batch.image, classes, self.weights_of(task, params, batch.image, classes))
 
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
         """What is added to the cross-entropy of each client (C,); `classes` are its class features (C, N, K, e)."""

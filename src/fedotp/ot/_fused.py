@@ -197,7 +197,7 @@ def _forward(
         else:
             length *= tl.minimum(tl.maximum(slope / (slope - turned), _SHORTEN_MIN), _SHORTEN_MAX)
     plan, _ = _plan(kernel, f, a, LINEAR, EQUAL)
-    exact = tl.where(real, b / tl.sum(plan, axis=1), 0.0)  # end, like Algorithm 1, on exact columns
+    exact = tl.where(b > 0, b / tl.sum(plan, axis=1), 0.0)  # end, like Algorithm 1, on exact columns
     offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
     sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)  # again: cheaper than keeping it
     tl.store(score_ptr + problem, tl.sum(tl.sum(plan * sim, axis=1) * exact, axis=0))
@@ -216,7 +216,7 @@ def _backward(
     real = n < n_prompts
     f = tl.load(f_ptr + problem.to(tl.int64) * n_prompts + n, mask=real, other=0.0)
     plan, _ = _plan(kernel, f, a, LINEAR, EQUAL)
-    exact = tl.where(real, b / tl.sum(plan, axis=1), 0.0)
+    exact = tl.where(b > 0, b / tl.sum(plan, axis=1), 0.0)
     grad = plan * (exact * tl.load(grad_score_ptr + problem).to(tl.float32))[:, None]
     offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
     tl.store(grad_sim_ptr + offset, grad.to(grad_sim_ptr.dtype.element_ty), mask=inside)

@@ -62,9 +62,12 @@ def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Te
         # A classical problem's dual does not change along f + constant, and its gradient has no part there: fill it.
         classical = problem.cap.squeeze(-1).isinf()  # (P or 1,)
         constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
-        gradient = gradient - torch.where(classical, gradient.mean(-1), 0).unsqueeze(-1)
-        matrix = hessian + constant[:, None, None]
+        taking = problem.taking.to(gradient.dtype)
+        mean = torch.where(classical, gradient.sum(-1) / taking.sum(-1), 0)
+        gradient = gradient - mean.unsqueeze(-1) * taking
+        matrix = hessian + constant[:, None, None] * taking.unsqueeze(-1) * taking.unsqueeze(-2)
     ridge = RIDGE * residual.unsqueeze(-1) + 4 * torch.finfo(gradient.dtype).eps * problem.b  # (P, N)
+    ridge = torch.where(problem.taking, ridge, 1.0)  # a column of none has no derivatives: it stays
     step = _solve(matrix + torch.diag_embed(ridge), gradient)
     longest = step.abs().amax(-1).clamp_min(torch.finfo(step.dtype).tiny)
     return step * (reach / longest).clamp_max(1).unsqueeze(-1)

@@ -29,7 +29,7 @@ class Problem:
         spread: (P,) minus the smallest exponent.
         filled: (P, N) a second place to start from, see `_filled`; -inf where it would not help.
         a:      (P or 1, V) row marginals.
-        b:      (P or 1, N) column marginals.
+        b:      (P or 1, N) column marginals; a column of none has f = -inf, and is as if it were not there.
         cap:    (P or 1, 1) the 1 in min(a / Qv, 1); infinite where rows must equal a.
         work:   (2, P, N, V) scratch: fresh memory in every step would cost more than the arithmetic.
         some_classical: whether any cap is infinite.
@@ -49,6 +49,15 @@ class Problem:
 
     def __len__(self) -> int:
         return self.kernel.shape[0]
+
+    @property
+    def taking(self) -> Tensor:
+        """Which columns (P or 1, N) take any mass."""
+        return self.b > 0
+
+    def ratio(self, column: Tensor) -> Tensor:
+        """b over the columns' sums (P, N); 1 where both are 0."""
+        return torch.where(self.taking, self.b / column, 1.0)
 
     def take(self, index: Tensor) -> "Problem":
         """The problems at `index`; marginals shared by all problems stay shared."""

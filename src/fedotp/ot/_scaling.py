@@ -24,10 +24,10 @@ def scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor
         u = problem.a / (problem.kernel * v.unsqueeze(-1)).sum(1)  # (P, V)
         u = torch.minimum(u, problem.cap)
         new = problem.b / (problem.kernel * u.unsqueeze(1)).sum(-1)
-        done = ((new - v).abs() * unscale).mean(-1) < tol
+        done = ((new - v).abs() * unscale).sum(-1) < tol * problem.taking.sum(-1)
         return (new.log(), new, unscale), done
 
-    v = problem.shift.exp()  # the paper starts at v = 1
+    v = torch.where(problem.taking, problem.shift.exp(), 0.0)  # the paper starts at v = 1
     return iterate(step, problem, (v.log(), v, unscale), max_iter)
 
 
@@ -41,6 +41,6 @@ def log_scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Te
         (f,) = state
         column = plan_at(problem, f)[0].sum(-1)  # (P, N)
         done = (column - problem.b).abs().sum(-1) <= tol * problem.b.sum(-1)
-        return (f + (problem.b / column).log(),), done
+        return (f + problem.ratio(column).log(),), done
 
     return iterate(step, problem, (start(problem),), max_iter)

@@ -23,6 +23,7 @@ def score(
     rule: Rule = "unbalanced",
     reg: float = REG,
     mass: float | None = None,
+    shares: Tensor | None = None,
     solver: Solver = SOLVER,
     tol: float | None = None,
     max_iter: int | None = None,
@@ -36,7 +37,7 @@ def score(
 
     Args:
         similarity: (..., V, N) cosine similarities of V patches and N prompts.
-        a, b, rule, reg, mass, solver, tol, max_iter: as for `solve`.
+        a, b, rule, reg, mass, shares, solver, tol, max_iter: as for `solve`.
         fused: True insists on the one-kernel CUDA path, False forbids it; by default it is used where it can be:
             on CUDA, in up to float32, with the Newton solver and marginals shared by all problems.
 
@@ -44,7 +45,7 @@ def score(
         (...) scores, in float32 or, for float64 similarities, float64.
     """
     interpreted = fused is True and os.environ.get("TRITON_INTERPRET") == "1"  # for tests without a GPU
-    shared = all(x is None or x.dim() == 1 for x in (a, b))
+    shared = all(x is None or x.dim() == 1 for x in (a, b, shares))
     possible = (
         (similarity.is_cuda or interpreted)
         and similarity.dtype in _FUSED_DTYPES
@@ -59,8 +60,10 @@ def score(
     if fused and not possible:
         raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
     if possible and fused is not False:
-        return _fused_score(similarity, a, b, rule, reg, mass, tol, max_iter)
-    solve_ = partial(solve, a=a, b=b, rule=rule, reg=reg, mass=mass, solver=solver, tol=tol, max_iter=max_iter)
+        return _fused_score(similarity, a, b, rule, reg, mass, shares, tol, max_iter)
+    solve_ = partial(
+        solve, a=a, b=b, rule=rule, reg=reg, mass=mass, shares=shares, solver=solver, tol=tol, max_iter=max_iter
+    )
     parts = _parts(similarity) if shared and not similarity.is_cuda else (similarity,)
     scores = [(solve_(1 - part.detach()).plan * part).sum((-2, -1)) for part in parts]
     return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)
@@ -81,6 +84,7 @@ def _fused_score(
     rule: Rule,
     reg: float,
     mass: float | None,
+    shares: Tensor | None,
     tol: float | None,
     max_iter: int | None,
 ) -> Tensor:
@@ -90,6 +94,8 @@ def _fused_score(
     uniform_rows = a is None
     if a is None and b is None:
         a, b = _uniform(similarity.shape[-2:], similarity.device, rule, mass)
+        if shares is not None:
+            b = share * shares.float()
     else:
         given_b = b is not None
         a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, rule, mass)

@@ -86,6 +86,7 @@ def solve(
     rule: Rule = "unbalanced",
     reg: float = REG,
     mass: float | None = None,
+    shares: Tensor | None = None,
     solver: Solver = SOLVER,
     tol: float | None = None,
     max_iter: int | None = None,
@@ -105,9 +106,11 @@ def solve(
         cost: (..., V, N) costs, for example 1 - cosine similarity. float16 and bfloat16 are computed in float32.
             Prompt-major memory (the transpose of a contiguous (..., N, V) tensor) is read without a copy.
         a: (V,) or (..., V) most mass a patch can give; default 1 / V each.
-        b: (N,) or (..., N) mass a prompt takes; default `mass` / N each.
+        b: (N,) or (..., N) mass a prompt takes; default `mass` / N each. A prompt that takes none is as if left out.
         reg: entropic regularisation, the paper's lambda.
         mass: total mass when `b` is not given, the paper's gamma in (0, 1]; default 0.8, and 1 for classical.
+        shares: (N,) or (..., N) of that mass for each prompt, summing to 1; default 1 / N each. Not checked, so that a
+            GPU is not waited for.
         solver: "newton" on the N-dimensional dual (default: fewest steps, stable at any reg); "scaling", the
             paper's Algorithm 1; "log", the same iteration in the log domain.
         tol: "newton" and "log" stop when |T'1 - b|_1 <= tol |b|_1 (default 1e-5, in float64 1e-10);
@@ -127,7 +130,7 @@ def solve(
         Chang et al., "CSOT: Curriculum and structure-aware optimal transport", NeurIPS 2023.
     """
     work = cost.detach().to(torch.promote_types(cost.dtype, torch.float32))
-    a, b = marginals(work.shape, work.dtype, work.device, a, b, rule, mass)
+    a, b = marginals(work.shape, work.dtype, work.device, a, b, rule, mass, shares)
     require_reg(reg)
     if rule == "average":
         plan = (a.unsqueeze(-1) * b.unsqueeze(-2) / a.sum(-1)[..., None, None]).expand(cost.shape)
@@ -181,7 +184,7 @@ def _solve_batch(
         for form, index in _forms(problem, solver, reg):
             f, iterations[part][index] = _SOLVERS[solver](form, tol, max_iter)
             solved, _ = plan_at(form, f)
-            solved *= (form.b / solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
+            solved *= form.ratio(solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
             plan[part][index] = solved.to(plan.dtype)
     return plan.view(*batch, n_prompts, n_patches).mT, iterations.view(batch)
 
@@ -210,6 +213,7 @@ def marginals(
     b: Tensor | None,
     rule: Rule,
     mass: float | None,
+    shares: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Row and column marginals for costs of the given shape (..., V, N), defaults filled in, input checked."""
     require_one_of(Rule, "rule", rule)
@@ -217,6 +221,8 @@ def marginals(
         raise FedotpError(f"cost has shape {tuple(shape)}: must be (..., V patches, N prompts), none zero")
     if mass is not None and (b is not None or rule == "classical"):
         raise FedotpError("mass is fixed by b, and is |a| in the classical problem: do not give it as well")
+    if shares is not None and b is not None:
+        raise FedotpError("b says what mass each prompt takes: do not give shares as well")
     if mass is not None:
         require_mass(mass)
     *batch, n_patches, n_prompts = shape
@@ -226,7 +232,8 @@ def marginals(
     a = a.to(device, dtype).contiguous()
     if b is None:
         share = 1.0 if rule == "classical" else MASS if mass is None else mass
-        b = (a.sum(-1, keepdim=True) * share / n_prompts).expand(*a.shape[:-1], n_prompts)
+        total = a.sum(-1, keepdim=True) * share
+        b = (total / n_prompts).expand(*a.shape[:-1], n_prompts) if shares is None else total * shares.to(device, dtype)
     b = b.to(device, dtype).contiguous()
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
         if x.shape[-1:] != (size,) or (x.dim() > 1 and x.shape[:-1] != tuple(batch)):
@@ -237,8 +244,8 @@ def marginals(
 
 
 def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
-    if (a < 0).any() or (b <= 0).any():
-        raise FedotpError("a must not be negative and b must be positive")
+    if (a < 0).any() or (b < 0).any() or (b.sum(-1) <= 0).any():
+        raise FedotpError("neither a nor b may be negative, and some of b must be positive")
     excess = b.sum(-1) / a.sum(-1) - 1
     slack = 64 * torch.finfo(a.dtype).eps
     if (excess > slack).any() or (rule == "classical" and (excess < -slack).any()):

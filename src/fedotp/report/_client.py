@@ -60,7 +60,7 @@ class ClientImages:
 
     def plan(self, similar: Tensor, matching: Matching) -> Tensor:
         """Transport plans (n, V, N) for similarities (n, V, N)."""
-        return self.predictor.plan(similar[None], matching)[0]
+        return self.predictor.plan(similar[None], self.image, matching)[0]
 
     def predicted(self, matching: Matching | None = None) -> Tensor:
         """The classes (n,) that the client predicts, by its own rule or another `matching`."""

@@ -81,8 +81,9 @@ def _maps(
 
 
 def normalised(plan: Tensor) -> Tensor:
-    """A plan (..., V, N) with every column summing to 1: which patches a prompt looks at."""
-    return plan / plan.sum(-2, keepdim=True)
+    """A plan (..., V, N) with every column summing to 1: which patches a prompt looks at; 0 if it takes no mass."""
+    column = plan.sum(-2, keepdim=True)
+    return plan / column.where(column > 0, 1)
 
 
 def some_maps(
