@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,29 +22,39 @@ from fedotp.clip import EvalTransform
 from fedotp.data import Dataset, ImageFiles, Split, load_dataset
 from fedotp.data.store import _decoders
 from fedotp.data.store._content import SplitImage
-from fedotp.data.store._crops import Request
+from fedotp.data.store._crew import Crew
+from fedotp.data.store._crops import Portable, Request
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._encode import encode
+from fedotp.data.store._foreman import Foreman
 from fedotp.data.store._process import DecodingProcess
 from fedotp.data.store._tokens import EncodedDataset
 from fedotp.errors import FedotpError
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> list[DecodingProcess]:
-    """Every image is looked at in one of two processes; those that were started."""
+def foremen(monkeypatch: pytest.MonkeyPatch) -> list[Foreman]:
+    """Every image is looked at in one of two processes; the foremen that were started for it."""
     monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
     monkeypatch.setattr(_decoders, "_FEW_CORES", 2)
     monkeypatch.setattr(_decoders, "_FEW_IMAGES", 1)
-    started: list[DecodingProcess] = []
-    start = DecodingProcess.start
+    started: list[Foreman] = []
 
-    def noted(self: DecodingProcess) -> None:
-        start(self)
-        started.append(self)
+    def noted(memory: int, n: int) -> Foreman:
+        started.append(Foreman(memory, n))
+        return started[-1]
 
-    monkeypatch.setattr(DecodingProcess, "start", noted)
+    monkeypatch.setattr(_decoders, "Foreman", noted)
     return started
+
+
+def decoding(foreman: Foreman) -> list[int]:
+    """The numbers of its decoding processes, once there are two."""
+    assert foreman.process is not None
+    while True:
+        tasks = Path(f"/proc/{foreman.process.pid}/task").glob("*/children")
+        if len(pids := [int(pid) for task in tasks for pid in task.read_text().split()]) >= 2:
+            return pids
 
 
 def odd_files(root: Path) -> Dataset:
@@ -96,14 +107,14 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
 @pytest.mark.parametrize("views", [0, 3])
 @pytest.mark.parametrize("make", [odd_files, lambda _: array_dataset(), custom, few_of_the_box])
 def test_processes_make_the_tokens_that_threads_make(
-    make: object, views: int, tmp_path: Path, processes: list[DecodingProcess], monkeypatch: pytest.MonkeyPatch
+    make: object, views: int, tmp_path: Path, foremen: list[Foreman], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = make(tmp_path / "images")  # type: ignore[operator]
     theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", views=views, batch_size=7)
-    assert len(processes) == 2
+    assert len(foremen) == 1
     monkeypatch.setattr(_decoders, "_FEW_IMAGES", 512)
     ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", views=views, batch_size=7)
-    assert len(processes) == 2
+    assert len(foremen) == 1
     assert theirs.n_encoded == ours.n_encoded == theirs.train.records.size + theirs.test.records.size
     assert_equal_tokens(theirs, ours)
     assert theirs.content == ours.content
@@ -111,19 +122,20 @@ def test_processes_make_the_tokens_that_threads_make(
 
 def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_decoders, "n_cores", lambda: 16)
-    monkeypatch.setattr(DecodingProcess, "start", lambda _: pytest.fail("a process was started"))
+    monkeypatch.setattr(_decoders, "Foreman", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(200, 100), tiny_clip(), root=tmp_path).n_encoded == 300
 
 
 def test_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
-    monkeypatch.setattr(DecodingProcess, "start", lambda _: pytest.fail("a process was started"))
+    monkeypatch.setattr(_decoders, "Foreman", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(600, 1), tiny_clip(), root=tmp_path).n_encoded == 601
 
 
 def test_the_process_needs_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, fedotp.data.store._worker, fedotp.clip; fedotp.clip.EvalTransform; fedotp.clip.TrainTransform; "
+        "import sys, fedotp.data.store._worker, fedotp.data.store._foreman, fedotp.clip; "
+        "fedotp.clip.EvalTransform; fedotp.clip.TrainTransform; "
         "print(sorted({'numpy', 'torch'} & sys.modules.keys()))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -131,7 +143,7 @@ def test_the_process_needs_neither_torch_nor_numpy() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.usefixtures("processes")
+@pytest.mark.usefixtures("foremen")
 def test_broken_images_are_told_alike(tmp_path: Path) -> None:
     dataset = file_dataset(tmp_path / "here")
     whole = (tmp_path / "here" / "2.png").read_bytes()
@@ -159,7 +171,8 @@ def test_broken_images_are_told_alike(tmp_path: Path) -> None:
         encode(dataset, tiny_clip(), root=tmp_path / "store")
 
 
-def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+@pytest.mark.usefixtures("foremen")
+def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     split = file_dataset(tmp_path / "here").train
     with Decoders(6, 32) as decoders:
         decoders.expect(6)
@@ -173,18 +186,17 @@ def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path, processes: li
         crops = [np.asarray(EvalTransform(32).crop(split.image(i))) for i in range(6)]
         for i in (0, 2, 3, 4, 5):
             np.testing.assert_array_equal(decoders.pixels[i], crops[i])
-        assert len(processes) == 4  # two at first, one to see which picture it was, one in its place
 
 
-def test_killed_processes_are_replaced(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+def test_killed_processes_are_replaced(tmp_path: Path, foremen: list[Foreman]) -> None:
     dataset = file_dataset(tmp_path / "here", 40, 2)
     killed: list[int] = []
 
     def kill(what: str, done: int, total: int) -> None:
         if what == "encoding train" and 4 <= done < 12:
-            for process in [each._process for each in processes if each._process is not None]:
-                killed.append(process.pid)
-                process.kill()
+            for pid in decoding(foremen[0]):
+                killed.append(pid)
+                os.kill(pid, signal.SIGKILL)
 
     encoded = encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=kill)
     assert len(killed) >= 2
@@ -192,7 +204,24 @@ def test_killed_processes_are_replaced(tmp_path: Path, processes: list[DecodingP
     assert_equal_tokens(encoded, encode(dataset, tiny_clip(), root=tmp_path / "again", batch_size=4))
 
 
-@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("when", ["hashing train", "encoding train"])
+def test_without_their_foreman_threads_go_on(when: str, tmp_path: Path, foremen: list[Foreman]) -> None:
+    dataset = file_dataset(tmp_path / "here", 40, 2)
+    pids: list[int] = []
+
+    def kill(what: str, done: int, total: int) -> None:
+        if what == when and not pids and foremen and foremen[0].process:
+            pids.extend(decoding(foremen[0]))
+            foremen[0].process.kill()
+
+    encoded = encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=kill)
+    assert len(pids) == 2
+    assert encoded.n_encoded == 42
+    while any(_is_alive(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("foremen")
 def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = file_dataset(tmp_path / "here", 9, 2)
     for n, program in enumerate(("/bin/false", "/nowhere/python")):
@@ -200,12 +229,12 @@ def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypat
         assert encode(dataset, tiny_clip(), root=tmp_path / f"store {n}").n_encoded == 11
 
 
-def test_interrupted_no_process_is_left(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+def test_interrupted_no_process_is_left(tmp_path: Path, foremen: list[Foreman]) -> None:
     pids: list[int] = []
 
     def interrupt(what: str, done: int, total: int) -> None:
         if what == "encoding train" and done >= 8:
-            pids.extend(process._process.pid for process in processes)  # type: ignore[union-attr]
+            pids.extend(decoding(foremen[0]))
             raise KeyboardInterrupt
 
     dataset = file_dataset(tmp_path / "here", 32, 2)
@@ -222,16 +251,18 @@ from pathlib import Path
 from store_made import file_dataset, tiny_clip
 from fedotp.data.store import _decoders
 from fedotp.data.store._encode import encode
-from fedotp.data.store._process import DecodingProcess
+from fedotp.data.store._foreman import Foreman
+from test_decoders import Foreman, decoding
 
 _decoders.n_cores, _decoders._FEW_CORES, _decoders._FEW_IMAGES = lambda: 2, 2, 1
-start = DecodingProcess.start
-def noted(self):
-    start(self)
-    print(self._process.pid, flush=True)
-DecodingProcess.start = noted
+def noted(memory, n):
+    global foreman
+    foreman = Foreman(memory, n)
+    return foreman
+_decoders.Foreman = noted
 def die(what, done, total):
     if what == "encoding train" and done >= 8:
+        print(foreman.process.pid, *decoding(foreman), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 dataset = file_dataset(Path(sys.argv[1]) / "here", 30, 2)
 encode(dataset, tiny_clip(), root=Path(sys.argv[1]), batch_size=4, on_progress=die)
@@ -244,41 +275,78 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
         [sys.executable, "-c", KILLED, str(tmp_path)], env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     assert done.returncode == -signal.SIGKILL
-    pids = [int(line) for line in done.stdout.split()]
-    assert len(pids) == 2
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) == 3
     while any(_is_alive(pid) for pid in pids):
         time.sleep(0.01)
 
 
-def test_large_pictures_wait_for_room_together(
-    tmp_path: Path, processes: list[DecodingProcess], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
+def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = most = 0
+    lock = threading.Lock()
 
     class Noting(_images._Room):
         @contextmanager
         def taken(self, n: int) -> Iterator[None]:
-            asked.append(n)
+            nonlocal inside, most
             with super().taken(n):
+                with lock:
+                    inside += n
+                    most = max(most, inside)
                 yield
+                with lock:
+                    inside -= n
 
     monkeypatch.setattr(_images, "_ROOM", Noting(1_600 * 1_000))
-    dataset = file_dataset(tmp_path / "here", 6, 2)
+    split = file_dataset(tmp_path / "here", 6, 2).train
     for i in range(4):
         Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")
-    assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 8
-    assert asked == [1_600_000] * 4
-    assert len(processes) == 2
+    with Decoders(6, 32) as decoders:
+        crew = Crew(decoders._file, 2)
+        requests = [Request(portable(split, i), views=((0, 0),), transform=EvalTransform(32), row=i) for i in range(6)]
+        assert not any(looked.broken for looked in crew.submit(requests, 1)())
+        crew.close()
+        for i in range(6):
+            np.testing.assert_array_equal(decoders.pixels[i], EvalTransform(32).crop(split.image(i)))
+    assert most == 1_600_000
 
 
-def test_names_that_are_not_unicode(tmp_path: Path, processes: list[DecodingProcess]) -> None:
+def test_who_ended_a_process_is_found_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[DecodingProcess] = []
+    start = DecodingProcess.start
+
+    def noted(self: DecodingProcess) -> None:
+        start(self)
+        started.append(self)
+
+    monkeypatch.setattr(DecodingProcess, "start", noted)
+    split = file_dataset(tmp_path / "here", 6, 2).train
+    with Decoders(6, 32) as decoders:
+        crew = Crew(decoders._file, 2)
+        requests = [
+            Request(portable(split, i), views=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
+            for i in range(6)
+        ]
+        found = crew.submit(requests, 8)()
+        crew.close()
+    assert [i for i in range(6) if found[i].broken] == [1]
+    assert len(started) == 4  # two at first, one to see which picture it was, one in its place
+
+
+def portable(split: Split, i: int) -> Portable:
+    image = SplitImage(split, i).portable()
+    assert image is not None
+    return image
+
+
+def test_names_that_are_not_unicode(tmp_path: Path, foremen: list[Foreman]) -> None:
     dataset = file_dataset(tmp_path / "here")
     odd = os.fsdecode(b"\xff.png")
     (tmp_path / "here" / "0.png").rename(tmp_path / "here" / odd)
     files = ImageFiles(tmp_path / "here", (odd, *dataset.train.source.paths[1:]))  # type: ignore[attr-defined]
     dataset = replace(dataset, train=replace(dataset.train, source=files))
     assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 8
-    assert len(processes) == 2
+    assert len(foremen) == 1
 
 
 def _is_alive(pid: int) -> bool:

@@ -4,8 +4,10 @@ This is what decoding threads and decoding processes both do. Neither torch nor 
 a tenth of a second without.
 """
 
+import mmap
 import random
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -84,14 +86,18 @@ class Looked(NamedTuple):
 class Rows:
     """Memory for crops, one after the other, (rows, size, size, 3)."""
 
-    def __init__(self, memory: memoryview, row_bytes: int) -> None:
-        """Crops have `row_bytes` each."""
-        self._memory, self._row_bytes = memory, row_bytes
+    def __init__(self, memory: memoryview | int) -> None:
+        """`memory` may be a descriptor, which must have its size by the time of the first crop."""
+        self._given = memory
 
     def put(self, row: int, crop: Image.Image) -> None:
-        """Write an RGB picture of the right size down."""
-        start = row * self._row_bytes
-        self._memory[start : start + self._row_bytes] = crop.tobytes()
+        """Write an RGB picture down; all have the same size."""
+        pixels = crop.tobytes()
+        self._memory[row * len(pixels) : (row + 1) * len(pixels)] = pixels
+
+    @cached_property
+    def _memory(self) -> memoryview:
+        return self._given if isinstance(self._given, memoryview) else memoryview(mmap.mmap(self._given, 0))
 
 
 def look(request: Request, rows: Rows) -> Looked:

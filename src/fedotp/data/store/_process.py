@@ -15,9 +15,32 @@ from fedotp._images import room_for
 from fedotp.data.store._crops import Looked, Request
 
 _START = (
-    "import sys; sys.path[:] = sys.argv[5:]; "
-    "from fedotp.data.store._worker import serve; serve(*map(int, sys.argv[1:5]))"
+    "import sys; n = int(sys.argv[2]); facts, sys.path[:] = sys.argv[3 : 3 + n], sys.argv[3 + n :]; "
+    "from importlib import import_module; import_module(sys.argv[1]).serve(*map(int, facts))"
 )
+
+
+def start_process(module: str, memory: int, *facts: int) -> tuple["subprocess.Popen[bytes] | None", Connection]:
+    """Start a process that does nothing but `module`'s `serve` of: a pipe, `memory`, the parent's number, `facts`.
+
+    Returns the process, None if that is impossible, and the other end of the pipe. It is not forked, because this
+    process may have threads and a GPU, and not started by `multiprocessing`, which would have it import the program
+    that runs here.
+    """
+    ours, theirs = Pipe()
+    numbers = (theirs.fileno(), memory, os.getpid(), *facts)
+    paths = [*sys.path, str(Path(fedotp.__file__).parents[1])]
+    process = None
+    with theirs, suppress(OSError):  # no memory, no descriptors left
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, module, str(len(numbers)), *map(str, numbers), *paths],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=numbers[:2],
+            start_new_session=True,  # Ctrl-C is for this process, which stops the others
+        )
+    return process, ours
 
 
 class GoneError(Exception):
@@ -29,14 +52,10 @@ class GoneError(Exception):
 
 
 class DecodingProcess:
-    """A process that looks at images and writes their crops to the memory behind a descriptor.
+    """A process that looks at images and writes their crops to the memory behind a descriptor."""
 
-    It is not forked, because this one may have threads and a GPU, and not started by `multiprocessing`, which would
-    have it import the program that runs here.
-    """
-
-    def __init__(self, memory: int, row_bytes: int) -> None:
-        self._memory, self._row_bytes = memory, row_bytes
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._is_up = False
@@ -44,19 +63,8 @@ class DecodingProcess:
 
     def start(self) -> None:
         """Start the process; if that is impossible, asking it will tell."""
-        self._connection, theirs = Pipe()
         self._is_up = False
-        facts = (theirs.fileno(), self._memory, self._row_bytes, os.getpid())
-        paths = [*sys.path, str(Path(fedotp.__file__).parents[1])]
-        with theirs, suppress(OSError):  # no memory, no descriptors left
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *map(str, facts), *paths],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=facts[:2],
-                start_new_session=True,  # Ctrl-C is for this process, which stops the others
-            )
+        self._process, self._connection = start_process("fedotp.data.store._worker", self._memory)
 
     def ask(self, requests: Sequence[Request]) -> list[Looked]:
         """Have images looked at. If the process is gone, by that or else, `GoneError`; the next call starts it anew."""
@@ -80,13 +88,18 @@ class DecodingProcess:
             raise answer
         return answer
 
+    def kill(self) -> None:
+        """Let the process end; `stop` waits for that."""
+        if self._process is not None:
+            self._process.kill()
+
     def stop(self) -> None:
         """End the process now."""
+        self.kill()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         if self._process is not None:
-            self._process.kill()
             self._process.wait()
             self._process = None
 

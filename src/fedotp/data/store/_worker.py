@@ -3,7 +3,6 @@
 It ends when the pipe is closed, and with the process that started it, however that ended. It has no part in Ctrl-C.
 """
 
-import mmap
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from fedotp.data.store._crops import Looked, Request, Rows, look
 _SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many processes may do so at once
 
 
-def serve(pipe: int, memory: int, row_bytes: int, parent: int) -> None:
+def serve(pipe: int, memory: int, parent: int) -> None:
     """Answer requests from the descriptor `pipe` with what was found; crops go to `memory`."""
     die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
     if os.getppid() != parent:  # it died before the kernel was told
@@ -25,7 +24,7 @@ def serve(pipe: int, memory: int, row_bytes: int, parent: int) -> None:
     warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
     connection = Connection(pipe)
     share_room(_ParentsRoom(connection))
-    rows = Rows(memoryview(mmap.mmap(memory, 0)), row_bytes)
+    rows = Rows(memory)
     with suppress(EOFError, ConnectionError):  # the parent is done
         connection.send(None)  # ready
         while True:
