@@ -58,7 +58,7 @@ class SplitImage:
         """The same for another process: the path of a file, else the bytes; None if they cannot be read, too."""
         source = self.split.source
         if isinstance(source, ImageFiles):
-            return Portable(path=self.split.where(self.i))
+            return Portable(path=os.path.join(source.root, source.paths[self.split.rows[self.i]]))
         with suppress(OSError):
             if isinstance(source, FileContents | ImageArray):
                 return Portable(content=self.read(), shape=self.shape)
@@ -111,10 +111,12 @@ def _memo_file(files: ImageFiles, root: Path) -> Path:
 def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
     """What the file system says of each file (n,), before any of them is read."""
     memo = np.zeros(len(split), _MEMO)
-    for i, row in enumerate(split.rows):
-        memo["path"][i] = hashlib.sha256(os.fsencode(files.paths[row])).digest()[:16]
+    root = os.fspath(files.root)
+    for i, row in enumerate(split.rows.tolist()):
+        path = files.paths[row]
+        memo["path"][i] = hashlib.sha256(os.fsencode(path)).digest()[:16]
         with suppress(OSError):  # a missing file is reported when it is read
-            stat = (files.root / files.paths[row]).stat()
+            stat = os.stat(os.path.join(root, path))
             memo["facts"][i] = (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
     return memo
 

@@ -17,7 +17,7 @@ from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
 from fedotp.data.store._format import Encoding, Keys, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
-from fedotp.data.store._views import AHEAD, Encoder, Missing, Tower
+from fedotp.data.store._views import AHEAD, Encoder, Missing, Tower, encode_views
 from fedotp.errors import FedotpError
 
 
@@ -70,8 +70,10 @@ def encode(
             on_progress=on_progress or _ignore,
             on_broken=on_broken or _ignore,
         )
-        train = job.encode("train", dataset.train, drawn if views else central, views)
-        test = job.encode("test", dataset.test, central, 0)
+        train, test = job.encode(
+            job.part("train", dataset.train, drawn if views else central, views),
+            job.part("test", dataset.test, central, 0),
+        )
     broken = [*train.broken, *test.broken]
     if broken and not skip_broken:
         raise FedotpError(
@@ -82,8 +84,8 @@ def encode(
         dataset=dataset.without(b.ref for b in broken) if broken else dataset,
         train=train.sound(),
         test=test.sound(),
-        n_encoded=train.n_encoded + test.n_encoded,
-        n_repaired=train.n_repaired + test.n_repaired,
+        n_encoded=job.n_encoded,
+        n_repaired=job.n_repaired,
     )
 
 
@@ -109,23 +111,36 @@ def encoding_of(
 
 
 @dataclass(frozen=True)
+class _Part:
+    """A split, how it is shown, and the keys (k, n) of its views; `reasons` by image for those that are broken."""
+
+    name: SplitName
+    split: Split
+    transform: EvalTransform | TrainTransform
+    keys: Keys
+    reasons: dict[int, str]
+
+    def broken(self, image: int, reason: str) -> Broken:
+        """The image with this number, and what is wrong with it."""
+        return Broken(ImageRef(self.name, image), self.split.where(image), reason)
+
+
+@dataclass(frozen=True)
 class _Outcome:
-    """Of a split: where its records are (k, n), -1 for broken images, and what was done."""
+    """Of a split: where its records are (k, n), -1 for broken images, and these."""
 
     store: TokenStore
     records: Ints
     broken: list[Broken]
-    n_encoded: int
-    n_repaired: int
 
     def sound(self) -> EncodedSplit:
         """The images that are not broken."""
         return EncodedSplit(self.store, self.records[:, (self.records >= 0).all(axis=0)])
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Job:
-    """What is the same for both splits."""
+    """What is the same for both splits, and what was done for them."""
 
     root: Path
     tower: Tower
@@ -136,38 +151,60 @@ class _Job:
     verify: bool
     on_progress: OnProgress
     on_broken: Callable[[Broken], object]
+    n_encoded: int = 0
+    n_repaired: int = 0
 
-    def encode(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, views: int) -> _Outcome:
-        encoding = encoding_of(self.tower.clip, transform, storage=self.storage, precision=self.tower.precision)
-        store = TokenStore(self.root, encoding)
+    def part(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, views: int) -> _Part:
+        """Hash the images of a split: `views` random views of each are wanted, or the plain one."""
         reasons: dict[int, str] = {}
-
-        def note_broken(image: int, reason: str) -> None:
-            reasons[image] = reason
-            self.on_broken(Broken(ImageRef(name, image), split.where(image), reason))
-
         count = self._counter(f"hashing {name}", len(split))
-        digests = hash_images(split, self.root, self.decoders, on_images=count, on_broken=note_broken)
+        digests = hash_images(split, self.root, self.decoders, on_images=count, on_broken=reasons.__setitem__)
         if views:
             keys = np.stack([make_keys(digests, seed=self.seed, view=j) for j in range(views)])
         else:
             keys = make_keys(digests, seed=0, view=0)[None]  # (k, n)
-        n_repaired = self._repair(store, store.find(keys), f"checking {name}") if self.verify else 0
-        wanted = store.find(keys) < 0
-        wanted[:, list(reasons)] = False
-        missing = Missing.of(keys, wanted)
+        part = _Part(name, split, transform, keys, reasons)
+        for image, reason in reasons.items():
+            self.on_broken(part.broken(image, reason))
+        return part
+
+    def encode(self, *parts: _Part) -> list[_Outcome]:
+        """Encode what is missing of any part, all in one go."""
+        opened: dict[Encoding, TokenStore] = {}
+        missing: dict[Encoding, Keys] = {}
+        stores, encoders = [], []
+        for part in parts:
+            of = encoding_of(self.tower.clip, part.transform, storage=self.storage, precision=self.tower.precision)
+            store = opened[of] = opened.get(of) or TokenStore(self.root, of)
+            lacking = self._lacking(part, store, missing.get(of, part.keys[:0, 0]))
+            missing[of] = lacking.keys
+            stores.append(store)
+            encoders.append(self._encoder(part, store, lacking))
         try:
-            n_encoded = Encoder(missing, split, store, transform, self.tower).run(
-                batch_size=self.batch_size,
-                decoders=self.decoders,
-                on_views=self._counter(f"encoding {name}", len(missing.keys)),
-                on_broken=note_broken,
-            )
+            self.n_encoded = encode_views(encoders, self.tower, self.decoders, self.batch_size)
         finally:
-            store.close()
-        store.refresh()
-        records = store.find(keys)
-        return _Outcome(store, records, _broken(name, split, records, keys, reasons), n_encoded, n_repaired)
+            for store in stores:
+                store.close()
+        for store in opened.values():
+            store.refresh()
+        reasons = {bytes(part.keys[0, image]): reason for part in parts for image, reason in part.reasons.items()}
+        return [_outcome(part, store, reasons) for part, store in zip(parts, stores, strict=True)]
+
+    def _lacking(self, part: _Part, store: TokenStore, others: Keys) -> Missing:
+        """The views that are not in `store`, or damaged there, and not encoded for another part either."""
+        if self.verify:
+            self.n_repaired += self._repair(store, store.find(part.keys), f"checking {part.name}")
+        wanted = (store.find(part.keys) < 0) & ~np.isin(part.keys, others)
+        wanted[:, list(part.reasons)] = False
+        return Missing.of(part.keys, wanted)
+
+    def _encoder(self, part: _Part, store: TokenStore, missing: Missing) -> Encoder:
+        def note_broken(image: int, reason: str) -> None:
+            part.reasons[image] = reason
+            self.on_broken(part.broken(image, reason))
+
+        count = self._counter(f"encoding {part.name}", len(missing.keys))
+        return Encoder(missing, part.split, store, part.transform, on_views=count, on_broken=note_broken)
 
     def _repair(self, store: TokenStore, numbers: Ints, what: str) -> int:
         """Strike damaged records out; return how many."""
@@ -192,18 +229,18 @@ class _Job:
         return count
 
 
-def _broken(name: SplitName, split: Split, records: Ints, keys: Keys, reasons: dict[int, str]) -> list[Broken]:
-    """The images without records, with the reason found for the first of equal content."""
-    reason_of = {bytes(keys[0, image]): reason for image, reason in reasons.items()}
+def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> _Outcome:
+    """What is in `store` now; `reasons` by key, so that the reason found for the first of equal content is known."""
+    records = store.find(part.keys)
     broken = []
     for image in np.flatnonzero((records < 0).any(axis=0)).tolist():
-        reason = reasons.get(image) or reason_of.get(bytes(keys[0, image]))
+        reason = part.reasons.get(image) or reasons.get(bytes(part.keys[0, image]))
         if reason is None:
             raise FedotpError(
-                f"the tokens of {split.where(image)} vanished while others were encoded; was the store pruned?"
+                f"the tokens of {part.split.where(image)} vanished while others were encoded; was the store pruned?"
             )
-        broken.append(Broken(ImageRef(name, image), split.where(image), reason))
-    return broken
+        broken.append(part.broken(image, reason))
+    return _Outcome(store, records, broken)
 
 
 def _ignore(*_: object) -> None:

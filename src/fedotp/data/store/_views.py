@@ -2,10 +2,10 @@
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -66,81 +66,65 @@ class Tower:
 
 
 class Encoder:
-    """Encodes the missing views of one split into one store.
+    """The missing views of one split, on their way into one store.
 
     Processes that encode the same images at once share the work: each visits the batches in an order of its
     own and leaves out what others have written meanwhile.
     """
 
-    def __init__(self, missing: Missing, split: Split, store: TokenStore, transform: Transform, tower: Tower) -> None:
-        self._missing, self._split, self._store = missing, split, store
-        self._transform, self._tower = transform, tower
+    def __init__(
+        self,
+        missing: Missing,
+        split: Split,
+        store: TokenStore,
+        transform: Transform,
+        *,
+        on_views: Callable[[int], object],
+        on_broken: Callable[[int, str], object],
+    ) -> None:
+        """`on_views` is told of views done, `on_broken` of images that cannot be decoded."""
+        self._missing, self._split, self._store, self._transform = missing, split, store, transform
+        self.on_views, self._on_broken = on_views, on_broken
         self._by_key = np.argsort(missing.keys)
         self._sorted_keys = missing.keys[self._by_key]
         self._there = np.zeros(len(missing.keys), bool)  # written by another process
 
-    def run(
-        self,
-        *,
-        batch_size: int,
-        decoders: Decoders,
-        on_views: Callable[[int], object],
-        on_broken: Callable[[int, str], object],
-    ) -> int:
-        """Encode, and return how many views went through the tower.
+    @property
+    def n_images(self) -> int:
+        """Images of which a view is missing."""
+        return len(np.unique(self._missing.images))
 
-        `decoders` have room for `AHEAD` + 1 batches. `on_views` is told of views done, `on_broken` of images that
-        cannot be decoded.
-        """
-        n_encoded = 0
-        decoders.expect(len(np.unique(self._missing.images)))
-        written: deque[Future[None]] = deque()
-        with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and the disk, while the tower works
-            for views, pixels in self._decoded(batch_size, decoders, on_views, on_broken):
-                features = self._tower(pixels)
-                while len(written) >= _WRITERS:
-                    written.popleft().result()
-                written.append(writers.submit(self._write, views, features))
-                n_encoded += len(views)
-                on_views(len(views))
-            while written:
-                written.popleft().result()
-        return n_encoded
-
-    def _decoded(
-        self,
-        batch_size: int,
-        decoders: Decoders,
-        on_views: Callable[[int], object],
-        on_broken: Callable[[int, str], object],
-    ) -> Iterator[tuple[Ints, Tensor]]:
-        """Batches of views: their numbers (n,) among the missing and their pixels (n, H, W, 3), until the next one."""
+    def batches(self, batch_size: int) -> Iterator[Ints]:
+        """The numbers (n,) of views to be encoded, a batch at a time."""
         starts = list(range(0, len(self._missing.keys), batch_size))
         random.SystemRandom().shuffle(starts)
-        free = deque(range(0, len(decoders.pixels), batch_size))  # rows where a batch fits in
-        ahead: deque[tuple[Ints, int, list[Request], Iterator[Looked]]] = deque()
-        while starts or ahead:
-            while starts and len(ahead) < AHEAD:
-                start = starts.pop()
-                batch = np.arange(start, min(start + batch_size, len(self._missing.keys)))
-                self._note(self._store.refresh())
-                todo = batch[~self._there[batch]]
-                on_views(len(batch) - len(todo))
-                row = free.popleft()
-                requests = [self._request(todo[part], row + part.start) for part in self._by_image(todo)]
-                ahead.append((todo, row, requests, decoders.submit(requests)))
-            views, row, requests, found = ahead.popleft()
-            sound = np.ones(len(views), bool)
-            for request, looked in zip(requests, found, strict=True):
-                if looked.broken:
-                    first = request.row - row
-                    sound[first : first + len(request.views)] = False
-                    on_broken(int(self._missing.images[views[first]]), looked.broken)
-                    on_views(len(request.views))
-            if sound.any():
-                pixels = torch.from_numpy(decoders.pixels[row : row + len(views)])
-                yield views[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)]
-            free.append(row)
+        for start in starts:
+            batch = np.arange(start, min(start + batch_size, len(self._missing.keys)))
+            self._note(self._store.refresh())
+            todo = batch[~self._there[batch]]
+            self.on_views(len(batch) - len(todo))
+            yield todo
+
+    def requests(self, views: Ints, row: int) -> list[Request]:
+        """What is to be decoded for the views (n,), into the rows from `row` on."""
+        return [self._request(views[part], row + part.start) for part in self._by_image(views)]
+
+    def sound(self, views: Ints, requests: Sequence[Request], found: Iterable[Looked]) -> NDArray[np.bool_]:
+        """Which of the views (n,) can be seen, now that their images were looked at."""
+        sound = np.ones(len(views), bool)
+        for request, looked in zip(requests, found, strict=True):
+            if looked.broken:
+                first = request.row - requests[0].row
+                sound[first : first + len(request.views)] = False
+                self._on_broken(int(self._missing.images[views[first]]), looked.broken)
+                self.on_views(len(request.views))
+        return sound
+
+    def write(self, views: Ints, features: ImageFeatures) -> None:
+        """Put what the tower made of the views (n,) into the store."""
+        encoding = self._store.encoding
+        records = pack(compress(features, encoding.storage), encoding.record)
+        self._store.append(self._missing.keys[views], records)
 
     def _note(self, keys: Keys) -> None:
         """Take note of keys (n,) that are in the store now."""
@@ -164,7 +148,45 @@ class Encoder:
             row=row,
         )
 
-    def _write(self, views: Ints, features: ImageFeatures) -> None:
-        encoding = self._store.encoding
-        records = pack(compress(features, encoding.storage), encoding.record)
-        self._store.append(self._missing.keys[views], records)
+
+def encode_views(encoders: Sequence[Encoder], tower: Tower, decoders: Decoders, batch_size: int) -> int:
+    """Send all that is missing through the tower, in one stream; return how many views went through.
+
+    `decoders` have room for `AHEAD` + 1 batches.
+    """
+    n_encoded = 0
+    decoders.expect(sum(encoder.n_images for encoder in encoders))
+    written: deque[Future[None]] = deque()
+    with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and the disk, while the tower works
+        for encoder, views, pixels in _decoded(encoders, decoders, batch_size):
+            features = tower(pixels)
+            while len(written) >= _WRITERS:
+                written.popleft().result()
+            written.append(writers.submit(encoder.write, views, features))
+            n_encoded += len(views)
+            encoder.on_views(len(views))
+        while written:
+            written.popleft().result()
+    return n_encoded
+
+
+def _decoded(
+    encoders: Sequence[Encoder], decoders: Decoders, batch_size: int
+) -> Iterator[tuple[Encoder, Ints, Tensor]]:
+    """Batches of views: their numbers (n,) and their pixels (n, H, W, 3), which last until the next one."""
+    batches = ((encoder, views) for encoder in encoders for views in encoder.batches(batch_size) if len(views))
+    free = deque(range(0, len(decoders.pixels), batch_size))  # rows where a batch fits in
+    ahead: deque[tuple[Encoder, Ints, int, list[Request], Iterator[Looked]]] = deque()
+    while True:
+        for encoder, views in islice(batches, AHEAD - len(ahead)):
+            row = free.popleft()
+            requests = encoder.requests(views, row)
+            ahead.append((encoder, views, row, requests, decoders.submit(requests)))
+        if not ahead:
+            return
+        encoder, views, row, requests, found = ahead.popleft()
+        sound = encoder.sound(views, requests, found)
+        if sound.any():
+            pixels = torch.from_numpy(decoders.pixels[row : row + len(views)])
+            yield encoder, views[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)]
+        free.append(row)
