@@ -38,8 +38,9 @@ def test_the_objective_includes_the_penalty(method: str) -> None:
 
 # Privacy ---------------------------------------------------------------------------------------------------
 
-PUBLISHED = {"promptfl-fedamp": {"prompt"}, "fedmgp": {"own"}}  # a client's own that the server gets: they say so
 FEDERATED = [name for name in TRAINED if name not in ("coop",)]
+# What the servers get of a client's own: these methods say so.
+PUBLISHED = {"promptfl-fedamp": {"prompt"}, "fedmgp": {"own"}, "pfedmoap": {"own"}}
 VARIANTS = [*(METHODS[name]() for name in TRAINED), FedOTP(n_shared=2, n_private=3), FedOTP(n_shared=0, n_private=1)]
 
 

@@ -45,7 +45,7 @@ def params_of(method: Method, task: Task, n_clients: int) -> Parameters:
 def test_prompts_features_and_kinds_are_of_one_number(name: str, task: Task) -> None:
     method = METHODS[name]()
     params = params_of(method, task, C)
-    features = method.class_features(task, params)
+    features = method.class_features(task, params | method.derived(task, params, None))
     assert features.shape[1:] == (len(method.kinds(task, params)), K, E)
     assert len(features) in (1, C)
     assert len(prompt_lengths(method, task)) == features.shape[1]
@@ -55,7 +55,7 @@ def test_prompts_features_and_kinds_are_of_one_number(name: str, task: Task) -> 
 def test_only_directions_of_class_features_matter(name: str, task: Task, batch: Batch) -> None:
     method = METHODS[name]()
     params = params_of(method, task, C)
-    classes = method.class_features(task, params).expand(C, -1, -1, -1)
+    classes = method.class_features(task, params | method.derived(task, params, None)).expand(C, -1, -1, -1)
     longer = classes * (0.5 + torch.rand(*classes.shape[:-1], 1, dtype=torch.float64))
     found = method.score(task, params, batch, classes)
     assert found.shape == (C, B, K)
@@ -196,7 +196,7 @@ def test_a_need_that_nobody_serves_is_named() -> None:
 
 
 def test_kinds_read_as_words() -> None:
-    assert [str(kind) for kind in Kind] == ["global", "local", "global and local", "caption"]
+    assert [str(kind) for kind in Kind] == ["global", "local", "global and local", "another client's", "caption"]
     assert Prompt(Kind.CAPTION, None).n_prompts == 1
 
 

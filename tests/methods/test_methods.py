@@ -132,7 +132,6 @@ def test_options_out_of_range_are_refused(method: type, options: dict, message: 
 
 def test_methods_are_known_by_their_names() -> None:
     assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
-    assert len(METHODS) == 13  # one of them is the tests' own
     assert all(method.title and method.reference for method in METHODS.values())
 
 

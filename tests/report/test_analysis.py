@@ -63,6 +63,7 @@ KINDS = {
     "fedpha": {"local"},
     "fedmgp": {"global", "local"},
     "fedclip": {"caption"},
+    "pfedmoap": {"local", "another client's"},
 }
 
 

@@ -133,6 +133,14 @@ class FederatedData:
         seeds = [seed] * len(clients) if self.seeds is None else [self.seeds[client] for client in clients]
         return [draws(own, purpose, round_, int(number)) for own, number in zip(seeds, numbers, strict=True)]
 
+    def own_classes(self, clients: Ints, n_classes: int, device: torch.device) -> Tensor:
+        """Which classes are among the training images of `clients`: (C, K), true; of one without images all are."""
+        own = np.zeros((len(clients), n_classes), bool)
+        for row, client in zip(own, clients, strict=True):
+            row[self.train.labels[self.train.clients[client]]] = True
+        own[~own.any(1)] = True
+        return torch.from_numpy(own).to(device)
+
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
         """The training images of `clients`, in their first view, for methods that look them up."""
         if (device, dtype) not in self._spatial:

@@ -110,6 +110,10 @@ class LocalTrainer:
         received = _rows(received, at)
         params = {name: value.clone() for name, value in self.method.start(received, _rows(private, at)).items()}
         trained = {name: value for name, value in params.items() if name not in work.frozen | self.method.fixed}
+        own_classes = self.data.own_classes(clients, len(self.task.classes), self.device)
+        with torch.no_grad():
+            derived = self.method.derived(self.task, params, own_classes)
+        params |= derived
         stepper = self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients))
         memory = self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None
         steps = list(self._steps(work, clients)) if trained else []
@@ -122,7 +126,7 @@ class LocalTrainer:
         mean = total / torch.from_numpy(seen).to(self.device).clamp_min(1)
         back = torch.argsort(at)
         return LocalResult(
-            params=_rows(params, back),
+            params=_rows({name: value for name, value in params.items() if name not in derived}, back),
             optimizer=_rows({**stepper.state, "steps": stepper.steps}, back),
             loss=mean[back],
             images=seen[np.argsort(falling)],

@@ -42,7 +42,8 @@ class Predictor:
         memory: Memory | None = None,
     ) -> "Predictor":
         """Encode the prompts that `params` (C, ...) make; `n_clients` is C, which a method without any does not say."""
-        classes = F.normalize(method.class_features(task, params), dim=-1).expand(n_clients, -1, -1, -1)
+        known = params | method.derived(task, params, None)
+        classes = F.normalize(method.class_features(task, known), dim=-1).expand(n_clients, -1, -1, -1)
         return cls(method, task, params, classes, method.kinds(task, params), memory)
 
     def __len__(self) -> int:

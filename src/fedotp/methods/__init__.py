@@ -10,8 +10,10 @@ from fedotp.methods._fedotp import FedOTP
 from fedotp.methods._fedper import PromptFLPer
 from fedotp.methods._fedpha import FedPHA
 from fedotp.methods._fedprox import PromptFLProx
+from fedotp.methods._fedtpg import FedTPG
 from fedotp.methods._finetune import PromptFLFineTuned
 from fedotp.methods._method import Method, weighted_average
+from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.methods._pfedprompt import PFedPrompt
 from fedotp.methods._precision import PRECISION, Precision
 from fedotp.methods._prompt import Kind, Parameters, Prompt
@@ -34,6 +36,8 @@ METHODS: dict[str, type[Method]] = {
         FedPHA,
         FedMGP,
         FedCLIP,
+        PFedMoAP,
+        FedTPG,
     )
 }
 """Every method by the name a configuration uses."""
@@ -48,10 +52,12 @@ __all__ = [
     "FedMGP",
     "FedOTP",
     "FedPHA",
+    "FedTPG",
     "Kind",
     "Memory",
     "Method",
     "Need",
+    "PFedMoAP",
     "PFedPrompt",
     "Parameters",
     "Precision",

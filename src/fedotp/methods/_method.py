@@ -138,6 +138,15 @@ class Method(ABC):
         """What each of the N prompts is: (N,)."""
         return tuple(prompt.kind for prompt in self.prompts(task, params) for _ in range(prompt.n_prompts))
 
+    def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
+        """What follows from `params` (C, ...) without being trained, by names of its own: (C, ...).
+
+        It is computed once, without gradient, before the steps of a round and before predictions. `class_features`
+        finds it among its `params`, in training so do `score` and `penalty`; it is never sent nor kept. `own_classes`
+        (C, K) are true for those a client has images of to train on, all if it has none; None stands for predictions.
+        """
+        return {}
+
     def weights(self, task: Task, params: Parameters) -> Tensor | None:
         """How much each prompt counts, (N,) or (C, N), summing to 1; None: all alike."""
         return None

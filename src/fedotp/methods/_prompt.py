@@ -14,6 +14,7 @@ class Kind(StrEnum):
     GLOBAL = "global"  # the same for everyone
     LOCAL = "local"  # the client's own
     BOTH = "global and local"  # made of both
+    OTHERS = "another client's"  # received, and held fixed
     CAPTION = "caption"  # written by hand, nobody learns it
 
 

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_choices, require_from
@@ -177,9 +178,18 @@ class Task:
     @cached_property
     @torch.no_grad()
     def _template_features(self) -> Tensor:
-        captions = [self.template.replace("{}", name) for name in self.classes]
-        ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
-        return self.clip.encode_text(ids.to(self.device))[None, None].to(self.dtype)
+        return self._encoded([self.template.replace("{}", name) for name in self.classes])[None, None]
+
+    @cached_property
+    @torch.no_grad()
+    def name_features(self) -> Tensor:
+        """Features (K, e), of length 1, of the bare class names."""
+        return F.normalize(self._encoded(self.classes), dim=-1)
+
+    def _encoded(self, texts: Sequence[str]) -> Tensor:
+        """Features (n, e) of whole texts."""
+        ids = self.clip.tokenizer(list(texts), self.clip.config.text.context_length)
+        return self.clip.encode_text(ids.to(self.device)).to(self.dtype)
 
 
 @lru_cache(maxsize=2)

@@ -39,11 +39,11 @@ class LearnedPrompts:
         return [context for kind, context in self._prompts(self._params(untrained, None)) if kind == Kind.GLOBAL]
 
     def of(self, client: str) -> list[tuple[Kind, Tensor]]:
-        """Kinds and contexts (s, d), or (K, s, d), of the other prompts of a client, one of `names`."""
+        """Kinds and contexts (s, d), or (K, s, d), of what is a client's own, one of `names`."""
         number = self.run.manifest["clients"].index(client)
         private = kept_by(self.stored, self.run.config.method, self.task, number)
         prompts = self._prompts(self._params(private, number))
-        return [(kind, context) for kind, context in prompts if kind != Kind.GLOBAL]
+        return [(kind, context) for kind, context in prompts if kind not in (Kind.GLOBAL, Kind.OTHERS)]
 
     def _params(self, private: Parameters, number: int | None) -> Parameters:
         return deployed_parameters(self.stored, self.run.config.method, self.task, private, number)

@@ -1,0 +1,121 @@
+"""FedTPG: a shared network that makes the prompt from the names of the classes to be told apart."""
+
+from dataclasses import dataclass
+from math import gcd, sqrt
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedotp._ranges import require_from
+from fedotp.errors import FedotpError
+from fedotp.methods._batch import Batch
+from fedotp.methods._draw import constant, uniform
+from fedotp.methods._method import Method, weighted_average
+from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._task import Task
+
+_HEADS = 4
+_MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
+
+
+@dataclass(frozen=True)
+class FedTPG(Method):
+    """Qiu et al., ICLR 2024: text-driven prompt generation. All is shared, nothing private.
+
+    With t_k (e,) the unit text feature of the bare name of class k, and Q (s, d) learned vectors, the prompt is
+
+        x = attention(query LN(Q); keys and values LN(t_k) of all classes k asked about),   prompt = x + FF(x),
+        FF(x) = W_2 (a * gelu(g)) + b_2,   [a, g] = W_1 LN(x) + b_1,   W_1 (8d, d), W_2 (d, 4d),
+
+    with 4 heads and no residual around the attention. The prompt stands before every one of these classes' names, and
+    the image is matched by its pooled feature (Eq. 1).
+
+    In training the classes asked about are those that the client has images of: the others are neither in the context
+    nor in the softmax. In prediction they are all that are given, the same for every client: the network was made to
+    be asked about any names, and a client that answers for classes of others must know that they are meant.
+    The server takes the plain mean: every client counts alike.
+
+    Choices: all projections have biases; layers start as PyTorch's do, Q as prompts do (`prompt.std`). `n_ctx` is the
+    number s of vectors; `prompt.n_ctx` does not count here. Towers whose width 4 does not divide have fewer heads.
+    """
+
+    n_ctx: int = 4
+
+    name: ClassVar[str] = "fedtpg"
+    title: ClassVar[str] = "FedTPG"
+    reference: ClassVar[str] = "Qiu et al., ICLR 2024"
+
+    def __post_init__(self) -> None:
+        require_from(1, _MOST_VECTORS, "method.n_ctx", self.n_ctx, " (the paper uses 4)")
+
+    @property
+    def global_part(self) -> Method:
+        """Everything, as nobody has anything of his own."""
+        return self
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """Q (s, d) and the layers: attention and feed-forward."""
+        if task.prompt.per_class:
+            raise FedotpError("prompt.per_class = true: FedTPG makes one prompt for all classes; right is false")
+        d, e = task.clip.config.text.width, task.clip.config.embed_dim
+        shapes = {"query": (d, d), "key": (d, e), "value": (d, e)}
+        attention = {name: uniform(task, name, *shape, bound=sqrt(6 / sum(shape))) for name, shape in shapes.items()}
+        layers = {"out": (d, d), "ff_in": (8 * d, d), "ff_out": (d, 4 * d)}
+        for name, (n_out, n_in) in layers.items():
+            attention[name] = uniform(task, name, n_out, n_in, bound=1 / sqrt(n_in))
+        biases = {f"{name}_bias": constant(task, 0.0, len(weight)) for name, weight in attention.items()}
+        for name in ("ff_in", "ff_out"):
+            bound = 1 / sqrt(layers[name][1])
+            biases[f"{name}_bias"] = uniform(task, f"{name}_bias", layers[name][0], bound=bound)
+        norms = {"query_norm": d, "context_norm": e, "ff_norm": d}
+        gains = {name: constant(task, 1.0, width) for name, width in norms.items()}
+        shifts = {f"{name}_bias": constant(task, 0.0, width) for name, width in norms.items()}
+        return {"soft": task.contexts(1, self.n_ctx)[0], **attention, **biases, **gains, **shifts}
+
+    def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
+        """In training, the classes that count: (C, K), 0 or 1."""
+        return {} if own_classes is None else {"own": own_classes.to(task.dtype)}
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The one that the network makes of the classes' names, (C, 1, s, d)."""
+        n_clients = len(params["soft"])
+        if all(value.stride(0) == 0 for value in params.values()):  # one network, one prompt for all clients
+            params = {name: value[:1] for name, value in params.items()}
+        prompt = _generated(params, task.name_features, params.get("own"))[:, None]
+        return (Prompt(Kind.GLOBAL, prompt.expand(n_clients, -1, -1, -1)),)
+
+    def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
+        """Eq. 1; in training -inf for classes that the client has no image of, (C, B, K)."""
+        score = super().score(task, params, batch, classes)
+        own = params.get("own")
+        return score if own is None else score.masked_fill(own[:, None] == 0, -torch.inf)
+
+    def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
+        """The mean of what clients sent."""
+        return {**server, **weighted_average(uploads, torch.ones_like(weights))}
+
+
+def _generated(params: Parameters, names: Tensor, own: Tensor | None) -> Tensor:
+    """Prompts (C, s, d) from networks (C, ...) and the features (K, e) of names, of which `own` (C, K) count."""
+    query = _linear(params, "query", _norm(params, "query_norm", params["soft"]))  # (C, s, d)
+    context = _norm(params, "context_norm", names.expand(len(query), -1, -1))  # (C, K, e)
+    key, value = (_linear(params, name, context) for name in ("key", "value"))  # (C, K, d)
+    heads = (gcd(_HEADS, query.shape[-1]), -1)
+    query, key, value = (x.unflatten(-1, heads).transpose(1, 2) for x in (query, key, value))  # (C, h, s or K, d / h)
+    hidden = None if own is None else (own > 0)[:, None, None]
+    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=hidden)
+    x = _linear(params, "out", attended.transpose(1, 2).flatten(2))  # (C, s, d)
+    values, gates = _linear(params, "ff_in", _norm(params, "ff_norm", x)).chunk(2, dim=-1)  # (C, s, 4d)
+    return x + _linear(params, "ff_out", values * F.gelu(gates))
+
+
+def _linear(params: Parameters, name: str, x: Tensor) -> Tensor:
+    """The layer `name` of every client on x (C, n, width)."""
+    return torch.baddbmm(params[f"{name}_bias"][:, None], x, params[name].mT)
+
+
+def _norm(params: Parameters, name: str, x: Tensor) -> Tensor:
+    """LayerNorm on x (C, n, width)."""
+    return F.layer_norm(x, x.shape[-1:]) * params[name][:, None] + params[f"{name}_bias"][:, None]

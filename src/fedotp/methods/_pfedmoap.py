@@ -1,0 +1,222 @@
+"""pFedMoAP: other clients' prompts as experts, which a client's own gating network weighs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd, sqrt
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedotp._ranges import MOST, require_choices, require_from
+from fedotp.matching import pooled_score
+from fedotp.methods._batch import Batch
+from fedotp.methods._draw import constant, uniform
+from fedotp.methods._method import Method, weighted_average
+from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import Task
+
+_WIDTH, _HEADS = 128, 8  # of the gating network: 66,048 numbers
+_SHARPNESS = 10.0  # of its attention, instead of 1 / sqrt(width of a head)
+_RATE = 5.0  # the gating network learns at 0.01 where prompts learn at 0.002
+
+
+@dataclass(frozen=True)
+class PFedMoAP(Method):
+    """Luo et al., ICLR 2025: a mixture of experts, which are prompts of other clients.
+
+    The server averages the prompts (Eq. 4) to P_g, and keeps every client's last one. A client trains its prompt P_i
+    from P_g on. Once it has sent a prompt, it receives with P_g the `experts` prompts P_j nearest to its own last one
+    (`choice` "nearest", L2; "fixed", as in the authors' code: those of the clients of lowest number), its own excluded,
+    and fewer where fewer have been sent. They are not trained: their class features are computed once a round. With f
+    the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every (e / 128)-th
+    component of x,
+
+        score_k = lambda f . z_k(P_i) + pool(f) . T_k,
+        T_k = attention(query pool(f); keys and values pool(z_k(P_i)), pool(z_k(P_j)) of all experts j),
+
+    where the attention has 8 heads, width 128 and biases, one for all classes, and multiplies its logits by 10 instead
+    of 1 / sqrt(16). It is the client's gating network, which never leaves it. (In the authors' code it goes from one
+    client to the next, as one object serves all.)
+
+    Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is for whoever takes part for
+    the first time, for newcomers, and, in predictions, until the gating network was trained once.
+
+    Choices: where e is less than 128, or 8 heads do not divide it, the attention is of width e, and of as many heads as
+    divide both. A client predicts with its own last prompt, P_g if it has never trained. Places of experts that there
+    are not are filled with P_g and hidden from the attention: every message is of the same size.
+    """
+
+    experts: int = 9
+    choice: Literal["nearest", "fixed"] = "nearest"
+    lam: float = 0.5
+
+    name: ClassVar[str] = "pfedmoap"
+    title: ClassVar[str] = "pFedMoAP"
+    reference: ClassVar[str] = "Luo et al., ICLR 2025"
+    publishes: ClassVar[frozenset[str]] = frozenset({"own"})
+
+    def __post_init__(self) -> None:
+        require_from(1, 1000, "method.experts", self.experts)
+        require_choices(self, "method.")
+        require_from(0, MOST, "method.lam", self.lam)
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The experts, which of them there are, and how far a client has come."""
+        return frozenset({"experts", "present", "stage"})
+
+    @property
+    def rate(self) -> Mapping[str, float]:
+        """The gating network learns faster."""
+        return dict.fromkeys(("gate_in", "gate_in_bias", "gate_out", "gate_out_bias"), _RATE)
+
+    @property
+    def global_part(self) -> Method:
+        """The averaged prompt alone."""
+        return PromptFL()
+
+    # Parameters --------------------------------------------------------------------------------------------
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """The average P_g (1, s, d), the last prompt of every client (n, 1, s, d), and who has sent one (n,)."""
+        start = task.contexts(1)
+        return {
+            "prompt": start,
+            "pool": start.expand(n_clients, *start.shape).clone(),
+            "sent": torch.zeros(n_clients, device=start.device),
+        }
+
+    def private(self, task: Task) -> Parameters:
+        """The client's last prompt (1, s, d), also sent; its gating network; 0, 1 trained plainly, 2 with experts."""
+        width = _width(task.clip.config.embed_dim)
+        return {
+            "own": task.contexts(1),
+            "gate_in": uniform(task, "gate_in", 3 * width, width, bound=sqrt(1.5 / width)),  # queries, keys, values
+            "gate_in_bias": constant(task, 0.0, 3 * width),
+            "gate_out": uniform(task, "gate_out", width, width, bound=1 / sqrt(width)),
+            "gate_out_bias": constant(task, 0.0, width),
+            "stage": constant(task, 0.0),
+        }
+
+    # Client ------------------------------------------------------------------------------------------------
+
+    def start(self, received: Parameters, private: Parameters) -> Parameters:
+        """Training starts from the average, with the experts as they are now."""
+        stage = torch.maximum(private["stage"], 1 + received["present"].amax(-1))
+        return {
+            **private,
+            "own": received["prompt"],
+            "experts": received["experts"],
+            "present": received["present"],
+            "stage": stage,
+        }
+
+    def deployed(self, received: Parameters, private: Parameters) -> Parameters:
+        """Prediction uses the client's own prompt, and experts once its gating network was trained with some."""
+        stage = private["stage"]
+        own = private["own"]
+        trained = (stage > 0).view(-1, *[1] * (own.dim() - 1))
+        return {
+            **private,
+            "own": torch.where(trained, own, received["prompt"]),
+            "experts": received["experts"],
+            "present": received["present"] * (stage > 1)[:, None],
+        }
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The client's own, then the experts."""
+        return Prompt(Kind.LOCAL, params["own"]), Prompt(Kind.OTHERS, params["experts"])
+
+    def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
+        """Class features (C, n, K, e) of the n experts, one at a time: together they would take n times the memory."""
+        each = [task.features(params["experts"][:, j : j + 1]) for j in range(self.experts)]
+        return {"expert_features": torch.cat(each, dim=1)}
+
+    def class_features(self, task: Task, params: Parameters) -> Tensor:
+        """Those of the client's own prompt, then those of the experts: (C, 1 + n, K, e)."""
+        return torch.cat([task.features(params["own"]), params["expert_features"]], dim=1)
+
+    def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
+        """lambda f . z_k(P_i) + pool(f) . T_k, (C, B, K); f . z_k(P_i) without experts."""
+        plain = pooled_score(batch.image.pooled, classes[:, :1])
+        present = F.pad(params["present"], (1, 0), value=1.0)  # (C, N): the client's own prompt always is
+        mixed = self.lam * plain + _gated(params, batch.image.pooled, classes, present)
+        alone = params["present"].amax(-1) == 0
+        return torch.where(alone[:, None, None], plain, mixed)
+
+    def upload(self, params: Parameters, received: Parameters, draws: object) -> Parameters:
+        """The prompt."""
+        return {"prompt": params["own"]}
+
+    # Server ------------------------------------------------------------------------------------------------
+
+    def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
+        """P_g (C, 1, s, d), the experts (C, n, s, d), and which of them there are (C, n)."""
+        prompt = server["prompt"]
+        filled = prompt.expand(n_clients, self.experts, *prompt.shape[1:])
+        present = prompt.new_zeros(n_clients, self.experts)
+        if clients is not None:
+            chosen, there = self._chosen(server, clients)
+            n = chosen.shape[1]
+            present = F.pad(there.to(prompt.dtype), (0, self.experts - n))
+            shown = there.view(*there.shape, *[1] * (prompt.dim() - 1))
+            nearest = torch.where(shown, server["pool"][chosen].squeeze(2), filled[:, :n])
+            filled = torch.cat([nearest, filled[:, n:]], dim=1)
+        return {"prompt": prompt.expand(n_clients, *prompt.shape), "experts": filled, "present": present}
+
+    def _chosen(self, server: Parameters, clients: Tensor) -> tuple[Tensor, Tensor]:
+        """Whose prompts `clients` (C,) receive, (C, n), and whether there are so many, (C, n)."""
+        pool, sent = server["pool"].flatten(1).double(), server["sent"] > 0
+        everyone = torch.arange(len(pool), device=pool.device)
+        if self.choice == "nearest":
+            # Not by products: a client's distances must not depend on who is served beside it.
+            order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
+        else:
+            order = everyone.double().expand(len(clients), -1)
+        may = sent & sent[clients, None] & (everyone != clients[:, None])
+        first = torch.where(may, order, torch.inf).sort(dim=1, stable=True)
+        return first.indices[:, : self.experts], first.values[:, : self.experts].isfinite()
+
+    def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
+        """The average, and everyone's last prompt."""
+        pool, sent = server["pool"].clone(), server["sent"].clone()
+        pool[clients] = uploads["prompt"]
+        sent[clients] = 1
+        return {**weighted_average(uploads, weights), "pool": pool, "sent": sent}
+
+
+def _width(features: int) -> int:
+    """Components of a feature (e,) that the gating network sees."""
+    return min(_WIDTH, features)
+
+
+def _pool(features: Tensor) -> Tensor:
+    """Every (e / 128)-th component of features (..., e) of length 1."""
+    width = features.shape[-1]
+    step = width // _width(width)
+    return F.normalize(features, dim=-1)[..., : step * _width(width) : step]
+
+
+def _gated(params: Parameters, pooled: Tensor, classes: Tensor, present: Tensor) -> Tensor:
+    """pool(f) . T_k (C, B, K): pooled (C, B, e), classes (C, N, K, e), present (C, N) 0 or 1.
+
+    The output projection is applied to pool(f) instead of to T_k, of which there are K times as many.
+    """
+    image, experts = _pool(pooled), _pool(classes)  # (C, B, w), (C, N, K, w)
+    heads = (gcd(_HEADS, image.shape[-1]), -1)
+    weights, biases = params["gate_in"].chunk(3, dim=1), params["gate_in_bias"].chunk(3, dim=1)
+    query = torch.baddbmm(biases[0][:, None], image, weights[0].mT).unflatten(-1, heads)  # (C, B, h, x)
+    flat = experts.flatten(1, 2)  # (C, NK, w)
+    key, value = (
+        torch.baddbmm(bias[:, None], flat, weight.mT).unflatten(1, experts.shape[1:3]).unflatten(-1, heads)
+        for weight, bias in zip(weights[1:], biases[1:], strict=True)
+    )  # (C, N, K, h, x)
+    logits = _SHARPNESS * torch.einsum("cbhx,cnkhx->chbkn", query, key)
+    attention = logits.masked_fill(present[:, None, None, None] == 0, -torch.inf).softmax(-1)
+    reader = (image @ params["gate_out"]).unflatten(-1, heads)  # (C, B, h, x)
+    read = torch.einsum("cbhx,cnkhx->chbkn", reader, value)
+    constant_part = image @ params["gate_out_bias"][..., None]  # (C, B, 1)
+    return (attention * read).sum(dim=(1, 4)) + constant_part
