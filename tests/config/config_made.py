@@ -21,6 +21,8 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "prompt.n_ctx": st.integers(1, 1000),
     "method.n_shared": st.integers(1, 100),
     "method.n_private": st.integers(1, 100),
+    "method.experts": st.integers(1, 256),
+    "method.n_ctx": st.integers(1, 1000),
     "method.mass": st.floats(1e-6, 1),
     "method.dial": st.none() | st.floats(0, 1) | st.just("confidence"),
     "method.strength": st.floats(0, 1),

@@ -96,6 +96,7 @@ class Restated:
     participation: float = 1.0
     penalty: Callable[[list[Tensor], list[Tensor]], Tensor | float] = lambda params, received: 0.0
     steps: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)  # factors on the learning rate, of each tensor; none: all 1
 
     def sampled(self, round_: int) -> list[int]:
         n = len(self.data)
@@ -137,7 +138,9 @@ class Restated:
 
     def optimizer(self, params: list[Tensor]) -> torch.optim.Optimizer:
         """A fresh one for every client and round."""
-        return torch.optim.SGD(params, lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
+        rates = self.rates or [1.0] * len(params)
+        groups = [{"params": [param], "lr": LR * rate} for param, rate in zip(params, rates, strict=True)]
+        return torch.optim.SGD(groups, momentum=MOMENTUM, weight_decay=DECAY)
 
     def objective(
         self, params: list[Tensor], received: list[Tensor], pooled: Tensor, tokens: Tensor, labels: Tensor

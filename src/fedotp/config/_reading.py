@@ -82,8 +82,8 @@ def _converted(value: object, kind: Kind) -> object:
     if kind is float:
         return _finite(value)
     if kind == Words:
-        words = isinstance(value, list | tuple) and all(type(word) is str and _is_writable(word) for word in value)
-        return tuple(value) if words else None
+        words = tuple(value) if isinstance(value, list | tuple) else (None,)
+        return words if all(type(word) is str and _is_writable(word) for word in words) else None
     # the exact type: to isinstance a bool is an int
     return value if type(value) is kind and _is_writable(value) else None
 

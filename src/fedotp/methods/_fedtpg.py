@@ -37,8 +37,9 @@ class FedTPG(Method):
     be asked about any names, and a client that answers for classes of others must know that they are meant.
     The server takes the plain mean: every client counts alike.
 
-    Choices: all projections have biases; layers start as PyTorch's do, Q as prompts do (`prompt.std`). `n_ctx` is the
-    number s of vectors; `prompt.n_ctx` does not count here. Towers whose width 4 does not divide have fewer heads.
+    Choices: all projections have biases; layers start as PyTorch's linear ones do, Q as prompts do (`prompt.std`).
+    `n_ctx` is the number s of vectors; `prompt.n_ctx` does not count here. Towers whose width 4 does not divide have
+    fewer heads.
     """
 
     n_ctx: int = 4
@@ -60,19 +61,22 @@ class FedTPG(Method):
         if task.prompt.per_class:
             raise FedotpError("prompt.per_class = true: FedTPG makes one prompt for all classes; right is false")
         d, e = task.clip.config.text.width, task.clip.config.embed_dim
-        shapes = {"query": (d, d), "key": (d, e), "value": (d, e)}
-        attention = {name: uniform(task, name, *shape, bound=sqrt(6 / sum(shape))) for name, shape in shapes.items()}
-        layers = {"out": (d, d), "ff_in": (8 * d, d), "ff_out": (d, 4 * d)}
+        found = {"soft": task.contexts(1, self.n_ctx)[0]}
+        layers = {
+            "query": (d, d),
+            "key": (d, e),
+            "value": (d, e),
+            "out": (d, d),
+            "ff_in": (8 * d, d),
+            "ff_out": (d, 4 * d),
+        }
         for name, (n_out, n_in) in layers.items():
-            attention[name] = uniform(task, name, n_out, n_in, bound=1 / sqrt(n_in))
-        biases = {f"{name}_bias": constant(task, 0.0, len(weight)) for name, weight in attention.items()}
-        for name in ("ff_in", "ff_out"):
-            bound = 1 / sqrt(layers[name][1])
-            biases[f"{name}_bias"] = uniform(task, f"{name}_bias", layers[name][0], bound=bound)
-        norms = {"query_norm": d, "context_norm": e, "ff_norm": d}
-        gains = {name: constant(task, 1.0, width) for name, width in norms.items()}
-        shifts = {f"{name}_bias": constant(task, 0.0, width) for name, width in norms.items()}
-        return {"soft": task.contexts(1, self.n_ctx)[0], **attention, **biases, **gains, **shifts}
+            found[name] = uniform(task, name, n_out, n_in, bound=1 / sqrt(n_in))
+            found[f"{name}_bias"] = uniform(task, f"{name}_bias", n_out, bound=1 / sqrt(n_in))
+        for name, width in {"query_norm": d, "context_norm": e, "ff_norm": d}.items():
+            found[name] = constant(task, 1.0, width)
+            found[f"{name}_bias"] = constant(task, 0.0, width)
+        return found
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
         """In training, the classes that count: (C, K), 0 or 1."""

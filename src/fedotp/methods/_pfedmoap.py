@@ -20,6 +20,7 @@ from fedotp.methods._task import Task
 
 _WIDTH, _HEADS = 128, 8  # of the gating network: 66,048 numbers
 _SHARPNESS = 10.0  # of its attention, instead of 1 / sqrt(width of a head)
+_MOST_EXPERTS = 256  # each is sent in every round
 _RATE = 5.0  # the gating network learns at 0.01 where prompts learn at 0.002
 
 
@@ -42,7 +43,8 @@ class PFedMoAP(Method):
     client to the next, as one object serves all.)
 
     Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is for whoever takes part for
-    the first time, for newcomers, and, in predictions, until the gating network was trained once.
+    the first time (its gating network then feels the weight decay only), for newcomers, and, in predictions, until the
+    gating network was trained once.
 
     Choices: where e is less than 128, or 8 heads do not divide it, the attention is of width e, and of as many heads as
     divide both. A client predicts with its own last prompt, P_g if it has never trained. Places of experts that there
@@ -59,7 +61,7 @@ class PFedMoAP(Method):
     publishes: ClassVar[frozenset[str]] = frozenset({"own"})
 
     def __post_init__(self) -> None:
-        require_from(1, 1000, "method.experts", self.experts)
+        require_from(1, _MOST_EXPERTS, "method.experts", self.experts, " (the paper uses 9)")
         require_choices(self, "method.")
         require_from(0, MOST, "method.lam", self.lam)
 
