@@ -25,6 +25,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "promptfl-fedamp": {"method": {"name": "promptfl-fedamp"}},
     "pfedprompt": {"method": {"name": "pfedprompt"}},
     "pfedprompt, labels": {"method": {"name": "pfedprompt", "values": "labels"}},
+    "promptfolio": {"method": {"name": "promptfolio"}},
+    "fedpgp, per class": {"method": {"name": "fedpgp"}, "prompt": {"per_class": True}},
 }
 
 

@@ -26,6 +26,8 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "method.mass": st.floats(1e-6, 1),
     "method.dial": st.none() | st.floats(0, 1) | st.just("confidence"),
     "method.strength": st.floats(0, 1),
+    "method.theta": st.floats(0, 1),
+    "method.rank": st.integers(1, 256),
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
     "evaluation.min_delta": st.floats(0, 1),

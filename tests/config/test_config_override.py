@@ -125,9 +125,10 @@ def test_an_option_set_for_a_method_without_it_is_refused() -> None:
     expected = "--set: unknown key method.mass: an option of fedotp; the options of coop are: none"
     assert _refusal("method.name=coop", "method.mass=0.5") == expected
     assert _refusal("method.mass=0.5", "method.name=coop") == expected
-    assert _refusal("method.mu=0.5").startswith(
-        "--set: unknown key method.mu: an option of promptfl-fedprox and promptfl-fedamp; the options of fedotp are: "
+    assert _refusal("method.beta=0.5").startswith(
+        "--set: unknown key method.beta: an option of pfedprompt; the options of fedotp are: "
     )
+    assert ": an option of promptfl-fedprox, promptfl-fedamp, " in _refusal("method.mu=0.5")
     assert _refusal("method.name=cop").startswith('--set: method.name = "cop": must be fedotp, ')
 
 

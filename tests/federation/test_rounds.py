@@ -213,6 +213,8 @@ PROMPT = 3 * 32 * 4  # vectors, width, bytes
         ("promptfl-fedper", PROMPT // 3, PROMPT // 3),
         ("promptfl-fedamp", PROMPT, PROMPT),
         ("pfedprompt", PROMPT, PROMPT),
+        ("promptfolio", PROMPT, PROMPT),
+        ("fedpgp", PROMPT, PROMPT),
     ],
 )
 def test_bytes_down_and_up_are_those_of_the_prompts_that_travel(method: str, down: int, up: int) -> None:

@@ -22,7 +22,7 @@ from toy_federation import (
 
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, LocalTrainer, Settings, Simulator, Together
-from fedotp.methods import METHODS, FedOTP, Method
+from fedotp.methods import METHODS, FedOTP, Method, PromptFolio
 
 SEEDS = (0, 1, 2, 3)
 DATA = make_data()
@@ -41,7 +41,7 @@ def other_split(seed: int) -> FederatedData:
 
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
-    """With seeds, learning rates, splits and, for FedOTP, masses and dials of their own."""
+    """With seeds, learning rates, splits and, for FedOTP, masses and dials, for PromptFolio, thetas of their own."""
     method = METHODS[method]() if isinstance(method, str) else method
     made = []
     for seed in SEEDS:
@@ -50,6 +50,8 @@ def federations(method: Method | str, dtype: torch.dtype = torch.float64, **sett
         its = method
         if type(method) is FedOTP:
             its = replace(method, mass=(0.8, 0.5, 1.0, 0.8)[seed], dial=(None, 0.3, 1.0, 0.0)[seed])
+        elif type(method) is PromptFolio:
+            its = replace(method, theta=(0.4, 0.0, 1.0, 0.4)[seed])
         made.append(simulator(its, own, task=make_task(dtype, seed=seed), data=data))
     return made
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import ot as pot
 from anchored import Anchored
-from federation.toy_federation import make_settings, simulator
+from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictor, prompt_lengths
@@ -128,6 +128,39 @@ def test_prompts_of_unequal_lengths_stand_side_by_side(task: Task) -> None:
     ]
     torch.testing.assert_close(found, torch.cat(expected, dim=1))
     assert task.contexts(2, 6).shape == (2, 6, 32)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: Batch) -> None:
+    """KgCoOp's w (1 - mean_k cos(z_k(P), z_k of the caption)), of the mean over prompts that are learned."""
+    method = METHODS[name]()
+    near = replace(task, prompt=replace(task.prompt, kgcoop=3.0))
+    if not (untrained := method.untrained(task)) or not method.can_forget(task):
+        return
+    params = params_of(method, task, C)
+    received = method.send(method.shared(task, C), torch.arange(C), C)
+    extra = method.loss(near, params, received, batch) - method.loss(task, params, received, batch)
+    classes, captions = method.class_features(task, params).expand(C, -1, -1, -1), task.template_features()[0, 0]
+    learned = [n for n, kind in enumerate(method.kinds(task, untrained)) if kind != Kind.CAPTION]
+    for c in range(C):
+        cosines = [
+            np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
+            for n in learned
+            for a, b in zip(classes[c, n].detach().numpy(), captions.numpy(), strict=True)
+        ]
+        assert float(extra[c]) == pytest.approx(3 * (1 - np.mean(cosines)), abs=1e-10)
+
+
+def test_a_method_that_learns_no_prompts_cannot_forget_them() -> None:
+    @dataclass(frozen=True)
+    class Sharpness(Anchored):
+        def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+            return (Prompt(Kind.CAPTION, None),)
+
+    task = make_task(kgcoop=8.0)
+    with pytest.raises(FedotpError, match=r"^prompt.kgcoop = 8.0: must be 0, as Anchored learns no prompts$"):
+        simulator(Sharpness(), task=task)
+    simulator("zeroshot", task=task)  # nothing is learned: like a learning rate, it says nothing
 
 
 # Weights over prompts --------------------------------------------------------------------------------------

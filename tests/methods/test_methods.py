@@ -9,20 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import fedotp.methods
+from anchored import Anchored
 from fedotp import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.methods import (
     METHODS,
     Batch,
+    CoOp,
     FedOTP,
+    FedPGP,
     Memory,
+    Method,
+    Parameters,
     PFedPrompt,
     PromptFL,
     PromptFLAmp,
     PromptFLFineTuned,
     PromptFLPer,
     PromptFLProx,
+    PromptFolio,
     PromptSettings,
     Task,
     ZeroShot,
@@ -120,6 +127,13 @@ def test_any_number_of_prompts_but_none(n_shared: int, n_private: int) -> None:
         (PromptFLFineTuned, {"epochs": -1}, "method.epochs = -1"),
         (PFedPrompt, {"alpha": -1.0}, "method.alpha = -1.0"),
         (PFedPrompt, {"values": "x"}, "method.values = 'x': must be features or labels"),
+        (PromptFolio, {"theta": 1.1}, "method.theta = 1.1: must be from 0 to 1"),
+        (PromptFolio, {"theta": math.nan}, "method.theta = nan"),
+        (FedPGP, {"rank": 0}, "method.rank = 0: must be from 1 to 256"),
+        (FedPGP, {"mu": -0.1}, "method.mu = -0.1"),
+        (FedPGP, {"tau": 0.0}, "method.tau = 0.0: must be from 1e-06"),
+        (FedPGP, {"anchor": "clip"}, "method.anchor = 'clip': must be template or x"),
+        (PromptSettings, {"kgcoop": -1.0}, "prompt.kgcoop = -1.0: must be from 0 to 1000000 .0: none"),
     ],
 )
 def test_options_out_of_range_are_refused(method: type, options: dict, message: str) -> None:
@@ -132,6 +146,8 @@ def test_options_out_of_range_are_refused(method: type, options: dict, message: 
 
 def test_methods_are_known_by_their_names() -> None:
     assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
+    public = {value for value in vars(fedotp.methods).values() if isinstance(value, type) and issubclass(value, Method)}
+    assert {*METHODS.values()} == (public - {Method}) | {Anchored}
     assert all(method.title and method.reference for method in METHODS.values())
 
 
@@ -302,3 +318,121 @@ def test_a_client_without_images_has_no_personal_term(task: Task) -> None:
     nothing = Memory(torch.ones(C, 1, E).double(), torch.ones(C, 1, E).double(), torch.full((C, 1), -1))
     found = PFedPrompt().score(task, {}, batch._replace(memory=nothing), classes)
     torch.testing.assert_close(found, PromptFL().score(task, {}, batch, classes))
+
+
+# PromptFolio -----------------------------------------------------------------------------------------------
+
+
+def test_promptfolio_lies_between_promptfl_and_coop(task: Task) -> None:
+    batch = make_batch()
+    params = {name: torch.randn(C, 1, 4, 32, dtype=torch.float64) for name in ("prompt", "private")}
+
+    def scores(method: Method, params: Parameters) -> Tensor:
+        return method.score(task, params, batch, method.class_features(task, params))
+
+    shared = scores(PromptFL(), {"prompt": params["prompt"]})
+    local = scores(CoOp(), {"prompt": params["private"]})
+    torch.testing.assert_close(scores(PromptFolio(theta=0.0), params), shared)
+    torch.testing.assert_close(scores(PromptFolio(theta=1.0), params), local)
+    torch.testing.assert_close(scores(PromptFolio(theta=0.3), params), 0.7 * shared + 0.3 * local)
+    assert PromptFolio().theta == 0.4
+
+
+def test_promptfolio_with_theta_0_learns_what_promptfl_learns(task: Task) -> None:
+    batch, params = make_batch(), PromptFolio().untrained(task)
+    params = {name: value.expand(C, *value.shape[1:]).clone().requires_grad_() for name, value in params.items()}
+    mixed = PromptFolio(theta=0.0).loss(task, params, {}, batch).sum()
+    shared, local = torch.autograd.grad(mixed, [params["prompt"], params["private"]])
+    (plain,) = torch.autograd.grad(PromptFL().loss(task, params, {}, batch).sum(), params["prompt"])
+    torch.testing.assert_close(shared, plain)
+    assert not local.any()
+
+
+# FedPGP ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_fedpgp_changes_the_shared_prompt_by_a_low_rank(clip: CLIP, rank: int, per_class: bool) -> None:
+    task = Task(clip, NAMES, PromptSettings(n_ctx=5, per_class=per_class))
+    method = FedPGP(rank=rank)
+    params = method.untrained(task)
+    several = (1, 1, K) if per_class else (1, 1)
+    assert {name: tuple(value.shape) for name, value in params.items()} == {
+        "prompt": (*several, 5, 32),
+        "u": (*several, 5, rank),
+        "v": (*several, rank, 32),
+    }
+    sigma, own = (prompt.context for prompt in method.prompts(task, params))
+    assert (torch.linalg.matrix_rank(own - sigma, rtol=1e-9) == rank).all()
+    drawn = torch.cat([params["u"].flatten(), params["v"].flatten()])
+    assert 0.01 < float(drawn.std()) < 0.03  # 0.02
+    other = method.untrained(replace(task, seed=1))
+    assert not any(torch.equal(params[name], other[name]) for name in params)
+    assert not torch.equal(params["u"].flatten()[:5], params["v"].flatten()[:5])
+
+
+def test_fedpgp_without_a_change_predicts_as_promptfl_and_draws_sigma_to_the_captions(task: Task) -> None:
+    """At U = 0 the client's prompt is sigma: b_k = 1, and L depends on sigma through a_k alone."""
+    batch, params = make_batch(), FedPGP().untrained(task)
+    params = {name: value.expand(C, *value.shape[1:]).clone() for name, value in params.items()} | {
+        "u": torch.zeros(C, 1, 4, 8, dtype=torch.float64)
+    }
+    params = {name: value.requires_grad_() for name, value in params.items()}
+    plain = PromptFL().loss(task, params, {}, batch)
+    torch.testing.assert_close(FedPGP(mu=0.0).loss(task, params, {}, batch), plain)
+    classes = FedPGP().class_features(task, params)
+    a = [cosine(classes[0, 0, k], task.template_features()[0, 0, k]).item() for k in range(K)]
+    penalty = sum(math.log1p(math.exp((1 - each) / 0.2)) for each in a) / K
+    found = FedPGP(mu=3.0, tau=0.2).loss(task, params, {}, batch)
+    torch.testing.assert_close((found - plain).detach(), torch.full((C,), 3 * penalty, dtype=torch.float64))
+    gradients = torch.autograd.grad(FedPGP(mu=0.0).loss(task, params, {}, batch).sum(), list(params.values()))
+    (of_sigma,) = torch.autograd.grad(plain.sum(), params["prompt"])
+    torch.testing.assert_close(gradients[0], of_sigma)  # what moves P moves sigma
+    assert not gradients[2].any()  # dL/dV = U' dL/dP
+
+
+def test_fedpgp_with_a_large_gap_or_a_small_tau_stays_finite(task: Task) -> None:
+    params = FedPGP().untrained(task)
+    far = FedPGP(mu=1e6, tau=1e-6).loss(task, params, {}, make_batch())
+    assert far.isfinite().all()
+
+
+# KgCoOp ----------------------------------------------------------------------------------------------------
+
+
+def test_captions_are_encoded_once(clip: CLIP, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(clip, NAMES, PromptSettings(n_ctx=4, kgcoop=8.0))
+    plain, calls = CLIP.encode_text, []
+
+    def encode_text(self: CLIP, ids: Tensor) -> Tensor:
+        calls.append(len(ids))
+        return plain(self, ids)
+
+    monkeypatch.setattr(CLIP, "encode_text", encode_text)
+    params = FedPGP().untrained(task)
+    for anchor in ("template", "x", "template"):
+        FedPGP(anchor=anchor).loss(task, params, {}, make_batch())
+    assert calls == [K, K]
+    replace(task, classes=NAMES[:2]).template_features()
+    assert calls == [K, K, 2]  # other names are others
+
+
+@pytest.mark.parametrize("position", ["front", "middle", "end"])
+def test_near_the_captions_there_is_nothing_to_forget(clip: CLIP, position: str) -> None:
+    """The words of the template, in its place, are the template."""
+    task = Task(clip, NAMES, PromptSettings(words="a photo of a", std=0.0, kgcoop=8.0), "a photo of a {}.")
+    method = PromptFL()
+    params = method.untrained(task)
+    found = method.forgetting(task, params, method.class_features(task, params))
+    torch.testing.assert_close(found, torch.zeros(1, dtype=torch.float64))
+    elsewhere = replace(task, prompt=replace(task.prompt, position=position))
+    moved = method.forgetting(elsewhere, params, method.class_features(elsewhere, params))
+    assert (float(moved) > 0.01) == (position != "end")
+
+
+@pytest.mark.parametrize("change", [{"kgcoop": 0.0}, {}])
+def test_no_weight_no_penalty(clip: CLIP, change: dict) -> None:
+    task = Task(clip, NAMES, PromptSettings(**change))
+    params = PromptFL().untrained(task)
+    assert PromptFL().forgetting(task, params, PromptFL().class_features(task, params)) is None

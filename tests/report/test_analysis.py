@@ -64,6 +64,8 @@ KINDS = {
     "fedmgp": {"global", "local"},
     "fedclip": {"caption"},
     "pfedmoap": {"local", "another client's"},
+    "promptfolio": {"global", "local"},
+    "fedpgp": {"global", "global and local"},
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fedotp._toml import show_key
 from fedotp.config._reading import kinds_of
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.methods import METHODS, Method
 
 
@@ -27,7 +27,7 @@ def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
         return None
     own = ", ".join(kinds_of(method)) or "none"
     return FedotpError(
-        f"unknown key {show_key('method', option)}: an option of {' and '.join(owners)}; "
+        f"unknown key {show_key('method', option)}: an option of {listed(owners)}; "
         f"the options of {method.name} are: {own}"
     )
 

@@ -67,6 +67,8 @@ class Clients(ABC):
         self.group_size = 1
         if unknown := method.needs - frozenset(Need):
             raise FedotpError(f"{method.title} needs of images {listed(sorted(unknown))}: must be {listed(list(Need))}")
+        if task.prompt.kgcoop and not method.can_forget(task):
+            raise FedotpError(f"prompt.kgcoop = {task.prompt.kgcoop}: must be 0, as {method.title} learns no prompts")
         private = method.private(task)
         self.private_names = frozenset(private)
         kept = {**private, **({} if settings.optimizer.reset else self._optimizer_state(private))}

@@ -8,6 +8,7 @@ from fedotp.methods._fedclip import FedCLIP
 from fedotp.methods._fedmgp import FedMGP
 from fedotp.methods._fedotp import FedOTP
 from fedotp.methods._fedper import PromptFLPer
+from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._fedpha import FedPHA
 from fedotp.methods._fedprox import PromptFLProx
 from fedotp.methods._fedtpg import FedTPG
@@ -18,6 +19,7 @@ from fedotp.methods._pfedprompt import PFedPrompt
 from fedotp.methods._precision import PRECISION, Precision
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._promptfolio import PromptFolio
 from fedotp.methods._task import PromptSettings, Task
 from fedotp.methods._zeroshot import ZeroShot
 
@@ -38,6 +40,8 @@ METHODS: dict[str, type[Method]] = {
         FedCLIP,
         PFedMoAP,
         FedTPG,
+        PromptFolio,
+        FedPGP,
     )
 }
 """Every method by the name a configuration uses."""
@@ -51,6 +55,7 @@ __all__ = [
     "FedCLIP",
     "FedMGP",
     "FedOTP",
+    "FedPGP",
     "FedPHA",
     "FedTPG",
     "Kind",
@@ -67,6 +72,7 @@ __all__ = [
     "PromptFLFineTuned",
     "PromptFLPer",
     "PromptFLProx",
+    "PromptFolio",
     "PromptSettings",
     "Task",
     "ZeroShot",

@@ -1,11 +1,13 @@
 """What all clients and the server of a federation agree on before the first round."""
 
 import copy
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,11 +23,14 @@ _MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
 
 @dataclass(frozen=True)
 class PromptSettings:
-    """The shape and the start of a prompt; the defaults are the paper's.
+    """The shape and the start of a prompt, and what it must not forget; the defaults are the paper's.
 
     `n_ctx` context vectors stand before the class name ("end"), around it ("middle") or behind it ("front"); with
     `per_class` every class has its own. They start as normal draws of standard deviation `std`, or, if `words` are
     given, as the embeddings of these words (which then fix the number of vectors) plus draws of that deviation.
+
+    `kgcoop` is the weight of a penalty on what prompts forget (KgCoOp, Yao et al., CVPR 2023): 1 less the mean cosine
+    of their class features and those of the hand-written template. That paper uses 8; 0 is none.
     """
 
     n_ctx: int = N_CTX
@@ -33,11 +38,13 @@ class PromptSettings:
     per_class: bool = False
     std: float = STD
     words: str = ""
+    kgcoop: float = 0.0
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, f" (the paper uses {N_CTX})")
         require_choices(self, "prompt.")
         require_from(0, MOST, "prompt.std", self.std, f" (the paper uses {STD})")
+        require_from(0, MOST, "prompt.kgcoop", self.kgcoop, " (0: none; KgCoOp's paper uses 8)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +60,7 @@ class Task:
     template: str = "a photo of a {}."
     seed: int = 0
     _encoders: dict[int, PromptEncoder] = field(default_factory=dict, init=False, repr=False)
+    _captions: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     _runs: tuple[int, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +144,15 @@ class Task:
         context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
         return context[0].to(self.dtype)
 
+    def draws(self, purpose: str, *shape: int) -> Tensor:
+        """Standard normal numbers for the start of parameters that are no prompts: the same for every client.
+
+        They depend on the seed and on what they are for, not on the device.
+        """
+        entropy = np.random.SeedSequence([self.seed, zlib.crc32(purpose.encode())])
+        numbers = np.random.Generator(np.random.PCG64(entropy)).standard_normal(shape)
+        return torch.as_tensor(numbers).to(self.device, self.dtype)
+
     def features(self, *contexts: Tensor | None) -> Tensor:
         """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.
 
@@ -172,24 +189,22 @@ class Task:
         return (), n_ctx
 
     def template_features(self) -> Tensor:
-        """Class features (1, 1, K, e) of the hand-written template, computed once."""
-        return self._template_features
+        """Class features (1, 1, K, e) of the hand-written template."""
+        return self.caption_features(self.template)
 
     @cached_property
-    @torch.no_grad()
-    def _template_features(self) -> Tensor:
-        return self._encoded([self.template.replace("{}", name) for name in self.classes])[None, None]
-
-    @cached_property
-    @torch.no_grad()
     def name_features(self) -> Tensor:
         """Features (K, e), of length 1, of the bare class names."""
-        return F.normalize(self._encoded(self.classes), dim=-1)
+        return F.normalize(self.caption_features("{}")[0, 0], dim=-1)
 
-    def _encoded(self, texts: Sequence[str]) -> Tensor:
-        """Features (n, e) of whole texts."""
-        ids = self.clip.tokenizer(list(texts), self.clip.config.text.context_length)
-        return self.clip.encode_text(ids.to(self.device)).to(self.dtype)
+    @torch.no_grad()
+    def caption_features(self, caption: str) -> Tensor:
+        """Class features (1, 1, K, e) of a `caption` with {} for the class name, encoded once and then kept."""
+        if caption not in self._captions:
+            captions = [caption.replace("{}", name) for name in self.classes]
+            ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
+            self._captions[caption] = self.clip.encode_text(ids.to(self.device))[None, None].to(self.dtype)
+        return self._captions[caption]
 
 
 @lru_cache(maxsize=2)

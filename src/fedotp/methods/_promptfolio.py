@@ -1,0 +1,83 @@
+"""PromptFolio: a global and a local prompt whose class features are mixed in a fixed proportion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedotp._ranges import require_from
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import Task
+
+_THETA = "theta"  # among the parameters of clients that have one each
+
+
+@dataclass(frozen=True)
+class PromptFolio(Method):
+    """Pan et al., NeurIPS 2024: P_g is averaged, P_l stays, and an image with the pooled feature f scores
+
+        f . w_k,   w_k = (1 - theta) z_k(P_g) + theta z_k(P_l),
+
+    with z_k(P) the text feature of prompt P with class name k. f and z_k are of length 1, w_k is not brought to it
+    again: the score is the weighted mean of both prompts' cosines. `theta` is what the local prompt counts.
+    """
+
+    theta: float = 0.4
+
+    name: ClassVar[str] = "promptfolio"
+    title: ClassVar[str] = "PromptFolio"
+    reference: ClassVar[str] = "Pan et al., NeurIPS 2024"
+
+    def __post_init__(self) -> None:
+        require_from(0, 1, "method.theta", self.theta, " (the paper uses 0.4)")
+
+    @property
+    def global_part(self) -> Method:
+        """P_g alone."""
+        return PromptFL()
+
+    def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
+        """Also where only theta differs."""
+        if together := super().side_by_side(others):
+            return together
+        methods = [method for method in (self, *others) if type(method) is PromptFolio]
+        if len(methods) <= len(others):
+            return None
+        thetas = [torch.tensor(method.theta, dtype=torch.float64) for method in methods]
+        return _EachItsTheta(), [{_THETA: theta} for theta in thetas]
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """P_g (1, s, d), under the name that `global_part` gives its own."""
+        return {"prompt": task.contexts(2)[:1]}
+
+    def private(self, task: Task) -> Parameters:
+        """P_l (1, s, d)."""
+        return {"private": task.contexts(2)[1:]}
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """P_g and P_l."""
+        return Prompt(Kind.GLOBAL, params["prompt"]), Prompt(Kind.LOCAL, params["private"])
+
+    def weights(self, task: Task, params: Parameters) -> Tensor:
+        """1 - theta and theta, (2,)."""
+        theta = torch.full((), self.theta, dtype=task.dtype, device=task.device)
+        return torch.stack([1 - theta, theta])
+
+
+@dataclass(frozen=True)
+class _EachItsTheta(PromptFolio):
+    """PromptFolio for clients with thetas of their own, which are among their parameters."""
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The thetas are given."""
+        return frozenset({_THETA})
+
+    def weights(self, task: Task, params: Parameters) -> Tensor:
+        """1 - theta and theta of each client, (C, 2)."""
+        theta = params[_THETA].to(task.dtype)
+        return torch.stack([1 - theta, theta], dim=-1)

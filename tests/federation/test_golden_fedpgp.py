@@ -1,0 +1,71 @@
+"""Three rounds of FedPGP against its equations, client by client in float64."""
+
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from golden import (
+    SEED,
+    TOLERANCE,
+    Restated,
+    averaged,
+    exact_task,
+    golden_settings,
+    pooled_scores,
+    run_engine,
+    text_features,
+    unit,
+)
+from torch import Tensor
+from toy_federation import CLASSES, TRAIN, kept_rows, make_data
+
+from fedotp.methods import FedPGP, Task
+
+
+def drawn(purpose: str, *shape: int) -> Tensor:
+    """The documented draws: PCG64 seeded with the seed and CRC-32 of the purpose, of standard deviation 0.02."""
+    entropy = np.random.SeedSequence([SEED, zlib.crc32(purpose.encode())])
+    return 0.02 * torch.from_numpy(np.random.Generator(np.random.PCG64(entropy)).standard_normal(shape))
+
+
+def captions(task: Task, anchor: str) -> Tensor:
+    """Features (K, e) of the captions, all 77 positions of them."""
+    template = {"template": "a photo of a {}.", "x": "X X X {}."}[anchor]
+    words = task.clip.tokenizer
+    rows = [[words.sot, *words.encode(template.format(name)), words.eot] for name in CLASSES]
+    ids = torch.tensor([row + [0] * (77 - len(row)) for row in rows])
+    ends = torch.tensor([len(row) - 1 for row in rows])
+    return task.clip.encode_embeddings(task.clip.token_embedding(ids), ends).detach()
+
+
+@pytest.mark.parametrize(
+    ("rank", "mu", "tau", "anchor"), [(8, 0.5, 0.5, "template"), (2, 3.0, 0.1, "x"), (1, 0.0, 0.5, "template")]
+)
+def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str) -> None:
+    task, data = exact_task(), make_data()
+    method = FedPGP(rank=rank, mu=mu, tau=tau, anchor=anchor)
+    federation, reports = run_engine(method, task, data, golden_settings(0.6))
+    known = captions(task, anchor)
+
+    def penalty(params: list[Tensor], _received: list[Tensor]) -> Tensor:
+        sigma, U, V = params
+        of_sigma, of_client = text_features(task, sigma), text_features(task, sigma + U @ V)
+        terms = []
+        for k in range(len(CLASSES)):
+            a = unit(of_sigma[k]) @ unit(known[k])
+            b = unit(of_sigma[k]) @ unit(of_client[k])
+            terms.append(-torch.log(torch.exp(a / tau) / (torch.exp(a / tau) + torch.exp(b / tau))))
+        return mu * sum(terms) / len(terms)
+
+    restated = Restated(task, data, pooled_scores, lambda params: [params[0] + params[1] @ params[2]], 0.6, penalty)
+    start = [drawn("fedpgp u", 3, rank), drawn("fedpgp v", rank, 32)]
+    own = [start for _ in TRAIN]
+    (sigma,), losses = averaged(restated, [task.contexts(1)[0]], own)
+    torch.testing.assert_close(federation.server["prompt"][0], sigma, rtol=0, atol=TOLERANCE)
+    kept = kept_rows(federation)
+    for name, of_clients in zip("uv", zip(*own, strict=True), strict=True):
+        torch.testing.assert_close(kept[name][:, 0], torch.stack(of_clients), rtol=0, atol=TOLERANCE)
+        assert (kept[name][0, 0] - start["uv".index(name)]).abs().max() > 1e-4  # it moved
+    for report, expected in zip(reports, losses, strict=True):
+        np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
