@@ -1,0 +1,134 @@
+"""FedPHA: its projection against SciPy's null space, its hinge against torch's, its prompts of two lengths."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import null_space
+
+from federation.toy_federation import make_data, make_settings, make_task, simulator
+from fedotp.clip import ImageFeatures
+from fedotp.errors import FedotpError
+from fedotp.federation import prompt_lengths
+from fedotp.methods import Batch, FedPHA, Kind, Parameters, PromptFL, Task
+
+C, D = 2, 32
+
+
+def started(method: FedPHA, task: Task) -> Parameters:
+    received = method.send(method.shared(task, C), None, C)
+    private = {name: value.expand(C, *value.shape) for name, value in method.private(task).items()}
+    return method.start(received, private)
+
+
+def projected(method: FedPHA, common: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
+    """P~ (C, 1, s_l, d), as training encodes it."""
+    params = method.start({"prompt": common}, {"local": local})
+    return method.training_prompts(make_task(torch.float64), params)[0].context[:, 1:]
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@given(
+    rho=st.floats(0, 1),
+    subspace=st.sampled_from(["null", "row"]),
+    n_common=st.integers(1, 6),
+    n_local=st.integers(1, 6),
+)
+def test_what_is_projected_twice_is_projected_once(rho: float, subspace: str, n_common: int, n_local: int) -> None:
+    method = FedPHA(rho=rho, subspace=subspace)
+    common, local = draw(C, 1, n_common, D), draw(C, 1, n_local, D)
+    once = projected(method, common, local)
+    torch.testing.assert_close(projected(method, common, once), once, rtol=0, atol=1e-12)
+    n_first = int(n_common * (1 - rho))
+    rows = torch.linalg.eigh(common.mT @ common).eigenvectors.flip(-1).mT  # another way to the singular vectors
+    gone = (
+        rows[..., :n_first, :]
+        if subspace == "null"
+        else torch.cat([rows[..., :n_first, :], rows[..., n_common:, :]], -2)
+    )
+    torch.testing.assert_close(once @ gone.mT, torch.zeros_like(once @ gone.mT), rtol=0, atol=1e-9)
+    stays = (local - once) @ once.mT  # what is taken away is orthogonal to what is left
+    torch.testing.assert_close(stays, torch.zeros_like(stays), rtol=0, atol=1e-11)
+
+
+def test_at_rho_0_the_subspace_is_the_null_space_and_at_1_everything() -> None:
+    common, local = draw(C, 1, 3, D), draw(C, 1, 4, D)
+    found = projected(FedPHA(rho=0.0), common, local)
+    for prompt, own, expected in zip(common[:, 0], local[:, 0], found[:, 0], strict=True):
+        N = torch.from_numpy(null_space(prompt.numpy()))  # (d, d - 3)
+        torch.testing.assert_close(expected, own @ N @ N.T, rtol=0, atol=1e-12)
+    torch.testing.assert_close(projected(FedPHA(rho=1.0), common, local), local)
+    assert not projected(FedPHA(rho=0.0, subspace="row"), common, local).any()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, 3.0])
+def test_the_hinge_is_that_of_torch(alpha: float) -> None:
+    task = make_task(torch.float64)
+    params = started(FedPHA(), task)
+    batch = Batch(ImageFeatures(draw(C, 4, 16), draw(C, 4, 0, 16)), torch.tensor([[0, 1, 2, -1]] * C))
+    found = [FedPHA(alpha=a).loss(task, params, {}, batch) for a in (alpha, 0.0)]
+    local, common = (
+        torch.nn.functional.normalize(task.features(params[name])[:, 0], dim=-1) for name in ("local", "prompt")
+    )
+    for client in range(C):
+        distance = torch.nn.PairwiseDistance(eps=0.0)(local[client], common[client])  # (K,)
+        expected = torch.nn.HingeEmbeddingLoss(margin=alpha)(distance, -torch.ones_like(distance))
+        assert float(found[0][client] - found[1][client]) == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_the_local_prompt_alone_predicts_and_may_have_another_length() -> None:
+    task, method = make_task(), FedPHA(n_ctx_private=5)
+    federation = simulator(method, data=make_data())
+    federation.run_round()
+    params = federation.parameters(federation.members)
+    assert params.keys() == {"local"}
+    assert params["local"].shape[1:] == (1, 5, D)
+    assert prompt_lengths(method, task) == [5]
+    assert method.kinds(task, params) == (Kind.LOCAL,)
+    before = federation.predict()
+    federation.server["prompt"] += 1
+    assert (federation.predict().loss == before.loss).all()
+
+
+def test_the_global_part_is_the_averaged_prompt() -> None:
+    federation = simulator(FedPHA())
+    federation.run_round()
+    part = FedPHA().global_part
+    assert part == PromptFL()
+    assert torch.equal(
+        part.deployed(federation.method.send(federation.server, None, 1), {})["prompt"][0], federation.server["prompt"]
+    )
+
+
+@pytest.mark.parametrize("prompt", [{"per_class": True}, {"words": "a photo of a", "n_ctx": 4}, {"position": "middle"}])
+def test_any_shape_of_prompt(prompt: dict[str, object]) -> None:
+    task = make_task(torch.float64, **prompt)
+    federation = simulator(FedPHA(rho=0.3), make_settings(compute={"precision": "float64"}), task=task)
+    losses = [federation.run_round().mean_loss for _ in range(2)]
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rho": 1.5}, "method.rho = 1.5: must be from 0 to 1"),
+        ({"rho": math.nan}, "method.rho = nan"),
+        ({"alpha": -1.0}, "method.alpha = -1.0"),
+        ({"subspace": "column"}, "method.subspace = 'column': must be null or row"),
+        ({"n_ctx_private": -1}, "method.n_ctx_private = -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(FedotpError, match=f"^{message}"):
+        replace(FedPHA(), **options)
+
+
+def test_more_vectors_than_the_tower_has_positions_are_refused() -> None:
+    with pytest.raises(FedotpError, match="1000 context vectors need"):
+        FedPHA(n_ctx_private=1000).private(make_task())
