@@ -27,6 +27,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "pfedprompt, labels": {"method": {"name": "pfedprompt", "values": "labels"}},
     "promptfolio": {"method": {"name": "promptfolio"}},
     "fedpgp, per class": {"method": {"name": "fedpgp"}, "prompt": {"per_class": True}},
+    "pfedmoap": {"method": {"name": "pfedmoap"}},
+    "fedtpg": {"method": {"name": "fedtpg"}},
 }
 
 

@@ -1,0 +1,105 @@
+"""What FedTPG promises beyond its golden test: which classes count, and when."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from federation.toy_federation import make_data, make_settings, make_task, simulator
+from fedotp.clip import ImageFeatures
+from fedotp.errors import FedotpError, SettingError
+from fedotp.federation import Predictor
+from fedotp.methods import Batch, FedTPG, Parameters, Task
+
+C, B, E = 3, 4, 16
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return make_task(torch.float64)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def networks(task: Task) -> Parameters:
+    """Of clients that differ."""
+    return {name: value + 0.1 * draw(C, *value.shape) for name, value in FedTPG().shared(task, C).items()}
+
+
+def loss_of(task: Task, params: Parameters, batch: Batch, own: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The clients' objectives and gradients."""
+    leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+    known = leaves | FedTPG().derived(task, params, own)
+    loss = FedTPG().loss(task, known, {}, batch)
+    return loss.detach(), list(torch.autograd.grad(loss.sum(), list(leaves.values())))
+
+
+def test_the_name_of_an_absent_class_changes_nothing(task: Task) -> None:
+    own = torch.tensor([[True, False, True], [True, True, False], [True, False, True]])
+    labels = torch.tensor([[0, 2, 0, -1], [0, 0, 1, 1], [2, 2, 2, 2]])
+    params, batch = networks(task), Batch(ImageFeatures(draw(C, B, E), draw(C, B, 0, E)), labels)
+    loss, gradients = loss_of(task, params, batch, own)
+    renamed = replace(task, classes=("cat", "hippopotamus", "car"))  # "egyptian mau", which client 1 has
+    other_loss, other_gradients = loss_of(renamed, params, batch, own)
+    torch.testing.assert_close(other_loss[[0, 2]], loss[[0, 2]])
+    assert abs(other_loss[1] - loss[1]) > 1e-6
+    for gradient, other in zip(gradients, other_gradients, strict=True):
+        assert gradient.isfinite().all()
+        torch.testing.assert_close(other[[0, 2]], gradient[[0, 2]])
+
+
+def test_whoever_has_all_classes_trains_as_it_predicts(task: Task) -> None:
+    params, image = networks(task), ImageFeatures(draw(C, B, E), draw(C, B, 0, E))
+    labels = torch.randint(3, (C, B))
+    loss, _ = loss_of(task, params, Batch(image, labels), torch.ones(C, 3, dtype=torch.bool))
+    _, losses = Predictor.of(FedTPG(), task, params, C).judge(image, labels)
+    torch.testing.assert_close(losses.mean(1), loss)
+
+
+def test_a_prompt_for_other_names_is_made_from_these(task: Task) -> None:
+    params = networks(task)
+    predictor = Predictor.of(FedTPG(), task, params, C)
+    several = replace(task, classes=("cat", "egyptian mau", "car", "hippopotamus"))
+    asked = predictor.with_task(several).classes
+    assert asked.shape == (C, 1, 4, E)
+    assert (asked[:, :, :3] - predictor.classes).abs().amax(dim=(1, 2, 3)).min() > 1e-6
+    swapped = replace(task, classes=("car", "cat", "egyptian mau"))  # a set has no order
+    torch.testing.assert_close(predictor.with_task(swapped).classes, predictor.classes[:, :, [2, 0, 1]])
+
+
+def test_one_network_for_all_makes_one_prompt(task: Task) -> None:
+    shared = FedTPG().shared(task, C)
+    common = FedTPG().send(shared, None, C)
+    (prompt,) = FedTPG().prompts(task, common)
+    assert prompt.context is not None
+    assert prompt.context.shape == (C, 1, 4, 32)
+    assert prompt.context.stride(0) == 0  # which the text tower reads once
+    (copied,) = FedTPG().prompts(task, {name: value.clone() for name, value in common.items()})
+    torch.testing.assert_close(copied.context, prompt.context)
+
+
+def test_own_classes_are_those_of_the_training_images() -> None:
+    data = make_data(train=(7, 1, 0), test=(2, 2, 2))
+    found = data.own_classes(np.array([2, 1, 0]), 3, torch.device("cpu"))
+    assert found.tolist() == [[True, True, True], [False, True, False], [True, True, False]]
+
+
+def test_every_client_counts_alike(task: Task) -> None:
+    federation = simulator(FedTPG(), make_settings(), task=task)
+    numbers, uploads = torch.tensor([0, 1]), {"soft": torch.stack([torch.zeros(4, 32), torch.ones(4, 32)])}
+    averaged = FedTPG().aggregate(federation.server, numbers, uploads, torch.tensor([1, 1000]))
+    torch.testing.assert_close(averaged["soft"], torch.full((4, 32), 0.5))
+    assert averaged.keys() == federation.server.keys()
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"method\.n_ctx = 0: must be from 1 to 1000 \(the paper uses 4\)"):
+        FedTPG(n_ctx=0)
+    with pytest.raises(FedotpError, match=r"prompt\.per_class = true: FedTPG makes one prompt for all classes"):
+        simulator(FedTPG(), task=make_task(per_class=True))
+    with pytest.raises(FedotpError, match="positions"):
+        simulator(FedTPG(n_ctx=80))

@@ -1,0 +1,192 @@
+"""What pFedMoAP promises beyond its golden test: who is sent whose prompts, and what experts may change."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from federation.toy_federation import make_settings, make_task, simulator
+from fedotp.clip import CLIP, TINY, ImageFeatures
+from fedotp.errors import SettingError
+from fedotp.federation import Predictor
+from fedotp.matching import pooled_score
+from fedotp.methods import Batch, Parameters, PFedMoAP, PromptFL, PromptSettings, Task
+
+C, B, E = 3, 4, 16
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return make_task(torch.float64)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def trained(method: PFedMoAP, task: Task, present: list[list[float]]) -> Parameters:
+    """What clients that differ predict with; `present` (C, n) says which experts they have."""
+    params = {name: value + 0.3 * draw(C, *value.shape[1:]) for name, value in method.untrained(task).items()}
+    return params | {"present": torch.tensor(present, dtype=torch.float64)}
+
+
+def images() -> ImageFeatures:
+    return ImageFeatures(draw(C, B, E), draw(C, B, 0, E))
+
+
+# Scores ----------------------------------------------------------------------------------------------------
+
+
+def test_the_order_of_experts_and_whatever_is_hidden_change_nothing(task: Task) -> None:
+    method, image = PFedMoAP(experts=3), images()
+    params = trained(method, task, [[1, 1, 1], [1, 0, 1], [0, 1, 0]])
+    found = Predictor.of(method, task, params, C).scores(image)
+    order = torch.tensor([2, 0, 1])
+    moved = params | {name: params[name][:, order] for name in ("experts", "present")}
+    torch.testing.assert_close(Predictor.of(method, task, moved, C).scores(image), found)
+    hidden = (params["present"] == 0)[..., None, None]
+    noisy = params | {"experts": torch.where(hidden, 100 * draw(*params["experts"].shape), params["experts"])}
+    torch.testing.assert_close(Predictor.of(method, task, noisy, C).scores(image), found)
+    other = params | {"experts": params["experts"] + 0.3 * draw(*params["experts"].shape)}
+    assert (Predictor.of(method, task, other, C).scores(image) - found).abs().amin(dim=(1, 2)).min() > 1e-6
+
+
+def test_without_experts_a_client_scores_plainly_and_its_gate_gets_no_gradient(task: Task) -> None:
+    method, image = PFedMoAP(experts=2), images()
+    params = trained(method, task, [[0, 0], [1, 0], [0, 0]])
+    for name in ("own", "gate_in", "gate_out"):
+        params[name].requires_grad_()
+    classes = method.class_features(task, params | method.derived(task, params, None))
+    scores = method.score(task, params, Batch(image, torch.zeros(C, B)), classes)
+    plain = pooled_score(image.pooled, classes[:, :1])
+    torch.testing.assert_close(scores[[0, 2]], plain[[0, 2]])
+    assert (scores[1] - plain[1]).abs().min() > 1e-6
+    for gradient in torch.autograd.grad(scores.square().sum(), [params["gate_in"], params["gate_out"]]):
+        assert gradient.isfinite().all()
+        assert (gradient.flatten(1).abs().sum(1) > 0).tolist() == [False, True, False]
+
+
+def test_the_first_round_is_promptfls() -> None:
+    task, settings = make_task(torch.float64), make_settings(compute={"precision": "float64"})
+    one, other = (simulator(method, settings, task=task) for method in (PFedMoAP(), PromptFL()))
+    reports = [federation.run_round() for federation in (one, other)]
+    torch.testing.assert_close(one.server["prompt"], other.server["prompt"])
+    np.testing.assert_allclose(reports[0].loss, reports[1].loss)
+    # Nobody's gating network has been trained: predictions are those of each client's own prompt.
+    kept = one.kept.read(np.arange(5), one.device)
+    params, features = one.parameters(np.arange(5)), images()
+    image = ImageFeatures(features.pooled[:1].expand(5, -1, -1), features.tokens[:1].expand(5, -1, -1, -1))
+    expected = pooled_score(image.pooled, task.features(kept["own"]))
+    torch.testing.assert_close(Predictor.of(PFedMoAP(), task, params, 5).scores(image), expected)
+    assert kept["stage"].tolist() == [1] * 5
+    one.run_round()
+    assert one.kept.read(np.arange(5), one.device)["stage"].tolist() == [2] * 5
+
+
+def test_the_gating_network_is_of_the_papers_size() -> None:
+    for embed_dim, expected in ((512, 66_048), (256, 66_048), (1024, 66_048), (24, 4 * 24 * 24 + 4 * 24)):
+        clip = CLIP.random(replace(TINY, embed_dim=embed_dim))
+        task = Task(clip, ("cat", "dog"), PromptSettings(n_ctx=2))
+        private = PFedMoAP().private(task)
+        assert sum(value.numel() for name, value in private.items() if name.startswith("gate")) == expected
+
+
+def test_the_gating_network_sees_every_so_manyeth_component() -> None:
+    clip = CLIP.random(replace(TINY, embed_dim=256)).double()
+    task = Task(clip, ("cat", "dog"), PromptSettings(n_ctx=2))
+    method, image = PFedMoAP(experts=1, lam=0.0), ImageFeatures(draw(1, B, 256), draw(1, B, 0, 256))
+    params = {name: value + 0.1 * draw(*value.shape) for name, value in method.untrained(task).items()}
+    params["present"] = torch.ones(1, 1, dtype=torch.float64)
+    predictor = Predictor.of(method, task, params)
+    found, norm = predictor.scores(image), image.pooled.norm(dim=-1, keepdim=True)
+    unseen = torch.arange(256) % 2 == 1
+    pooled = torch.where(unseen, draw(1, B, 256), image.pooled)
+    pooled[..., unseen] *= image.pooled[..., unseen].norm(dim=-1, keepdim=True) / pooled[..., unseen].norm(
+        dim=-1, keepdim=True
+    )
+    torch.testing.assert_close(pooled.norm(dim=-1, keepdim=True), norm)
+    torch.testing.assert_close(predictor.scores(ImageFeatures(pooled, image.tokens)), found)
+
+
+# Once a round ----------------------------------------------------------------------------------------------
+
+
+def test_experts_are_encoded_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = simulator(PFedMoAP(experts=2))
+    federation.run_round()
+    rows: list[int] = []
+    plain = Task.features
+
+    def features(self: Task, *contexts: Tensor) -> Tensor:
+        rows.append(len(contexts[0]))
+        return plain(self, *contexts)
+
+    monkeypatch.setattr(Task, "features", features)
+    federation.run_round()
+    steps = 6  # of the client with most images: 10, in batches of 4, twice
+    assert len(rows) == 2 + steps
+    assert rows[:3] == [5, 5, 5]
+
+
+# Who is sent what ------------------------------------------------------------------------------------------
+
+
+def server_of(method: PFedMoAP, task: Task, n: int, sent: list[int]) -> Parameters:
+    server = method.shared(task, n)
+    at = torch.tensor(sent, dtype=torch.long)
+    server["pool"][at] = draw(len(sent), *server["pool"].shape[1:])
+    server["sent"][at] = 1
+    return server
+
+
+def test_the_nearest_are_those_of_scikit_learn(task: Task) -> None:
+    method, sent = PFedMoAP(experts=3), [0, 1, 3, 4, 5, 7]
+    server = server_of(method, task, 8, sent)
+    found = method.send(server, torch.tensor([4, 2, 0]), 3)
+    flat = server["pool"][sent].flatten(1).numpy()
+    nearest = NearestNeighbors(n_neighbors=4).fit(flat).kneighbors(flat, return_distance=False)
+    assert found["present"].tolist() == [[1, 1, 1], [0, 0, 0], [1, 1, 1]]  # client 2 has not sent anything yet
+    for row, client in ((0, 4), (2, 0)):
+        mine = [sent[j] for j in nearest[sent.index(client)] if sent[j] != client]
+        torch.testing.assert_close(found["experts"][row], server["pool"][mine, 0])
+    torch.testing.assert_close(found["experts"][1], server["prompt"].expand(3, -1, -1))
+
+
+def test_in_fixed_order_they_are_the_first(task: Task) -> None:
+    method = PFedMoAP(experts=2, choice="fixed")
+    server = server_of(method, task, 6, [1, 2, 4, 5])
+    found = method.send(server, torch.tensor([1, 5]), 2)
+    torch.testing.assert_close(found["experts"][0], server["pool"][[2, 4], 0])
+    torch.testing.assert_close(found["experts"][1], server["pool"][[1, 2], 0])
+
+
+@pytest.mark.parametrize("sent", [[], [2], [0, 2]])
+def test_where_there_are_fewer_the_message_keeps_its_size(task: Task, sent: list[int]) -> None:
+    method = PFedMoAP()
+    server = server_of(method, task, 3, sent)
+    shapes = {name: value.shape[1:] for name, value in method.send(method.shared(task, 1), None, 1).items()}
+    for clients in (torch.tensor([0, 1, 2]), torch.tensor([2]), None):
+        n = 3 if clients is None else len(clients)
+        found = method.send(server, clients, n)
+        assert {name: value.shape[1:] for name, value in found.items()} == shapes
+        known = [] if clients is None else [len(sent) - 1 if client in sent else 0 for client in clients.tolist()]
+        assert found["present"].sum(1).tolist() == (known or [0] * n)
+    assert sum(shape.numel() for shape in shapes.values()) == 10 * task.contexts(1).numel() + 9
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"experts": 0}, "method.experts = 0: must be from 1 to 256 (the paper uses 9)"),
+        ({"choice": "farthest"}, "method.choice = 'farthest': must be nearest or fixed"),
+        ({"lam": -1}, "method.lam = -1: must be from 0 to 1000000"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        PFedMoAP(**options)
+    assert str(caught.value) == told
