@@ -10,11 +10,15 @@ from fedotp.config._presets import preset_text, preset_texts
 from fedotp.methods import METHODS, FedOTP
 
 NAMES = list(presets())
-PAPER = [name for name in NAMES if name != "demo"]
+DEMOS = [name for name in NAMES if name.startswith("demo")]
+FIELD = [name for name in NAMES if name.startswith(("holdout-", "novel-", "pfedmoap-", "promptfolio-"))]
+PAPER = [name for name in NAMES if name not in DEMOS + FIELD]
+
+SWEEPS = [("sweep", {"--grid"}), ("sweep", {"--set", "--grid"})]
 
 
 def test_the_list() -> None:
-    assert NAMES[0] == "demo"
+    assert NAMES[:3] == DEMOS == ["demo", "demo-novel", "demo-vendors"]
     assert set(NAMES) >= {
         *(f"fewshot-{name}" for name in ("caltech", "dtd", "flowers", "food", "pets")),
         *("cifar10", "cifar100", "domainnet", "domainnet-domain", "office", "office-domain"),
@@ -33,7 +37,7 @@ def test_a_preset_loads_and_reads_back_equal(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_opens_with_its_command(name: str) -> None:
-    root = "" if name == "demo" else " --set data.root=~/data"
+    root = "" if name in DEMOS else " --set data.root=~/data"
     assert preset_text(name).startswith(f"# fedotp run {name}{root}\n#\n# {presets()[name]}\n#\n")
 
 
@@ -42,9 +46,13 @@ def test_every_command_in_a_comment_is_accepted(name: str) -> None:
     commands = [line[1:].strip() for line in preset_text(name).splitlines() if line[1:].strip().startswith("fedotp ")]
     for command in commands:
         _, run, preset, *options = shlex.split(command)
-        assert (run, preset) == ("run", name)
-        assert options[::2] == ["--set"] * (len(options) // 2)
-        load_config(preset).override(options[1::2])
+        assert preset == name
+        assert (run, set(options[::2])) in (("run", set()), ("run", {"--set"}), *SWEEPS)
+        for i in range(len(options) // 2):
+            key, _, values = options[2 * i + 1].partition("=")
+            chosen = values.split(",") if options[2 * i] == "--grid" else [values]
+            for value in chosen:
+                load_config(preset).override([f"{key}={value}"])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -124,7 +124,7 @@ def evaluate(
 
 @app.command()
 def presets() -> None:
-    """List the presets, ready-made configurations of the paper's experiments.
+    """List the presets, ready-made configurations of the paper's experiments and of its successors' protocols.
 
     Example: fedotp run office --set data.root=~/data
     """

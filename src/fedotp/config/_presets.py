@@ -11,13 +11,13 @@ _FIRST = "demo"
 
 @cache
 def preset_texts() -> dict[str, str]:
-    """The text of every preset, the demonstration first."""
+    """The text of every preset, the demonstrations first."""
     found = {
         item.name.removesuffix(".toml"): item.read_text(encoding="utf-8")
         for item in files("fedotp").joinpath("presets").iterdir()
         if item.name.endswith(".toml")
     }
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != _FIRST, name))}
+    return {name: found[name] for name in sorted(found, key=lambda name: (not name.startswith(_FIRST), name))}
 
 
 def presets() -> dict[str, str]:
