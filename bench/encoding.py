@@ -28,7 +28,7 @@ from fedotp.data.store import EncodedDataset, Storage, _decoders, encode
 from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crops import Request
 from fedotp.data.store._decoders import Decoders
-from fedotp.data.store._views import Tower
+from fedotp.data.store._tower import Tower
 from fedotp.ot import score
 
 _STATUS = Path("/proc/self/status")

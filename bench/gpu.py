@@ -117,7 +117,7 @@ def _text_tower(clip: CLIP) -> dict[str, float]:
             leaf = context.detach().requires_grad_()
             task.features(leaf).sum().backward()
 
-        from fedotp.federation._graphs import Recorded
+        from fedotp._graphs import Recorded
 
         for name, work, times in (("forward", there, 1), ("forward and backward", and_back, 2)):
             seconds = _seconds(Recorded(work))

@@ -17,6 +17,7 @@ from fedotp.data import Dataset, ImageArray, ImageFiles, Split
 from fedotp.data.store import _content as content
 from fedotp.data.store._crops import view_rng
 from fedotp.data.store._encode import encode
+from fedotp.data.store._tower import Tower
 from fedotp.errors import FedotpError
 from fedotp.ot import score
 
@@ -259,3 +260,26 @@ def test_int8_halves_the_space_and_keeps_the_scores(tmp_path: Path) -> None:
 def test_impossible_settings_are_refused(options: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match=r"at least|choose one of"):
         encode(array_dataset(2, 2), tiny_clip(), root=tmp_path, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", [None, torch.bfloat16])
+def test_a_recorded_tower_says_the_same(
+    precision: torch.dtype | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[object] = []
+    record = Tower._record
+
+    def noted(self: Tower, pixels: torch.Tensor) -> object:
+        recorded.append(record(self, pixels))
+        return recorded[-1]
+
+    monkeypatch.setattr(Tower, "_record", noted)
+    dataset, clip = array_dataset(30, 10), tiny_clip().cuda()
+    one = encode(dataset, clip, root=tmp_path / "recorded", precision=precision, batch_size=4)
+    assert len(recorded) == 1
+    assert recorded[0] is not None
+    monkeypatch.setattr(Tower, "get_ready", lambda *_: None)
+    other = encode(dataset, clip, root=tmp_path / "plain", precision=precision, batch_size=4)
+    assert one.n_encoded == other.n_encoded == 40
+    assert_same_tokens(one, other)

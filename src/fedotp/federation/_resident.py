@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedotp._graphs import Recordings
 from fedotp.clip import ImageFeatures
 from fedotp.federation._data import HeldFeatures, Images
-from fedotp.federation._graphs import Recordings
 from fedotp.federation._optimizer import Optimizer
 from fedotp.federation._random import Ints
 from fedotp.methods import Batch, Method, Need, Parameters, Task

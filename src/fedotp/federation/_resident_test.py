@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedotp.federation._graphs import Recordings
+from fedotp._graphs import Recordings
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
 from fedotp.federation._resident import ResidentImages, at_least

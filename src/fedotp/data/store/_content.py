@@ -70,12 +70,14 @@ def hash_images(
     root: Path,
     decoders: Decoders,
     *,
+    on_new: Callable[[int], object],
     on_images: Callable[[int], object],
     on_broken: Callable[[int, str], object],
 ) -> Digests:
     """Hash every image of `split` (n,), or recall its hash from an earlier call with the same `root`.
 
-    `on_images` is told of images done, `on_broken` of images that cannot be read; their digest is empty.
+    `on_new` is told how many are about to be hashed, `on_images` of images done, `on_broken` of images that cannot be
+    read; their digest is empty.
     """
     started = time.time_ns()
     digests = np.zeros(len(split), DIGEST)
@@ -86,7 +88,7 @@ def hash_images(
         digests[:] = memo["digest"]
     unknown = np.flatnonzero(digests == b"")
     on_images(len(split) - len(unknown))
-    decoders.expect(len(unknown))
+    on_new(len(unknown))
     for start in range(0, len(unknown), _BLOCK):
         block = unknown[start : start + _BLOCK].tolist()
         found = decoders.submit([Request(SplitImage(split, i)) for i in block], _AT_A_TIME)

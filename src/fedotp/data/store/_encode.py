@@ -17,8 +17,11 @@ from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
 from fedotp.data.store._format import Encoding, Keys, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
-from fedotp.data.store._views import AHEAD, Encoder, Missing, Tower, encode_views
+from fedotp.data.store._tower import Tower
+from fedotp.data.store._views import AHEAD, Encoder, Missing, encode_views
 from fedotp.errors import FedotpError
+
+_MANY_BATCHES = 4  # of new images: recording the tower is worth it
 
 
 def encode(
@@ -158,7 +161,9 @@ class _Job:
         """Hash the images of a split: `views` random views of each are wanted, or the plain one."""
         reasons: dict[int, str] = {}
         count = self._counter(f"hashing {name}", len(split))
-        digests = hash_images(split, self.root, self.decoders, on_images=count, on_broken=reasons.__setitem__)
+        digests = hash_images(
+            split, self.root, self.decoders, on_new=self._expect, on_images=count, on_broken=reasons.__setitem__
+        )
         if views:
             keys = np.stack([make_keys(digests, seed=self.seed, view=j) for j in range(views)])
         else:
@@ -167,6 +172,12 @@ class _Job:
         for image, reason in reasons.items():
             self.on_broken(part.broken(image, reason))
         return part
+
+    def _expect(self, n_new: int) -> None:
+        """So many images were never seen before: most of them will have to be encoded."""
+        self.decoders.expect(n_new)
+        if n_new >= _MANY_BATCHES * self.batch_size:
+            self.tower.get_ready(self.batch_size)
 
     def encode(self, *parts: _Part) -> list[_Outcome]:
         """Encode what is missing of any part, all in one go."""

@@ -4,7 +4,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp.clip import CLIP, ImageFeatures, normalise
+from fedotp.clip import ImageFeatures
 from fedotp.data._types import Ints
 from fedotp.data.sets import Split
 from fedotp.data.store._content import SplitImage
@@ -22,6 +21,7 @@ from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Keys, split_keys
 from fedotp.data.store._storage import compress, pack
 from fedotp.data.store._store import TokenStore
+from fedotp.data.store._tower import Tower
 
 AHEAD = 3  # batches being decoded while the tower works on one
 _WRITERS = 2  # threads; so many batches more may be waiting for the GPU, checksums and the disk
@@ -40,29 +40,6 @@ class Missing(NamedTuple):
         _, first = np.unique(keys[views, images], return_index=True)
         first.sort()
         return cls(images[first], keys[views[first], images[first]])
-
-
-@dataclass(frozen=True)
-class Tower:
-    """An image tower, run in `precision` where that is not the precision of its weights."""
-
-    clip: CLIP
-    precision: torch.dtype | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.clip.text_projection.device
-
-    def __call__(self, pixels: Tensor) -> ImageFeatures:
-        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then."""
-        if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
-            pixels = pixels.pin_memory()
-        mixed = self.precision is not None
-        with torch.no_grad():
-            normalised = normalise(pixels.to(self.device, non_blocking=True))
-            with torch.autocast(self.device.type, self.precision, enabled=mixed):
-                return self.clip.encode_image(normalised)
 
 
 class Encoder:

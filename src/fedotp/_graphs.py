@@ -29,7 +29,7 @@ class Recorded(Generic[T]):
             for _ in range(_WARM_UP):
                 work()
         torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may use the GPU
             self.result = work()
 
     def __call__(self) -> T:
