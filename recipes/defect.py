@@ -1,6 +1,6 @@
-"""Labels beside other images: a defect that published code has, made on purpose, to see whether tables show it.
+"""Labels beside other images: a defect as it was read in published code, made on purpose to see whether tables show it.
 
-In that code the client's index selects its labels, but not its images: its j-th label belongs to the j-th image of its
+There the client's index selects its labels, but not its images: its j-th label belongs to the j-th image of its
 own, its j-th image is the j-th of the whole domain. Labels and domains keep their counts, so that nothing looks wrong,
 and with K classes about one label in K is right.
 

@@ -7,6 +7,8 @@ import pytest
 
 from fedotp.config import Config, load_config, presets
 from fedotp.config._presets import preset_text, preset_texts
+from fedotp.data import load_dataset
+from fedotp.data.sets import _domains
 from fedotp.methods import METHODS, FedOTP
 
 NAMES = list(presets())
@@ -86,3 +88,35 @@ def test_the_papers_settings(name: str) -> None:
 
 def test_the_texts_are_read_once() -> None:
     assert preset_texts() is preset_texts()
+
+
+BASE_TO_NOVEL = {  # rounds, epochs, batch, shots, scheme
+    "novel-fedmgp": (10, 2, 8, 16, "pathological"),
+    "novel-pfedmma": (100, 1, 32, 16, "pathological"),
+    "novel-flip": (50, 1, 16, 8, "dirichlet"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "novel" in name])
+def test_base_to_novel(name: str) -> None:
+    config = load_config(name)
+    assert config.data.classes == "base"
+    assert config.evaluation.views == ("personal", "global", "base", "novel")
+    assert config.evaluation.views_every == 1  # last, best and the mean of the last five are of several
+    if name in FIELD:
+        rounds = config.federation
+        found = (rounds.rounds, rounds.local_epochs, rounds.batch_size, config.partition.shots, config.partition.scheme)
+        assert found == BASE_TO_NOVEL[name]
+
+
+@pytest.mark.parametrize("name", ["demo-vendors", *(name for name in NAMES if name.startswith("holdout-"))])
+def test_one_domain_is_left_out(name: str) -> None:
+    config = load_config(name)
+    assert config.partition.scheme == "domain"
+    assert "holdout" in config.evaluation.views
+    (away,) = config.federation.holdout
+    assert away in domains_of(config.data.dataset)
+
+
+def domains_of(dataset: str) -> tuple[str, ...]:
+    return load_dataset(dataset).domains if dataset == "emoji" else getattr(_domains, dataset.upper())
