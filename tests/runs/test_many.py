@@ -1,5 +1,6 @@
 """Which runs a comparison or a sweep is made of, and the table they end in."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -114,6 +115,37 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
         "",
         "One pair is no evidence: several splits (--splits) give differences an interval.",
     ]
+
+
+def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:
+    def viewed(seed: int, by: float) -> Outcome:
+        made = outcome(tmp_path, "A", seed, 0.5 + by)
+        path = made.directory.path / "summary.json"
+        over_rounds = {"last": 0.25 + by, "best": 0.5 + by, "last_five": 0.375 + by}
+        more = {
+            "best": {"accuracy": 0.75 + by, "round": 3},
+            "last_five": {"accuracy": 0.625 + by, "evaluations": 5},
+            "views": [
+                {"view": "base", "model": "personal", **over_rounds},
+                {"view": "novel", "model": "global", **over_rounds},
+            ],
+            "base_to_novel": {"personal": dict.fromkeys(("local", "base", "novel", "hm", "hm3", "cm"), over_rounds)},
+        }
+        path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+        return made
+
+    table = Table.of([viewed(0, 0.0), viewed(1, 0.125), outcome(tmp_path, "old", 0, 0.5)])
+    assert table.views == ("personal", "base", "novel, global part", "HM", "HM3", "CM")
+    assert [line[:4] for line in table.view_lines()] == [
+        ["A", "last round", "56.25 ± 8.84", "31.25 ± 8.84"],
+        ["A", "best round", "81.25 ± 8.84", "56.25 ± 8.84"],
+        ["A", "mean of last 5", "68.75 ± 8.84", "43.75 ± 8.84"],
+        *(["old", when, "-", "-"] for when in ("last round", "best round", "mean of last 5")),
+    ]
+    assert not any(column.key.startswith("view") for column in table.columns)
+    header, first, *_ = csv.reader(table.to_csv().splitlines())
+    assert float(first[header.index("novel_global_part_last_five_mean")]) == 0.4375
+    assert "| method |  | personal % | base % | novel, global part % | HM % | HM3 % | CM % |" in table.to_markdown()
 
 
 def test_rows_are_told_apart_in_words(tmp_path: Path) -> None:

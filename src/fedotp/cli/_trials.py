@@ -46,7 +46,7 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
 
 
 def _print(table: "Table") -> None:
-    from fedotp.runs import common_columns
+    from fedotp.runs import VIEWS_NOTE, common_columns
 
     columns = common_columns()
     titles = [column.title for column in columns]
@@ -57,6 +57,13 @@ def _print(table: "Table") -> None:
         shown.add_row(*map(cell, (*row.labels, row.runs, *table.texts(row, columns))))
     Console().print(shown)
     print()
+    if len(table.views) > 1:  # accuracy on the clients' own images is above
+        shown = listing(*labels, "", *table.view_titles, right=table.view_titles)
+        for seen in table.view_lines():
+            shown.add_row(*map(cell, seen))
+        Console().print(shown)
+        Console().print(cell(VIEWS_NOTE, "dim"))
+        print()
     if lines := table.differences.lines():
         titles = list(table.differences.titles)
         shown = listing(*titles, right=titles[1:4])

@@ -18,12 +18,13 @@ from fedotp.runs._prepare import (
     template_of,
 )
 from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run
-from fedotp.runs._table import Table, common_columns, n_bytes, numbers_of
+from fedotp.runs._table import VIEWS_NOTE, Table, common_columns, n_bytes, numbers_of
 from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
 
 __all__ = [
+    "VIEWS_NOTE",
     "Loop",
     "ManyObserver",
     "Observer",

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from fedotp._files import write_atomically
 from fedotp.federation import METRICS, percent
 from fedotp.runs._differences import Differences
 from fedotp.runs._trial_run import Outcome
+from fedotp.runs._views import WHEN, view_numbers
 
+VIEWS_NOTE = "Accuracies in views are means over clients; each has a best round of its own, chosen on the test images."
+_VIEW = "view:"  # begins the keys of views
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -91,13 +95,15 @@ def common_columns() -> tuple[Column, ...]:
 class Table:
     """`labels` are the titles of the first columns; `columns` all others, of which the common ones come first.
 
-    `differences` are those between rows, in mean accuracy over clients.
+    `differences` are those between rows, in mean accuracy over clients. `views` are the names of views, the accuracies
+    in which `view_lines` has.
     """
 
     labels: tuple[str, ...]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     differences: Differences
+    views: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], against: int = 0) -> "Table":
@@ -113,23 +119,28 @@ class Table:
             Row(labels, len(numbers[labels]), len(group), _cells(numbers[labels])) for labels, group in groups.items()
         )
         known = {column.key: column for column in common_columns()}
+        views: dict[str, None] = {}
         for row in rows:
             for key in row.cells:
-                known.setdefault(key, Column(key, f"{key} %", percent, with_std=True))
+                if key.startswith(_VIEW):
+                    views[key.removeprefix(_VIEW).partition(":")[0]] = None
+                else:
+                    known.setdefault(key, Column(key, f"{key} %", percent, with_std=True))
         titles = tuple(outcomes[0].trial.labels) if outcomes else ()
         differences = Differences.between(
             list(groups.values()), [row_name(titles, labels) for labels in groups], against
         )
-        return cls(titles, tuple(known.values()), rows, differences)
+        return cls(titles, tuple(known.values()), rows, differences, tuple(views))
 
     def to_csv(self) -> str:
         """All numbers in full precision; shares are in [0, 1]."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        names = [f"{column.key}_{what}" for column in self.columns for what in ("mean", "std")]
+        columns = [*self.columns, *(_view_column(name, when) for name in self.views for when in WHEN)]
+        names = [f"{_csv_name(column.key)}_{what}" for column in columns for what in ("mean", "std")]
         writer.writerow([*self.labels, "runs", *names, *self.differences.csv_titles])
         for number, row in enumerate(self.rows):
-            cells = [row.cells.get(column.key) for column in self.columns]
+            cells = [row.cells.get(column.key) for column in columns]
             values = [value for cell in cells for value in ((cell.mean, cell.std) if cell else (None, None))]
             writer.writerow([*row.labels, row.n, *values, *self.differences.csv_values(number)])
         return file.getvalue()
@@ -142,6 +153,8 @@ class Table:
             _markdown(header, rows, [*self.labels]),
             "Accuracy is the mean over clients; all numbers are means over runs, ± the sample standard deviation.\n",
         ]
+        if seen := self.view_lines():
+            parts += [_markdown([*self.labels, "", *self.view_titles], seen, [*self.labels, ""]), f"{VIEWS_NOTE}\n"]
         if lines := self.differences.lines():
             parts += [_markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
         return "\n".join(parts)
@@ -149,6 +162,19 @@ class Table:
     def texts(self, row: Row, columns: Sequence[Column]) -> list[str]:
         """A row's numbers for people."""
         return [row.cells[column.key].text(column) if column.key in row.cells else "-" for column in columns]
+
+    @property
+    def view_titles(self) -> list[str]:
+        """The titles of the views' columns."""
+        return [f"{name} %" for name in self.views]
+
+    def view_lines(self) -> list[list[str]]:
+        """For people: three lines for each row, its labels, which evaluations it is of, the accuracy in each view."""
+        return [
+            [*row.labels, text, *self.texts(row, [_view_column(name, when) for name in self.views])]
+            for row in (self.rows if self.views else ())
+            for when, text in WHEN.items()
+        ]
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Write table.csv and table.md."""
@@ -170,7 +196,21 @@ def numbers_of(summary: dict[str, Any]) -> dict[str, float]:
     }
     if "joined" in summary:
         numbers["joined_accuracy"] = summary["joined"]["accuracy"]
-    return numbers | {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
+    numbers |= {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
+    return numbers | {_view_key(name, when): value for (name, when), value in view_numbers(summary).items()}
+
+
+def _csv_name(key: str) -> str:
+    """A key as the name of a column: "novel_global_part_best" for the best of that view."""
+    return re.sub(r"\W+", "_", key.removeprefix(_VIEW)).lower() if key.startswith(_VIEW) else key
+
+
+def _view_key(name: str, when: str) -> str:
+    return f"{_VIEW}{name}:{when}"
+
+
+def _view_column(name: str, when: str) -> Column:
+    return Column(_view_key(name, when), name, percent, with_std=True)
 
 
 def _cells(runs: Sequence[dict[str, float]]) -> dict[str, Cell]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from fedotp.runs._directory import RunDirectory
 
+WHEN = {"last": "last round", "best": "best round", "last_five": "mean of last 5"}
+"""Which of a run's evaluations a number is of."""
 _LAST = 5  # evaluations whose mean is reported
 
 Series = dict[int, float]  # by round, in ascending order
@@ -94,3 +96,19 @@ def _over_rounds(series: Series) -> dict[str, float]:
 def _last_five(series: Series) -> dict[str, float]:
     last = [series[round_] for round_ in sorted(series)[-_LAST:]]
     return {"accuracy": fmean(last), "evaluations": len(last)}
+
+
+def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
+    numbers: dict[tuple[str, str], float] = {}
+    if "accuracy" in summary["final"] and "last_five" in summary:  # not in those of older versions
+        own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
+        numbers |= {("personal", when): values["accuracy"] for when, values in own.items()}
+    named = {_title(view["view"], view["model"]): view for view in summary.get("views", ())}
+    for model, found in summary.get("base_to_novel", {}).items():
+        named |= {_title(name.upper(), model): found[name] for name in ("hm", "hm3", "cm")}
+    return numbers | {(name, when): values[when] for name, values in named.items() for when in WHEN}
+
+
+def _title(name: str, model: str) -> str:
+    return name if model == "personal" or name == "global" else f"{name}, global part"
