@@ -14,9 +14,12 @@ from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
 from coloured_squares import draw_day_and_night
+from fedotp.cli import app
+from fedotp.cli._views import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
-from fedotp.runs import RunDirectory, Trial, prepare, run_many
+from fedotp.federation import percent
+from fedotp.runs import RunDirectory, Trial, prepare, run_many, see_run
 from fedotp.runs._together import side_by_side
 from fedotp.runs._views import base_to_novel, harmonic_mean
 
@@ -174,6 +177,52 @@ def test_runs_side_by_side_see_the_same(inputs: Path, tmp_path: Path) -> None:
 def views_of(run: RunDirectory) -> list[dict[str, Any]]:
     kept = ("round", "view", "model", "classes", "images", "clients", "n", "client_accuracy")
     return [{key: record[key] for key in kept} for record in run.metrics("view")]
+
+
+def test_a_finished_run_is_seen_again(done: RunDirectory) -> None:
+    """All that can be seen without letting clients join."""
+    evaluation, views, found = see_run(done.path, ALL_VIEWS)
+    recorded = {(view["view"], view["model"]): view for view in done.summary["views"]}
+    assert evaluation.mean == done.summary["final"]["accuracy"]
+    assert {(view.view, view.model) for view in views} == recorded.keys() - {("after joining", "personal")}
+    for view in views:
+        assert view.evaluation.mean == recorded[view.view, view.model]["accuracy"]
+    personal = done.summary["base_to_novel"]["personal"]
+    assert found["base_to_novel"]["personal"]["cm"]["last"] == personal["cm"]["last"]
+    assert found["base_to_novel"]["personal"]["cm"]["evaluations"] == 1
+    assert found["missing_views"] == []
+
+
+def test_the_command_line_prints_views(done: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        app(["runs", "show", str(done.path)])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    novel = next(view for view in done.summary["views"] if view["view"] == "novel")
+    line = next(line for line in shown.splitlines() if line.startswith("novel"))
+    assert line.split() == [
+        *("novel", "personal", "2", str(novel["images"]), "3", percent(novel["last"])),
+        *(percent(novel["best"]), str(novel["best_round"]), percent(novel["last_five"])),
+    ]
+    assert "HM3" in shown
+    with pytest.raises(SystemExit):
+        app(["evaluate", str(done.path), "--quiet", "--views", "novel,global", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert [(view["view"], view["model"]) for view in told["views"]] == [
+        ("novel", "personal"),
+        ("global", "global"),
+        ("personal", "global"),
+        ("novel", "global"),
+    ]
+
+
+def test_a_view_that_cannot_be_says_why(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = viewed(inputs, method={"name": "pfedprompt", "values": "labels"}, federation={"rounds": 1})
+    run = fedotp.run(config, tmp_path / "run")
+    assert [missing["view"] for missing in run.summary["missing_views"]] == ["novel"]
+    assert not any(view["view"] == "novel" and view["model"] == "personal" for view in run.summary["views"])
+    print_views(run.summary)
+    assert "no novel view: the memory of this client votes for its own classes" in capsys.readouterr().out
 
 
 def test_views_need_what_they_show(inputs: Path) -> None:

@@ -1,7 +1,7 @@
 """`fedotp run`, `fedotp evaluate` and `fedotp presets`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -9,11 +9,13 @@ from rich.console import Console
 from fedotp._text import printable
 from fedotp.cli._options import METHODS, SOURCE, DialOption, QuietOption, RunArgument, SetOption, SourceArgument
 from fedotp.cli._status import INTERRUPTED
+from fedotp.cli._views import print_views
 from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, print_run
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.config import Config
+    from fedotp.federation import View
     from fedotp.runs import Observer, RunDirectory
 
 app = typer.Typer()
@@ -82,6 +84,7 @@ def run(
         print_json({"kind": "summary", "run": str(directory.path), **directory.summary})
         return
     print_run(directory)
+    print_views(directory.summary)
     print()
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
     if where is not None:
@@ -95,6 +98,10 @@ def evaluate(
     run: RunArgument,
     changes: SetOption = None,
     dial: DialOption = None,
+    views: Annotated[
+        str | None,
+        typer.Option(metavar="VIEW,...", help="Views to evaluate too, such as base,novel,global.", show_default=False),
+    ] = None,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, client by client.")] = False,
 ) -> None:
@@ -105,21 +112,29 @@ def evaluate(
       fedotp evaluate runs/office
       fedotp evaluate runs/office --set method.mass=0.5
       fedotp evaluate runs/office --dial 0.3
+      fedotp evaluate runs/office --views global,base,neighbours
     """
     from fedotp.cli.progress import print_json, run_progress
-    from fedotp.runs import RunDirectory, evaluate_run
+    from fedotp.runs import RunDirectory, evaluate_run, see_run
 
     chosen = [*(changes or []), *([] if dial is None else [f"method.dial={dial}"])]
+    seen: list[View] | None = None
+    found: dict[str, Any] = {}
     with run_progress(quiet=quiet or as_json) as observer:
-        evaluation = evaluate_run(run, chosen, observer=observer)
+        if views is None:
+            evaluation = evaluate_run(run, chosen, observer=observer)
+        else:
+            evaluation, seen, found = see_run(run, views.split(","), chosen, observer=observer)
     if as_json:
-        print_json({"run": str(run), "changes": chosen, **evaluation.as_dict()})
+        more = {} if seen is None else {"views": [view.as_dict() for view in seen]}
+        print_json({"run": str(run), "changes": chosen, **evaluation.as_dict(), **more})
         return
     directory = RunDirectory.open(run)
     print_headline(directory, len(evaluation.clients))
     for change in chosen:
         print(f"with {printable(change)}")
     print_numbers({"final": evaluation.totals(), "domains": evaluation.domains()})
+    print_views(found)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedotp._text import printable
 from fedotp.cli._options import RunArgument
+from fedotp.cli._views import print_views
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_wide
 from fedotp.errors import FedotpError
 
@@ -73,6 +74,7 @@ def show(
                 print_paths([("go on", directory.resume_command)])
             return
         print_run(directory)
+        print_views(directory.summary)
         print()
         _print_clients(directory, everyone)
 

@@ -75,6 +75,12 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     for name, domain in numbers["domains"].items():
         remark = f"± {percent(domain['accuracy_std'])} over {_count(domain['clients'], 'client')}"
         rows.append((f"  {name}", f"{percent(domain['accuracy'])} %", remark))
+    if (mean := numbers.get("last_five", {})).get("evaluations", 1) > 1:
+        best = numbers["best"]
+        remark = f"after round {best['round']}; chosen on the test images"
+        rows.append(("best", f"{percent(best['accuracy'])} %", remark))
+        name = f"last {mean['evaluations']}"
+        rows.append((name, f"{percent(mean['accuracy'])} %", f"mean of the {name} evaluations"))
     if final:
         worst = f"{percent(final['accuracy_worst_decile'])} %"
         rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))

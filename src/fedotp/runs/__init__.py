@@ -17,7 +17,7 @@ from fedotp.runs._prepare import (
     require_same,
     template_of,
 )
-from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run
+from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
 from fedotp.runs._table import VIEWS_NOTE, Table, common_columns, n_bytes, numbers_of
 from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
@@ -63,6 +63,7 @@ __all__ = [
     "round_record",
     "run",
     "run_many",
+    "see_run",
     "stored_parameters",
     "template_of",
 ]

@@ -195,7 +195,8 @@ class Loop:
             if "holdout" in self.settings.evaluation.views and len(outcome.n):
                 n_images = len(np.unique(lines.row))
                 self._record(View("after joining", "personal", len(outcome.class_accuracy), n_images, outcome))
-        summary |= summary_of_views(self.directory)
+        metrics = self.directory.metrics
+        summary |= summary_of_views(metrics("evaluation"), metrics("view"), self.federation.names)
         summary["seconds"] = {"train": progress.train_seconds, "evaluate": progress.evaluate_seconds}
         if predictions is not None:
             self.directory.save_predictions(predictions)

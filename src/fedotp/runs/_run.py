@@ -13,7 +13,7 @@ from fedotp.federation import (
     KeptRows,
     Progress,
     Simulator,
-    evaluate_predictions,
+    View,
     load_checkpoint,
 )
 from fedotp.runs._directory import RunDirectory, free_name
@@ -21,6 +21,7 @@ from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
 from fedotp.runs._prepare import Prepared, prepare
+from fedotp.runs._views import summary_of_views
 
 
 def run(config: Config, out: str | Path | None = None, *, observer: Observer | None = None) -> RunDirectory:
@@ -126,5 +127,22 @@ def evaluate_run(path: str | Path, changes: Sequence[str] = (), *, observer: Obs
         if last is None:
             raise FedotpError(f"{path}: no site has told how well it does")
         return Evaluation.from_dict(last)
-    prepared, simulator = restore(path, changes, observer=observer)
-    return evaluate_predictions(simulator.predict(), len(prepared.task.classes), prepared.data.domains)
+    return restore(path, changes, observer=observer)[1].evaluate()[0]
+
+
+def see_run(
+    path: str | Path, views: Sequence[str], changes: Sequence[str] = (), *, observer: Observer | None = None
+) -> tuple[Evaluation, list[View], dict[str, Any]]:
+    """Evaluate the run in `path` again, as it stands, in these views too, with `changes` as for `restore`.
+
+    Returns the clients' own tests, the other views, and these as a summary has them.
+    """
+    if RunDirectory.open(path).is_deployed:
+        raise FedotpError(f"{path} is a run of real sites: each has its own images only, and there are no other views")
+    _, simulator = restore(path, [*changes, f"evaluation.views={','.join(views)}"], observer=observer)
+    evaluation, _ = simulator.evaluate()
+    seen = simulator.see()
+    now = {"round": simulator.round}
+    records = [{**now, **view.as_dict()} for view in seen]
+    found = summary_of_views([{**now, **evaluation.as_dict()}], records, simulator.names)
+    return evaluation, seen, {**found, "missing_views": simulator.views.missing}

@@ -3,11 +3,9 @@
 Never one of them alone: the best is chosen on the data it is reported on, the last is of one round.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
-
-from fedotp.runs._directory import RunDirectory
 
 WHEN = {"last": "last round", "best": "best round", "last_five": "mean of last 5"}
 """Which of a run's evaluations a number is of."""
@@ -16,20 +14,21 @@ _LAST = 5  # evaluations whose mean is reported
 Series = dict[int, float]  # by round, in ascending order
 
 
-def summary_of_views(run: RunDirectory) -> dict[str, Any]:
-    """The parts of a summary that follow from the evaluations and views in metrics.jsonl.
+def summary_of_views(
+    evaluations: Iterable[Mapping[str, Any]], views: Iterable[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, Any]:
+    """The parts of a summary that follow from the evaluations and views in metrics.jsonl; `names` are the clients'.
 
     `last_five` is of the clients' own tests; `views` has an entry for each view and model; `base_to_novel` is there
     where a model was seen on base and novel classes.
     """
-    own = {record["round"]: record["accuracy"] for record in run.metrics("evaluation")}
-    records: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record in run.metrics("view"):
+    own = {record["round"]: record["accuracy"] for record in evaluations}
+    records: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for record in views:
         records.setdefault((record["view"], record["model"]), []).append(record)
     series = {key: {record["round"]: record["accuracy"] for record in some} for key, some in records.items()}
     found: dict[str, Any] = {"last_five": _last_five(own)} if own else {}
     if records:
-        names = run.manifest["clients"]
         found["views"] = [_entry(some, names) for some in records.values()]
     protocol = {
         "personal": (own, series.get(("base", "personal")), series.get(("novel", "personal"))),
