@@ -24,9 +24,9 @@ from fedotp.methods import FedPGP, Task
 
 
 def drawn(purpose: str, *shape: int) -> Tensor:
-    """The documented draws: PCG64 seeded with the seed and CRC-32 of the purpose, of standard deviation 0.02."""
-    entropy = np.random.SeedSequence([SEED, zlib.crc32(purpose.encode())])
-    return 0.02 * torch.from_numpy(np.random.Generator(np.random.PCG64(entropy)).standard_normal(shape))
+    """The documented draws: torch's, seeded with CRC-32 of the seed and the purpose, of standard deviation 0.02."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{SEED} {purpose}".encode()))
+    return 0.02 * torch.randn(shape, generator=generator).double()
 
 
 def captions(task: Task, anchor: str) -> Tensor:

@@ -41,7 +41,7 @@ def other_split(seed: int) -> FederatedData:
 
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
-    """With seeds, learning rates, splits and, for FedOTP, masses and dials, for PromptFolio, thetas of their own."""
+    """With seeds, learning rates, splits and, for FedOTP, masses and dials, for PromptFolio thetas of their own."""
     method = METHODS[method]() if isinstance(method, str) else method
     made = []
     for seed in SEEDS:

@@ -134,19 +134,26 @@ def test_prompts_of_unequal_lengths_stand_side_by_side(task: Task) -> None:
 def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: Batch) -> None:
     """KgCoOp's w (1 - mean_k cos(z_k(P), z_k of the caption)), of the mean over prompts that are learned."""
     method = METHODS[name]()
-    near = replace(task, prompt=replace(task.prompt, kgcoop=3.0))
-    if not (untrained := method.untrained(task)) or not method.can_forget(task):
+    if not method.learns_prompts(task):
         return
-    params = params_of(method, task, C)
     received = method.send(method.shared(task, C), torch.arange(C), C)
+    private = {name: value + 0.1 * torch.randn(C, *value.shape) for name, value in method.private(task).items()}
+    params = method.start(received, private)
+    params |= method.derived(task, params, torch.ones(C, K, dtype=torch.bool))
+    near = replace(task, prompt=replace(task.prompt, kgcoop=3.0))
     extra = method.loss(near, params, received, batch) - method.loss(task, params, received, batch)
-    classes, captions = method.class_features(task, params).expand(C, -1, -1, -1), task.template_features()[0, 0]
-    learned = [n for n, kind in enumerate(method.kinds(task, untrained)) if kind != Kind.CAPTION]
+    captions = task.template_features()[0, 0].numpy()
+    learned = [
+        task.features(context[:, n : n + 1])[:, 0]
+        for kind, context in method.training_prompts(task, params)
+        if kind not in (Kind.CAPTION, Kind.OTHERS) and context is not None
+        for n in range(1 if name == "fedpha" else context.shape[1])  # not the projected prompt
+    ]
     for c in range(C):
         cosines = [
             np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
-            for n in learned
-            for a, b in zip(classes[c, n].detach().numpy(), captions.numpy(), strict=True)
+            for features in learned
+            for a, b in zip(features[c].detach().numpy(), captions, strict=True)
         ]
         assert float(extra[c]) == pytest.approx(3 * (1 - np.mean(cosines)), abs=1e-10)
 

@@ -60,12 +60,12 @@ KINDS = {
     "coop": {"local"},
     "promptfl-fedper": {"global and local"},
     "promptfl-fedamp": {"local"},
+    "promptfolio": {"global", "local"},
+    "fedpgp": {"global and local"},
     "fedpha": {"local"},
     "fedmgp": {"global", "local"},
     "fedclip": {"caption"},
     "pfedmoap": {"local", "another client's"},
-    "promptfolio": {"global", "local"},
-    "fedpgp": {"global", "global and local"},
 }
 
 

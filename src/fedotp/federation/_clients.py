@@ -67,7 +67,7 @@ class Clients(ABC):
         self.group_size = 1
         if unknown := method.needs - frozenset(Need):
             raise FedotpError(f"{method.title} needs of images {listed(sorted(unknown))}: must be {listed(list(Need))}")
-        if task.prompt.kgcoop and not method.can_forget(task):
+        if task.prompt.kgcoop and method.untrained(task) and not method.learns_prompts(task):
             raise FedotpError(f"prompt.kgcoop = {task.prompt.kgcoop}: must be 0, as {method.title} learns no prompts")
         private = method.private(task)
         self.private_names = frozenset(private)

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedotp._ranges import MOST, require, require_choices, require_from
 from fedotp.matching import cross_entropy, pooled_score
 from fedotp.methods._batch import Batch
+from fedotp.methods._kgcoop import forgotten
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
@@ -78,10 +79,12 @@ class FedMGP(Method):
 
     def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
         """Mean cross-entropy of the groups and their mean pairwise cosine, (C,)."""
-        classes = self.class_features(task, params).flatten(0, 1).unsqueeze(1)  # (CG, 1, K, e)
+        classes = self.class_features(task, params)
+        alone = classes.flatten(0, 1).unsqueeze(1)  # (CG, 1, K, e)
         pooled, labels = (x.repeat_interleave(self.groups, 0) for x in (batch.image.pooled, batch.labels))
-        each = cross_entropy(pooled_score(pooled, classes), labels, task.logit_scale)  # (CG,)
-        return each.unflatten(0, (-1, self.groups)).mean(1) + self._alike(_directions(_groups(params)))
+        each = cross_entropy(pooled_score(pooled, alone), labels, task.logit_scale)  # (CG,)
+        loss = each.unflatten(0, (-1, self.groups)).mean(1) + self._alike(_directions(_groups(params)))
+        return loss + forgotten(task, classes, self.kinds(task, params)) if task.prompt.kgcoop else loss
 
     def _alike(self, groups: Tensor) -> Tensor:
         """`diversity` times the mean cosine of two of the groups, directions (C, G, m): (C,)."""

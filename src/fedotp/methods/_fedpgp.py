@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_choices, require_from
+from fedotp.matching import cross_entropy
+from fedotp.methods._batch import Batch
+from fedotp.methods._draw import normal
+from fedotp.methods._kgcoop import forgotten
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
@@ -59,27 +62,29 @@ class FedPGP(Method):
         """U (1, s, r) and V (1, r, d); (1, K, ...) where every class has vectors of its own."""
         *several, n_ctx, width = task.contexts(1).shape
         return {
-            "u": STD * task.draws("fedpgp u", *several, n_ctx, self.rank),
-            "v": STD * task.draws("fedpgp v", *several, self.rank, width),
+            "u": normal(task, "fedpgp u", *several, n_ctx, self.rank, std=STD),
+            "v": normal(task, "fedpgp v", *several, self.rank, width, std=STD),
         }
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """Sigma and P."""
-        sigma = params["prompt"]
-        return Prompt(Kind.GLOBAL, sigma), Prompt(Kind.BOTH, sigma + params["u"] @ params["v"])
+        """P."""
+        return (Prompt(Kind.BOTH, params["prompt"] + params["u"] @ params["v"]),)
 
-    def weights(self, task: Task, params: Parameters) -> Tensor:
-        """P alone predicts; sigma is there for the penalty."""
-        return torch.arange(2, dtype=task.dtype, device=task.device)
+    def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """P, which predicts, and sigma."""
+        return *self.prompts(task, params), Prompt(Kind.GLOBAL, params["prompt"])
 
-    def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
-        """mu L, (C,)."""
-        if not self.mu:
-            return None
-        sigma, own = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
+    def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
+        """Cross-entropy of P and mu L, (C,)."""
+        prompts = self.training_prompts(task, params)
+        classes = task.features(*(p.context for p in prompts))  # (C, 2, K, e)
+        fit = cross_entropy(self.score(task, params, batch, classes[:, :1]), batch.labels, task.logit_scale)
+        own, sigma = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
         known = F.normalize(self._anchored(task), dim=-1)
         a, b = (sigma * known).sum(-1), (sigma * own).sum(-1)  # (C, K)
-        return -self.mu * F.logsigmoid((a - b) / self.tau).mean(-1)
+        apart = -F.logsigmoid((a - b) / self.tau).mean(-1)
+        loss = fit + self.mu * apart
+        return loss + forgotten(task, classes, [p.kind for p in prompts]) if task.prompt.kgcoop else loss
 
     def _anchored(self, task: Task) -> Tensor:
         """Features (K, e) of what stands for CLIP without training."""

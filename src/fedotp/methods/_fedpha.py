@@ -10,6 +10,7 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.matching import cross_entropy, pooled_score
 from fedotp.methods._batch import Batch
+from fedotp.methods._kgcoop import forgotten
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
@@ -95,7 +96,10 @@ class FedPHA(Method):
         fits = sum(cross_entropy(scores, batch.labels, task.logit_scale) for scores in each)
         kept = (local - projected).square().mean((1, 2))
         apart = (self.alpha - torch.linalg.vector_norm(local - common, dim=-1)).clamp_min(0).mean(1)
-        return fits + kept + apart
+        loss = fits + kept + apart
+        if task.prompt.kgcoop:
+            loss = loss + forgotten(task, torch.stack([local, common], dim=1), (Kind.LOCAL, Kind.GLOBAL))
+        return loss
 
     def _basis(self, prompt: Tensor) -> Tensor:
         """Singular vectors of prompts (..., s, d): what P~ has none of (..., d, c), or all of it (..., d, s - c)."""

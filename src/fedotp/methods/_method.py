@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
@@ -22,6 +21,7 @@ from fedotp.errors import FedotpError
 from fedotp.matching import Matching, cross_entropy
 from fedotp.methods._batch import Batch, Need
 from fedotp.methods._dial import Dial
+from fedotp.methods._kgcoop import forgotten, learned
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -172,28 +172,16 @@ class Method(ABC):
         return None
 
     def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
-        """The objective of each client (C,) on a batch: Eq. 2, the method's penalty and that on forgetting."""
+        """The objective of each client (C,) on a batch: Eq. 2, the method's penalty and KgCoOp's."""
         classes = self.class_features(task, params)
         loss = cross_entropy(self.score(task, params, batch, classes), batch.labels, task.logit_scale)
-        for penalty in (self.penalty(task, params, received, classes), self.forgetting(task, params, classes)):
-            loss = loss if penalty is None else loss + penalty
-        return loss
+        penalty = self.penalty(task, params, received, classes)
+        loss = loss if penalty is None else loss + penalty
+        return loss + forgotten(task, classes, self.kinds(task, params)) if task.prompt.kgcoop else loss
 
-    def forgetting(self, task: Task, params: Parameters, classes: Tensor) -> Tensor | None:
-        """KgCoOp's penalty (C,) on class features (C, N, K, e); None where `prompt.kgcoop` is 0.
-
-        kgcoop (1 - mean_k cos(z_k(P), z_k of the template)), of the mean over the prompts that are learned.
-        """
-        if not task.prompt.kgcoop:
-            return None
-        near = F.cosine_similarity(classes, task.template_features(), dim=-1).mean(-1)  # (C, N)
-        learned = [near[:, n] for n, kind in enumerate(self.kinds(task, params)) if kind != Kind.CAPTION]
-        return task.prompt.kgcoop * (1 - torch.stack(learned).mean(0))
-
-    def can_forget(self, task: Task) -> bool:
-        """Whether what it learns are prompts, as `forgetting` wants; also of a method that learns nothing at all."""
-        untrained = self.untrained(task)
-        return not untrained or any(kind != Kind.CAPTION for kind in self.kinds(task, untrained))
+    def learns_prompts(self, task: Task) -> bool:
+        """Whether prompts are among what it learns."""
+        return bool(learned(self.kinds(task, self.untrained(task))))
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
         """What clients send after a round (C, ...): by default what they received and trained, and what is published.

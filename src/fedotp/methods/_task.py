@@ -1,13 +1,11 @@
 """What all clients and the server of a federation agree on before the first round."""
 
 import copy
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -143,15 +141,6 @@ class Task:
         n_classes = len(self.classes) if self.prompt.per_class else None
         context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
         return context[0].to(self.dtype)
-
-    def draws(self, purpose: str, *shape: int) -> Tensor:
-        """Standard normal numbers for the start of parameters that are no prompts: the same for every client.
-
-        They depend on the seed and on what they are for, not on the device.
-        """
-        entropy = np.random.SeedSequence([self.seed, zlib.crc32(purpose.encode())])
-        numbers = np.random.Generator(np.random.PCG64(entropy)).standard_normal(shape)
-        return torch.as_tensor(numbers).to(self.device, self.dtype)
 
     def features(self, *contexts: Tensor | None) -> Tensor:
         """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.
