@@ -21,13 +21,14 @@ C, D = 2, 32
 def started(method: FedPHA, task: Task) -> Parameters:
     received = method.send(method.shared(task, C), None, C)
     private = {name: value.expand(C, *value.shape) for name, value in method.private(task).items()}
-    return method.start(received, private)
+    params = method.start(received, private)
+    return params | method.derived(task, params, None)
 
 
 def projected(method: FedPHA, common: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
     """P~ (C, 1, s_l, d), as training encodes it."""
-    params = method.start({"prompt": common}, {"local": local})
-    return method.training_prompts(make_task(torch.float64), params)[0].context[:, 1:]
+    params, task = {"prompt": common, "local": local}, make_task(torch.float64)
+    return method.training_prompts(task, params | method.derived(task, params, None))[0].context[:, 1:]
 
 
 def draw(*shape: int) -> torch.Tensor:

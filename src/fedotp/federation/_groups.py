@@ -70,7 +70,8 @@ def _lengths(task: Task, prompts: tuple[Prompt, ...]) -> list[int]:
 def _at_the_start(method: Method, task: Task) -> Parameters:
     """What one client trains in a first round, (1, ...)."""
     private = {name: value[None] for name, value in method.private(task).items()}
-    return method.start(method.send(method.shared(task, 1), None, 1), private)
+    params = method.start(method.send(method.shared(task, 1), None, 1), private)
+    return params | method.derived(task, params, None)
 
 
 def _free_bytes(device: torch.device) -> int:

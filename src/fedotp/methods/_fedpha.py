@@ -16,8 +16,6 @@ from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
-_BASIS = "basis"  # of the global prompt a client received; held fixed while it trains
-
 
 @dataclass(frozen=True)
 class FedPHA(Method):
@@ -51,11 +49,6 @@ class FedPHA(Method):
         require_from(0, MOST, "method.n_ctx_private", self.n_ctx_private, " (0: as many as the global prompt)")
 
     @property
-    def fixed(self) -> frozenset[str]:
-        """The singular vectors are given."""
-        return frozenset({_BASIS})
-
-    @property
     def global_part(self) -> Method:
         """The global prompt alone."""
         return PromptFL()
@@ -68,10 +61,6 @@ class FedPHA(Method):
         """P_l (1, s_l, d)."""
         return {"local": task.contexts(2, self.n_ctx_private or None)[1:]}
 
-    def start(self, received: Parameters, private: Parameters) -> Parameters:
-        """Both prompts, and the singular vectors (C, 1, d, c) or (C, 1, d, s - c)."""
-        return {**received, **private, _BASIS: self._basis(received["prompt"])}
-
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
         """The local prompt alone predicts."""
         return private
@@ -80,13 +69,21 @@ class FedPHA(Method):
         """The client's own."""
         return (Prompt(Kind.LOCAL, params["local"]),)
 
+    def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
+        """Singular vectors of P_g: what P~ has none of, (C, 1, d, c), or is made of, (C, 1, d, s - c)."""
+        if "prompt" not in params:
+            return {}
+        prompt = params["prompt"]
+        rows = torch.linalg.svd(prompt.double(), full_matrices=False).Vh.to(prompt.dtype)
+        n_first = int(prompt.shape[-2] * (1 - self.rho))
+        return {"basis": (rows[..., :n_first, :] if self.subspace == "null" else rows[..., n_first:, :]).mT}
+
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """P_l, P~ and P_g."""
-        projected = self._projected(params["local"], params[_BASIS])
-        return (
-            Prompt(Kind.LOCAL, torch.cat([params["local"], projected], dim=1)),
-            Prompt(Kind.GLOBAL, params["prompt"]),
-        )
+        local = params["local"]
+        within = local @ params["basis"] @ params["basis"].mT
+        projected = local - within if self.subspace == "null" else within
+        return Prompt(Kind.LOCAL, torch.cat([local, projected], dim=1)), Prompt(Kind.GLOBAL, params["prompt"])
 
     def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
         """The four terms, (C,)."""
@@ -100,14 +97,3 @@ class FedPHA(Method):
         if task.prompt.kgcoop:
             loss = loss + forgotten(task, torch.stack([local, common], dim=1), (Kind.LOCAL, Kind.GLOBAL))
         return loss
-
-    def _basis(self, prompt: Tensor) -> Tensor:
-        """Singular vectors of prompts (..., s, d): what P~ has none of (..., d, c), or all of it (..., d, s - c)."""
-        rows = torch.linalg.svd(prompt.detach().double(), full_matrices=False).Vh.to(prompt.dtype)
-        n_first = int(prompt.shape[-2] * (1 - self.rho))
-        return (rows[..., :n_first, :] if self.subspace == "null" else rows[..., n_first:, :]).mT
-
-    def _projected(self, prompt: Tensor, basis: Tensor) -> Tensor:
-        """P~ of local prompts (C, 1, s_l, d)."""
-        within = prompt @ basis @ basis.mT
-        return prompt - within if self.subspace == "null" else within
