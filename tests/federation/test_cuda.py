@@ -63,7 +63,7 @@ def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, obj
         for _ in range(3):
             federation.run_round()
         found.append((on_cpu(federation), in_order(federation.predict())))
-        if not plain and method in ("fedotp", "promptfl", "coop", "anchored"):
+        if not plain and method in ("fedotp", "promptfl", "coop", "anchored", "fedpha", "fedmgp", "fedclip"):
             assert all(step is not None for step in federation.trainer._resident._steps._made.values())
             assert federation.tester._resident._judged._made
     (params, lines), (expected, right) = found
