@@ -12,7 +12,7 @@ from torch import Tensor
 from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import SettingError
-from fedotp.federation import Predictor
+from fedotp.federation import Predictor, client_bytes
 from fedotp.matching import pooled_score
 from fedotp.methods import Batch, Parameters, PFedMoAP, PromptFL, PromptSettings, Task
 
@@ -130,6 +130,12 @@ def test_experts_are_encoded_once_a_round(monkeypatch: pytest.MonkeyPatch) -> No
     steps = 6  # of the client with most images: 10, in batches of 4, twice
     assert len(rows) == 2 + steps
     assert rows[:3] == [5, 5, 5]
+
+
+def test_experts_take_little_memory(task: Task) -> None:
+    """They are encoded without a gradient: ten prompts that learn would take ten times what one takes."""
+    alone, mixed = (client_bytes(method, task, make_settings()) for method in (PromptFL(), PFedMoAP()))
+    assert alone < mixed < 3 * alone
 
 
 # Who is sent what ------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from fedotp.methods import Method, Need, Parameters, Prompt, Task
 _SHARE = 0.5  # of the memory that is free now
 _TEXT_FLOATS = 40  # kept for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
 _SIMILARITY_FLOATS = 8  # per similarity: itself, its plan, scratch of the solver, gradients
+_CLASS_FLOATS = 4  # per number of a class feature: itself, at length 1, and what is computed once a round, twice
 _COPIES = 8  # of what is learned: received, trained, gradients, the optimizer's moments, and those a graph works on
 _ASSUMED = 4 << 30  # bytes, where the system does not say how much is free: on macOS and Windows
 _CPU_GROUP = 64  # more clients at once gain nothing on a CPU, where one already fills the caches
@@ -39,10 +40,12 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     text = config.text
     n_images = max(settings.federation.batch_size, settings.evaluation.batch_size)
     features = 3 * n_images * (config.n_patches + 1) * config.embed_dim
-    similarities = _SIMILARITY_FLOATS * n_images * n_classes * len(lengths)
+    n_prompts = max(len(lengths), len(prompt_lengths(method, task)))
+    classes = _CLASS_FLOATS * n_prompts * n_classes * config.embed_dim
+    similarities = _SIMILARITY_FLOATS * n_images * n_classes * n_prompts
     similarities *= config.n_patches if Need.TOKENS in method.needs else 1
     learned = _COPIES * sum(value.numel() for value in params.values())
-    floats = _TEXT_FLOATS * tokens * text.width * text.layers + features + similarities + learned
+    floats = _TEXT_FLOATS * tokens * text.width * text.layers + features + classes + similarities + learned
     return floats * task.clip.text_projection.element_size()
 
 

@@ -132,6 +132,10 @@ class PFedMoAP(Method):
         """The client's own, then the experts."""
         return Prompt(Kind.LOCAL, params["own"]), Prompt(Kind.OTHERS, params["experts"])
 
+    def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The client's own: the experts' features are at hand."""
+        return self.prompts(task, params)[:1]
+
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
         """Class features (C, n, K, e) of the n experts, one at a time: together they would take n times the memory."""
         each = [task.features(params["experts"][:, j : j + 1]) for j in range(self.experts)]
