@@ -34,6 +34,7 @@ def test_sites_end_with_the_simulators_prompts(method: str, step: str, inputs: P
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
+    assert deployed.summary["communication"] == simulated.summary["communication"]
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert deployed.summary["final"]["loss"] == pytest.approx(simulated.summary["final"]["loss"], abs=1e-5)
 
