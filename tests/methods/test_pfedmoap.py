@@ -190,6 +190,10 @@ def test_where_there_are_fewer_the_message_keeps_its_size(task: Task, sent: list
         ({"experts": 0}, "method.experts = 0: must be from 1 to 256 (the paper uses 9)"),
         ({"choice": "farthest"}, "method.choice = 'farthest': must be nearest or fixed"),
         ({"lam": -1}, "method.lam = -1: must be from 0 to 1000000"),
+        (
+            {"gate_rate": -1},
+            "method.gate_rate = -1: must be from 0 to 1000000 (times optimizer.lr; the paper: 0.01 / 0.002 = 5)",
+        ),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], told: str) -> None:
