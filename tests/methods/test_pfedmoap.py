@@ -15,6 +15,7 @@ from fedotp.errors import SettingError
 from fedotp.federation import Predictor, client_bytes
 from fedotp.matching import pooled_score
 from fedotp.methods import Batch, Parameters, PFedMoAP, PromptFL, PromptSettings, Task
+from fedotp.prompts import PromptEncoder
 
 C, B, E = 3, 4, 16
 
@@ -115,21 +116,25 @@ def test_the_gating_network_sees_every_so_manyeth_component() -> None:
 # Once a round ----------------------------------------------------------------------------------------------
 
 
-def test_experts_are_encoded_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    federation = simulator(PFedMoAP(experts=2))
-    federation.run_round()
+def test_every_expert_is_encoded_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = simulator(PFedMoAP(experts=3))
     rows: list[int] = []
-    plain = Task.features
+    plain = PromptEncoder.__call__
 
-    def features(self: Task, *contexts: Tensor) -> Tensor:
-        rows.append(len(contexts[0]))
-        return plain(self, *contexts)
+    def encode(self: PromptEncoder, context: Tensor) -> Tensor:
+        rows.append(len(context))
+        return plain(self, context)
 
-    monkeypatch.setattr(Task, "features", features)
+    monkeypatch.setattr(PromptEncoder, "__call__", encode)
+    own = [5, 5, 3, 3, 1, 1]  # who make steps, of clients with 7, 3, 10, 5 and 1 images, in batches of 4, twice
     federation.run_round()
-    steps = 6  # of the client with most images: 10, in batches of 4, twice
-    assert len(rows) == 2 + steps
-    assert rows[:3] == [5, 5, 5]
+    assert rows == [1, *own]  # P_g is in all places
+    rows.clear()
+    federation.run_round()
+    assert rows == [5, *own]  # not 5 times 3
+    rows.clear()
+    federation.predict()
+    assert rows == [5, 5]
 
 
 def test_experts_take_little_memory(task: Task) -> None:

@@ -40,9 +40,13 @@ class Predictor:
         n_clients: int = 1,
         *,
         memory: Memory | None = None,
+        derived: Parameters | None = None,
     ) -> "Predictor":
-        """Encode the prompts that `params` (C, ...) make; `n_clients` is C, which a method without any does not say."""
-        known = params | method.derived(task, params, None)
+        """Encode the prompts that `params` (C, ...) make; `n_clients` is C, which a method without any does not say.
+
+        `derived` (C, ...) is what the method derives from them, where that is known already.
+        """
+        known = params | (method.derived(task, params, None) if derived is None else derived)
         classes = F.normalize(method.class_features(task, known), dim=-1).expand(n_clients, -1, -1, -1)
         return cls(method, task, params, classes, method.kinds(task, params), memory)
 

@@ -58,6 +58,7 @@ class ResidentTester:
         """
         if not params:
             return None  # nothing to record: the captions of zero-shot CLIP
+        params = params | self._method.derived(self._task, params, None)  # it may wait for the GPU
         n_clients = len(order)
         width = max(rows.shape[1] for rows in batches)
         shapes = tuple((name, value.shape, value.stride(0) == 0) for name, value in params.items())
@@ -90,7 +91,7 @@ class ResidentTester:
         return classes, losses
 
     def _predictor(self, buffers: _Buffers) -> Predictor:
-        return Predictor.of(self._method, self._task, buffers.expanded(), buffers.n_clients)
+        return Predictor.of(self._method, self._task, buffers.expanded(), buffers.n_clients, derived={})
 
     def _judge(self, buffers: _Buffers, predictor: Predictor, n: int) -> tuple[Tensor, Tensor]:
         batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype, self._method.needs)

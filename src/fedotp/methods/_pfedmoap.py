@@ -141,9 +141,13 @@ class PFedMoAP(Method):
         return self.prompts(task, params)[:1]
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """Class features (C, n, K, e) of the n experts, one at a time: together they would take n times the memory."""
-        each = [task.features(params["experts"][:, j : j + 1]) for j in range(self.experts)]
-        return {"expert_features": torch.cat(each, dim=1)}
+        """Class features (C, n, K, e) of the n experts; each is encoded once, whoever has it."""
+        experts = params["experts"]  # (C, n, s, d)
+        different, at = experts.flatten(0, 1).flatten(1).unique(dim=0, return_inverse=True)
+        prompts = different.view(-1, 1, *experts.shape[2:])
+        encode = task.encoder_for(experts.shape[-2])
+        features = torch.cat([encode(some) for some in prompts.split(len(experts))])  # no more at once than clients
+        return {"expert_features": features[at, 0].unflatten(0, experts.shape[:2]).to(task.dtype)}
 
     def class_features(self, task: Task, params: Parameters) -> Tensor:
         """Those of the client's own prompt, then those of the experts: (C, 1 + n, K, e)."""
