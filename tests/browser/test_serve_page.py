@@ -106,19 +106,31 @@ def test_the_slider_changes_plan_and_prediction_but_not_similarity(
     opened: Page, run: RunDirectory, image: Path
 ) -> None:
     upload(opened, image)
-    expect(opened.locator("#trained")).to_be_disabled()
+    expect(opened.locator("#amount button")).to_be_disabled()
     before = {name: pixels(opened, name) for name in ("global similarity", "global plan", "local plan")}
     opened.focus("#mass")
     answered(opened, lambda: opened.keyboard.press("Home"))
-    assert opened.locator("#shown").inner_text() == "0.05"
+    assert opened.locator("#amount output").inner_text() == "0.05"
     assert shown(opened) == predicted(run, "client-0", image, 0.05)
     after = {name: pixels(opened, name) for name in before}
     np.testing.assert_array_equal(after["global similarity"], before["global similarity"])
     assert np.abs(after["global plan"] - before["global plan"]).max() > 20
     assert np.abs(after["local plan"] - before["local plan"]).max() > 20
-    answered(opened, lambda: opened.click("#trained"))
+    answered(opened, lambda: opened.click("#amount button"))
     assert shown(opened) == predicted(run, "client-0", image)
     np.testing.assert_array_equal(pixels(opened, "local plan"), before["local plan"])
+
+
+def test_the_dial_goes_from_global_to_local(opened: Page, run: RunDirectory, image: Path) -> None:
+    upload(opened, image)
+    assert opened.locator("#between button").inner_text() == "as trained: 0.5"
+    opened.focus("#dial")
+    for key, dial in (("Home", 0.0), ("End", 1.0)):
+        answered(opened, lambda key=key: opened.keyboard.press(key))
+        (best,) = Classifier.from_run(run.path, "client-0").with_dial(dial).predict(image).top(5)
+        assert shown(opened) == [(name, f"{100 * p:.1f} %") for name, p in best]
+    answered(opened, lambda: opened.click("#between button"))
+    assert shown(opened) == predicted(run, "client-0", image)
 
 
 def test_any_class_can_be_explained(opened: Page, run: RunDirectory, image: Path) -> None:
@@ -214,6 +226,7 @@ def test_a_method_without_transport(page: Page, tmp_path: Path) -> None:
         page.wait_for_selector("body[data-ready]")
         upload(page, tmp_path / "data" / "day" / "red" / "0.png")
         expect(page.locator("#amount")).to_be_hidden()
+        expect(page.locator("#between")).to_be_hidden()
         expect(page.locator("#whole")).to_contain_text("PromptFL compares the image as a whole")
         assert page.locator("canvas[data-map]").count() == 1
         page.goto("about:blank")

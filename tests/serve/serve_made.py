@@ -80,8 +80,15 @@ class Served:
         assert answer.status == 200, answer.body
         return answer.json["id"]
 
-    def look(self, image: str, client: str, label: str | None = None, mass: float | None = None) -> Answer:
-        question = {"image": image, "client": client, "label": label, "mass": mass}
+    def look(
+        self,
+        image: str,
+        client: str,
+        label: str | None = None,
+        mass: float | None = None,
+        dial: float | str | None = None,
+    ) -> Answer:
+        question = {"image": image, "client": client, "label": label, "mass": mass, "dial": dial}
         return self.ask("POST", "/api/look", json.dumps(question).encode())
 
 

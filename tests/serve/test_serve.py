@@ -16,6 +16,7 @@ from serve_made import EVIL, Served, make_run, served
 
 from fedotp.classifier import Classifier, open_classifiers
 from fedotp.errors import FedotpError
+from fedotp.methods import Dial
 from fedotp.runs import RunDirectory
 from fedotp.serve import make_server
 
@@ -24,18 +25,19 @@ def test_about(page: Served, run: RunDirectory) -> None:
     about = page.ask("GET", "/api/about").json
     assert about["clients"] == ["client-0", "client-1"]
     assert about["classes"] == [EVIL, "blue", "red"]
-    assert (about["method"], about["mass"], about["transport"]) == ("FedOTP", 0.8, True)
+    assert (about["method"], about["mass"], about["dial"], about["transport"]) == ("FedOTP", 0.8, 0.5, True)
     assert about["backbone"] == "tiny.safetensors"  # not where it lies
 
 
 @pytest.mark.parametrize("client", ["client-0", "client-1"])
-@pytest.mark.parametrize("mass", [None, 0.3])
+@pytest.mark.parametrize(("mass", "dial"), [(None, None), (0.3, None), (None, 0.9), (0.3, "confidence")])
 def test_what_the_client_predicts(
-    page: Served, run: RunDirectory, image: Path, client: str, mass: float | None
+    page: Served, run: RunDirectory, image: Path, client: str, mass: float | None, dial: Dial | None
 ) -> None:
     classifier = Classifier.from_run(run.path, client)
     classifier = classifier if mass is None else classifier.with_mass(mass)
-    answer = page.look(page.upload(image.read_bytes()), client, "blue", mass)
+    classifier = classifier if dial is None else classifier.with_dial(dial)
+    answer = page.look(page.upload(image.read_bytes()), client, "blue", mass, dial)
     assert answer.status == 200
     found = answer.json
     (best,) = classifier.predict(image).top(3)
@@ -97,7 +99,7 @@ def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
     Classifier.from_run(run.path, "client-1").save(tmp_path / "bundle")
     with served(tmp_path / "bundle", backbone=tmp_path / "tiny.safetensors") as page:
         about = page.ask("GET", "/api/about").json
-        assert (about["clients"], about["mass"], about["transport"]) == (["client-1"], None, False)
+        assert (about["clients"], about["mass"], about["dial"], about["transport"]) == (["client-1"], None, None, False)
         assert about["backbone"] == "tiny.safetensors"
         image = (tmp_path / "data" / "day" / "red" / "0.png").read_bytes()
         found = page.look(page.upload(image), "client-1").json
@@ -239,14 +241,24 @@ def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes, complai
     [
         (b"{", "not JSON"),
         (b"[" * 50_000, "not JSON"),
-        (b"[]", "a question has image, client, label, mass"),
+        (b"[]", "a question has image, client, label, mass, dial"),
         (b'{"image": "x"}', "a question has"),
-        (b'{"image": 1, "client": "a", "label": null, "mass": null}', "image = '1' is not what it should be"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": true}', "mass = 'True' is not"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": NaN}', "mass = nan: must be from 1e-06 to 1"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 400), "must be from 1e-06 to 1"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s}' % (b"0" * 5000), "not JSON"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": null}', "no longer kept"),
+        (
+            b'{"image": 1, "client": "a", "label": null, "mass": null, "dial": null}',
+            "image = '1' is not what it should be",
+        ),
+        (b'{"image": "x", "client": "a", "label": null, "mass": true, "dial": null}', "mass = 'True' is not"),
+        (
+            b'{"image": "x", "client": "a", "label": null, "mass": NaN, "dial": null}',
+            "mass = nan: must be from 1e-06 to 1",
+        ),
+        (
+            b'{"image": "x", "client": "a", "label": null, "mass": 1%s, "dial": null}' % (b"0" * 400),
+            "must be from 1e-06 to 1",
+        ),
+        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s, "dial": null}' % (b"0" * 5000), "not JSON"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": null, "dial": [1]}', "dial = '[1]' is not"),
+        (b'{"image": "x", "client": "a", "label": null, "mass": null, "dial": null}', "no longer kept"),
     ],
 )
 def test_a_bad_question_gets_a_readable_line(page: Served, question: bytes, complaint: str) -> None:
@@ -263,6 +275,8 @@ def test_unknown_clients_classes_and_masses(page: Served, image: Path) -> None:
         (("client-0", None, 1.5), "mass = 1.5: must be from 1e-06 to 1"),
         (("client-0", None, 0), "mass = 0: must be from 1e-06 to 1"),
         (("client-0", None, 1e-300), "mass = 1e-300: must be from 1e-06 to 1"),
+        (("client-0", None, None, 1.5), "method.dial = 1.5: must be a number from 0"),
+        (("client-0", None, None, "local"), "method.dial = 'local': must be a number from 0"),
     ):
         answer = page.look(kept, *words)
         assert answer.status == 422

@@ -73,6 +73,13 @@ class FedOTP(Method):
         """The same prompts, the mass divided in another way."""
         return replace(self, dial=dial)
 
+    @property
+    def dial_position(self) -> Dial | None:
+        """The dial; the paper's equal masses are a position, too."""
+        if min(self.n_shared, self.n_private) == 0:
+            return None
+        return self.n_private / (self.n_shared + self.n_private) if self.dial is None else self.dial
+
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
         """Also where only the mass or the dial differs."""
         if together := super().side_by_side(others):

@@ -57,6 +57,11 @@ class Method(ABC):
         """The same method with another dial (`_dial`): a method that weighs global against local prompts says how."""
         raise FedotpError(f"{self.title} has no dial: it does not weigh global against local prompts")
 
+    @property
+    def dial_position(self) -> Dial | None:
+        """Where its dial stands, from 0 (global) to 1 (local); None where it has none."""
+        return None
+
     def side_by_side(self, others: Sequence["Method"]) -> "tuple[Method, list[Parameters]] | None":
         """One method for the clients of this and of `others`, in runs that are trained as one; None: it takes several.
 

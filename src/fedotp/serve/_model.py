@@ -1,4 +1,4 @@
-"""What the page asks for: images are encoded once, then looked at by any client, for any class, at any mass."""
+"""What the page asks for: images are encoded once, then looked at by any client, for any class, mass and dial."""
 
 import io
 import secrets
@@ -13,6 +13,7 @@ from PIL.Image import Image
 from fedotp.classifier import Classifiers, backbone_name, decode_image
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
+from fedotp.methods import Dial
 from fedotp.serve._samples import Samples
 
 MAX_BYTES = 20_000_000  # of an upload
@@ -50,6 +51,7 @@ class Model:
             "clients": list(self._classifiers.names),
             "classes": list(first.classes),
             "mass": first.matching.mass if first.matching.has_mass else None,
+            "dial": first.method.dial_position,
             "transport": first.matching.has_plan,
             "max_bytes": MAX_BYTES,
         }
@@ -72,7 +74,7 @@ class Model:
             self._find(image).picture.save(content, "PNG")
             return content.getvalue()
 
-    def look(self, image: str, client: str, label: str | None, mass: float | None) -> dict[str, Any]:
+    def look(self, image: str, client: str, label: str | None, mass: float | None, dial: Dial | None) -> dict[str, Any]:
         """What `client` predicts for an image, and its maps for the class `label` (the predicted one if None)."""
         with self._lock:
             kept = self._find(image)
@@ -80,6 +82,8 @@ class Model:
             classifier = self._classifiers[client]
             if mass is not None:
                 classifier = classifier.with_mass(mass)
+            if dial is not None:
+                classifier = classifier.with_dial(dial)
             prediction = classifier.predict(features)
             maps = classifier.explain(features, label)
         probabilities = prediction.probabilities[0]

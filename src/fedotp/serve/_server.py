@@ -209,7 +209,14 @@ def _question(body: bytes) -> dict[str, Any]:
         asked = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise FedotpError("the question is not JSON") from error
-    kinds = {"image": (str,), "client": (str,), "label": (str, type(None)), "mass": (int, float, type(None))}
+    none = type(None)
+    kinds = {
+        "image": (str,),
+        "client": (str,),
+        "label": (str, none),
+        "mass": (int, float, none),
+        "dial": (int, float, str, none),
+    }
     if not isinstance(asked, dict) or asked.keys() != kinds.keys():
         raise FedotpError(f"a question has {', '.join(kinds)}")
     for name, kind in kinds.items():

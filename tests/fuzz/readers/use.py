@@ -87,7 +87,7 @@ def _serve_image(folder: Path) -> None:
 
 def _make_question(folder: Path) -> None:
     _bundle(folder)
-    question = {"image": "-", "client": "client-0", "label": "red", "mass": 0.5}
+    question = {"image": "-", "client": "client-0", "label": "red", "mass": 0.5, "dial": 0.3}
     (folder / "question.json").write_text(json.dumps(question))
 
 

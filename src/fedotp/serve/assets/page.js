@@ -3,7 +3,7 @@
 // Names of files, clients and classes are foreign: they reach the page as text only.
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, image: null, picture: null, label: null, mass: null, asked: 0 };
+const state = { about: null, image: null, picture: null, label: null, mass: null, dial: null, asked: 0 };
 const SIDE = 320; // of a map, in pixels of its canvas
 const WAIT = 90; // milliseconds of rest before a moved slider is believed
 
@@ -82,7 +82,7 @@ async function show(id, name) {
 async function look() {
   if (!state.image) return;
   const number = ++state.asked;
-  const question = { image: state.image, client: $("client").value, label: state.label, mass: state.mass };
+  const question = { image: state.image, client: $("client").value, label: state.label, mass: state.mass, dial: state.dial };
   let answer;
   try {
     answer = await ask("/api/look", { method: "POST", body: JSON.stringify(question), headers: { "Content-Type": "application/json" } });
@@ -198,11 +198,33 @@ function drawScale(canvas) {
 
 // Controls ---------------------------------------------------------------------------------------------------
 
-function setMass(mass) {
-  state.mass = mass; // null: the one the run was trained with
-  if (mass === null) $("mass").value = state.about.mass;
-  $("shown").textContent = (mass ?? state.about.mass).toFixed(2);
-  $("trained").disabled = mass === null;
+// A slider for one number of the method, "mass" or "dial", with the one it was trained with to go back to.
+function slider(name, row) {
+  const trained = state.about[name]; // null: the method has no such thing
+  row.hidden = trained === null;
+  if (trained === null) return;
+  const [input, output, button] = ["input", "output", "button"].map((tag) => row.querySelector(tag));
+  const words = (value) => (typeof value === "number" ? value.toFixed(2) : value);
+  const set = (value) => {
+    state[name] = value; // null: as trained
+    if (value === null && typeof trained === "number") input.value = trained;
+    output.textContent = words(value ?? trained);
+    button.disabled = value === null;
+  };
+  let timer;
+  input.addEventListener("input", () => {
+    const value = Number(input.value);
+    set(value === trained ? null : value);
+    clearTimeout(timer);
+    timer = setTimeout(look, WAIT);
+  });
+  button.addEventListener("click", () => {
+    set(null);
+    look();
+  });
+  if (trained < input.min) input.min = trained;
+  button.textContent = `as trained: ${typeof trained === "number" ? Number(trained.toFixed(4)) : trained}`;
+  set(null);
 }
 
 async function showSamples() {
@@ -240,17 +262,6 @@ function connect() {
     showSamples().catch((error) => complain(error.message));
   });
   $("label").addEventListener("change", () => choose($("label").value === "" ? null : state.about.classes[Number($("label").value)]));
-  let timer;
-  $("mass").addEventListener("input", () => {
-    const mass = Number($("mass").value);
-    setMass(mass === state.about.mass ? null : mass);
-    clearTimeout(timer);
-    timer = setTimeout(look, WAIT);
-  });
-  $("trained").addEventListener("click", () => {
-    setMass(null);
-    look();
-  });
 }
 
 async function start() {
@@ -263,12 +274,8 @@ async function start() {
     element("option", { value: "", textContent: "the predicted one" }),
     ...about.classes.map((name, k) => element("option", { value: String(k), textContent: name })),
   );
-  $("amount").hidden = about.mass === null;
-  if (about.mass !== null) {
-    $("mass").min = Math.min(0.05, about.mass);
-    $("trained").textContent = `as trained: ${about.mass}`;
-    setMass(null);
-  }
+  slider("mass", $("amount"));
+  slider("dial", $("between"));
   $("whole").hidden = about.transport;
   $("whole").textContent = `${about.method} compares the image as a whole: it has no transport plan. The map shows how alike each patch and the prompt are.`;
   drawScale($("scale"));
