@@ -1,0 +1,1 @@
+"""Does FedOTP collapse on classes it has not seen? The study behind docs/unseen-classes.md."""

@@ -2,20 +2,21 @@
 
 import numpy as np
 import torch
+from recipes.unseen.world import Floats, Ints
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.federation import Predictor
-from recipes.unseen.world import Floats, Ints
 
-_CHUNK = 100  # images at a time
+_CHUNK = {"cpu": 100, "cuda": 500}  # images at a time
 
 
 def scores(predictor: Predictor, image: ImageFeatures) -> Tensor:
     """Scores (C, n, K) of n images, the same for every client: pooled (n, e), tokens (n, V, e)."""
     parts = []
-    for start in range(0, len(image.pooled), _CHUNK):
-        part = (value[start : start + _CHUNK] for value in image)
+    size = _CHUNK[image.pooled.device.type]
+    for start in range(0, len(image.pooled), size):
+        part = (value[start : start + size] for value in image)
         parts.append(predictor.scores(ImageFeatures(*(x.expand(len(predictor), *x.shape) for x in part))))
     return torch.cat(parts, dim=1)
 

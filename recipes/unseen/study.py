@@ -13,22 +13,27 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from threading import Event
+from typing import get_args
 
 import numpy as np
 import torch
-
 from bench._record import commit, machine
-from fedotp.federation import OptimizerSettings, Predictor, RoundSettings, Settings, Simulator, Together
-from fedotp.methods import METHODS, Dial, FedOTP, Method
 from recipes.unseen.measure import measure_base, measure_novel, scores
-from recipes.unseen.world import Division, Material, Scheme, deal
+from recipes.unseen.world import Division, Floats, Ints, Material, Scheme, deal
+
+from fedotp.clip import ImageFeatures
+from fedotp.federation import OptimizerSettings, Predictor, RoundSettings, Settings, Simulator, Together
+from fedotp.methods import METHODS, Dial, FedOTP, Method, PromptSettings, Task
 
 OUT = Path("docs/results/unseen.csv")
 ROUNDS = (0, 1, 3, 10, 30)
-FEW: tuple[Dial, ...] = (0.0, 0.5, 1.0)
+ABLATED_AT = 0.1  # learning rate
+FEW: tuple[Dial, ...] = (0.0, 1.0)
 GRID: tuple[Dial, ...] = (*(i / 10 for i in range(11)), "confidence")
 MASSES = (0.5, 0.8, 1.0)
 CLIENTS = {"cifar10-mini": 10, "emoji": 8}
@@ -43,15 +48,23 @@ class Trial:
     label: str
     method: Method
     lr: float
+    prompt: PromptSettings = field(default_factory=PromptSettings)
+
+    @property
+    def has_dial(self) -> bool:
+        """Whether it weighs global against local prompts."""
+        return isinstance(self.method, FedOTP) and min(self.method.n_shared, self.method.n_private) > 0
 
 
 def trials(scheme: Scheme) -> Iterator[Trial]:
-    """What is trained: everything at three learning rates where clients have two classes, a core elsewhere."""
-    fedotp = FedOTP()
+    """What is trained: everything where clients have two classes, a core elsewhere."""
+    fedotp, rates = FedOTP(), (0.001, 0.01, 0.1, 1.0) if scheme == "pairs" else (0.01, 0.1)
     core: dict[str, Method] = {"fedotp": fedotp, "promptfl": METHODS["promptfl"](), "coop": METHODS["coop"]()}
-    yield Trial("zeroshot", METHODS["zeroshot"](), 0.001)
-    for (label, method), lr in itertools.product(core.items(), (0.001, 0.01, 0.1)):
+    yield Trial("zeroshot", METHODS["zeroshot"](), rates[0])
+    for (label, method), lr in itertools.product(core.items(), rates):
         yield Trial(label, method, lr)
+    if scheme != "pairs":
+        return
     ablations: dict[str, Method] = {
         "fedotp:n_private=0": replace(fedotp, n_private=0),
         "fedotp:n_shared=0": replace(fedotp, n_shared=0),
@@ -59,61 +72,85 @@ def trials(scheme: Scheme) -> Iterator[Trial]:
         "fedotp:mass=0.5": replace(fedotp, mass=0.5),
         "fedotp:mass=1": replace(fedotp, mass=1.0),
         "fedotp:dial=0.2": replace(fedotp, dial=0.2),
-        "fedotp:dial=0.8": replace(fedotp, dial=0.8),
+        "promptfolio": METHODS["promptfolio"](),
     }
-    if scheme == "pairs":
-        for (label, method), lr in itertools.product(ablations.items(), (0.01, 0.1)):
-            yield Trial(label, method, lr)
+    for label, method in ablations.items():
+        yield Trial(label, method, ABLATED_AT)
+    yield Trial("fedotp:prompt.kgcoop=8", fedotp, ABLATED_AT, PromptSettings(kgcoop=8.0))
 
 
-def study(material: Material, scheme: Scheme, split: int, seeds: list[int]) -> Iterator[dict[str, object]]:
-    """All lines of one division of the classes, dealt in one way."""
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """One federation, and the lines it leaves."""
+
+    where: tuple[object, ...]
+    trial: Trial
+    simulator: Simulator
+    shares: Floats
+    lines: list[dict[str, object]] = field(default_factory=list)
+
+    def measure(self, division: Division, tests: Sequence[tuple[ImageFeatures, Ints]]) -> None:
+        """Measure it as it stands, at several positions of the dial."""
+        after = self.simulator.round
+        predictor = self.simulator.predictor(np.arange(len(self.simulator.data)))
+        both = predictor, predictor.with_task(replace(predictor.task, classes=division.names(division.novel)))
+        for dial, mass in _positions(self.trial, after == max(ROUNDS)):
+            base, novel = (
+                scores(_turned(one, dial, mass), images) for one, (images, _) in zip(both, tests, strict=True)
+            )
+            found = measure_base(base, tests[0][1], self.shares) | measure_novel(novel, tests[1][1])
+            named = dict(zip(KEYS, (*self.where, after, dial, mass), strict=True))
+            self.lines.append(named | {name: round(value, 5) for name, value in found.items()})
+
+
+def study(material: Material, scheme: Scheme, split: int, seeds: Sequence[int]) -> list[dict[str, object]]:
+    """All lines of one division of the classes, dealt in one way; federations train side by side."""
     division = Division(material, split)
-    base, novel = division.images(division.base), division.images(division.novel)
+    tests = [division.images(places) for places in (division.base, division.novel)]
     federations = []
     for seed in seeds:
         dealt = deal(division, scheme, CLIENTS[material.name], seed)
         for trial in trials(scheme):
-            settings = Settings(
-                RoundSettings(rounds=max(ROUNDS), local_epochs=1), OptimizerSettings(lr=trial.lr), seed=seed
-            )
-            simulator = Simulator(trial.method, division.task(division.base, seed), dealt.data, settings)
-            federations.append((trial, seed, simulator, dealt.shares))
-    for before, after in zip((0, *ROUNDS), ROUNDS, strict=False):
-        _go([simulator for _, _, simulator, _ in federations], after - before)
-        for trial, seed, simulator, shares in federations:
-            if after and not simulator.learns:
-                continue
-            predictor = simulator.predictor(np.arange(len(simulator.data)))
-            elsewhere = predictor.with_task(division.task(division.novel, seed))
-            for dial, mass in _positions(trial, after == max(ROUNDS)):
-                found = measure_base(scores(_turned(predictor, dial, mass), base[0]), base[1], shares)
-                found |= measure_novel(scores(_turned(elsewhere, dial, mass), novel[0]), novel[1])
-                where = (material.name, scheme, trial.label, trial.lr, split, seed, after, dial, mass)
-                yield dict(zip(KEYS, where, strict=True)) | {name: round(value, 5) for name, value in found.items()}
+            rounds = RoundSettings(rounds=max(ROUNDS), local_epochs=1)
+            settings = Settings(rounds, OptimizerSettings(lr=trial.lr), seed=seed)
+            task = Task(material.clip, division.names(division.base), trial.prompt, seed=seed)
+            where = (material.name, scheme, trial.label, trial.lr, split, seed)
+            simulator = Simulator(trial.method, task, dealt.data, settings)
+            federations.append(Federation(where, trial, simulator, dealt.shares))
+    together = Together()
 
+    def in_turn(what: Callable[[], None]) -> None:
+        """Measure where all training is done: one at a time."""
+        done = Event()
 
-def _go(simulators: list[Simulator], n_rounds: int) -> None:
-    """So many rounds of all, side by side."""
+        def measured() -> None:
+            try:
+                what()
+            finally:
+                done.set()
 
-    def rounds(simulator: Simulator) -> Callable[[], None]:
-        def work() -> None:
-            for _ in range(n_rounds):
-                simulator.run_round()
+        together.call(measured)
+        done.wait()
 
-        return work
+    def live(federation: Federation) -> None:
+        for number in range(max(ROUNDS) + 1):
+            if number:
+                federation.simulator.run_round()
+            if number in ROUNDS:
+                in_turn(partial(federation.measure, division, tests))
+            if not federation.simulator.learns:
+                return
 
-    learning = [simulator for simulator in simulators if simulator.learns and n_rounds]
-    for _, error in Together().go([(simulator, rounds(simulator)) for simulator in learning]) if learning else ():
+    for _, error in together.go([(each.simulator, partial(live, each)) for each in federations]):
         if error is not None:
             raise error
+    return [line for federation in federations for line in federation.lines]
 
 
 def _positions(trial: Trial, last: bool) -> Iterator[tuple[Dial | str, float | str]]:
     """Where the dial and the mass stand in the measurements of a method; "" is as trained."""
     yield "", ""
-    method = trial.method
-    if isinstance(method, FedOTP) and min(method.n_shared, method.n_private):
+    if trial.has_dial:
         yield from ((dial, "") for dial in (GRID if last else FEW))
         if last and trial.label == "fedotp":
             yield from (("", mass) for mass in MASSES)
@@ -125,10 +162,11 @@ def _turned(predictor: Predictor, dial: Dial | str, mass: float | str) -> Predic
 
 
 def main() -> None:
+    """Do what is not done yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--data", default=",".join(CLIENTS), help="names of data sets in the package")
-    parser.add_argument("--schemes", default="pairs,dirichlet,iid")
+    parser.add_argument("--schemes", default=",".join(get_args(Scheme)))
     parser.add_argument("--splits", type=int, default=6, help="divisions of the classes")
     parser.add_argument("--seeds", type=int, default=2, help="of prompts, batches and who gets which image")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -144,8 +182,7 @@ def main() -> None:
             if (name, scheme, str(split)) in done:
                 continue
             start = time.perf_counter()
-            lines = list(study(material, scheme, split, list(range(options.seeds))))
-            _append(options.out, lines)
+            _append(options.out, study(material, scheme, split, range(options.seeds)))
             print(f"{name}, {scheme}, split {split}: {time.perf_counter() - start:.0f} s", flush=True)
     record = {"command": "python -m recipes.unseen.study " + " ".join(sys.argv[1:]), "commit": commit()}
     options.out.with_suffix(".json").write_text(json.dumps({**record, "machine": machine()}, indent=2) + "\n")

@@ -1,6 +1,6 @@
 """Half of the classes are dealt to clients, the other half is never seen: images, clients, and who has what."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedotp.clip import CLIP, ImageFeatures, load
 from fedotp.data import EncodedSplit, encode, load_dataset
 from fedotp.federation import FederatedData, HeldFeatures, Images
-from fedotp.methods import Task
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,11 +37,12 @@ class Material:
         clip = load("mini", device=device)
         encoded = encode(load_dataset(name), clip)
         splits = encoded.dataset.train, encoded.dataset.test
-        held = (_held(split, len(of.labels), device) for split, of in zip((encoded.train, encoded.test), splits))
+        held = (_held(split, device) for split in (encoded.train, encoded.test))
         return cls(name, clip, encoded.dataset.classes, *held, *(split.labels for split in splits))
 
 
-def _held(split: EncodedSplit, n: int, device: torch.device) -> HeldFeatures:
+def _held(split: EncodedSplit, device: torch.device) -> HeldFeatures:
+    n = len(split)
     parts = [split.read(np.arange(i, min(i + _CHUNK, n)), device=device) for i in range(0, n, _CHUNK)]
     pooled, tokens = (torch.cat([getattr(part, name) for part in parts])[None] for name in ("pooled", "tokens"))
     return HeldFeatures(pooled, tokens)
@@ -79,16 +79,15 @@ class Division:
         """Labels (n,) among base classes; of novel images, which nobody has, some number."""
         return np.searchsorted(self.base, self.material.train_labels).clip(max=len(self.base) - 1)
 
-    def task(self, places: Ints, seed: int) -> Task:
-        """To tell the classes at `places` apart."""
-        return Task(self.material.clip, tuple(self.material.classes[k] for k in places), seed=seed)
+    def names(self, places: Ints) -> tuple[str, ...]:
+        """The names of the classes at `places`."""
+        return tuple(self.material.classes[k] for k in places)
 
     def images(self, places: Ints) -> tuple[ImageFeatures, Ints]:
         """The test images (n, ...) of the classes at `places`, and their labels (n,) among these."""
         rows = np.flatnonzero(np.isin(self.material.test_labels, places))
-        return self.material.test.read(rows, device=self.material.clip.text_projection.device), np.searchsorted(
-            places, self.material.test_labels[rows]
-        )
+        images = self.material.test.read(rows, device=self.material.clip.text_projection.device)
+        return images, np.searchsorted(places, self.material.test_labels[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +137,3 @@ def deal(division: Division, scheme: Scheme, n_clients: int, seed: int) -> Dealt
         test=Images(material.test, material.test_labels, nothing),
     )
     return Dealt(data, counts / counts.sum(1, keepdims=True))
-
-
-def with_classes(task: Task, names: tuple[str, ...]) -> Task:
-    """The same task for other classes."""
-    return replace(task, classes=names)
