@@ -33,8 +33,8 @@ from fedotp.methods import METHODS, Dial, FedOTP, Method, PromptSettings, Task
 OUT = Path("docs/results/unseen.csv")
 ROUNDS = (0, 1, 3, 10, 30)
 ABLATED_AT = 0.1  # learning rate
-FEW: tuple[Dial, ...] = (0.0, 1.0)
-GRID: tuple[Dial, ...] = (*(i / 10 for i in range(11)), "confidence")
+FEW = (0.0, 1.0)
+GRID = tuple(i / 10 for i in range(11))
 MASSES = (0.5, 0.8, 1.0)
 CLIENTS = {"cifar10-mini": 10, "emoji": 8}
 MEASURED = ("local", "base", "novel", "other", "masked", "claimed")
@@ -49,11 +49,6 @@ class Trial:
     method: Method
     lr: float
     prompt: PromptSettings = field(default_factory=PromptSettings)
-
-    @property
-    def has_dial(self) -> bool:
-        """Whether it weighs global against local prompts."""
-        return isinstance(self.method, FedOTP) and min(self.method.n_shared, self.method.n_private) > 0
 
 
 def trials(scheme: Scheme) -> Iterator[Trial]:
@@ -150,8 +145,10 @@ def study(material: Material, scheme: Scheme, split: int, seeds: Sequence[int]) 
 def _positions(trial: Trial, last: bool) -> Iterator[tuple[Dial | str, float | str]]:
     """Where the dial and the mass stand in the measurements of a method; "" is as trained."""
     yield "", ""
-    if trial.has_dial:
+    if trial.method.dial_position is not None:
         yield from ((dial, "") for dial in (GRID if last else FEW))
+        if last and isinstance(trial.method, FedOTP):
+            yield "confidence", ""
         if last and trial.label == "fedotp":
             yield from (("", mass) for mass in MASSES)
 

@@ -183,6 +183,21 @@ def test_a_method_without_a_dial_says_so(task: Task) -> None:
     assert changed.method == FedOTP(dial="confidence")
 
 
+def test_theta_is_promptfolios_dial() -> None:
+    method = METHODS["promptfolio"]()
+    assert (method.dial_position, method.with_dial(0.7)) == (0.4, replace(method, theta=0.7))
+    with pytest.raises(FedotpError, match="its dial must be a number"):
+        method.with_dial("confidence")
+    with pytest.raises(FedotpError, match=r"^method.theta = 2: must be from 0 to 1"):
+        method.with_dial(2)
+
+
+def test_positions() -> None:
+    found = [FedOTP().dial_position, FedOTP(n_shared=3, dial=0.2).dial_position, FedOTP(n_shared=3).dial_position]
+    assert found == [0.5, 0.2, 0.25]
+    assert FedOTP(n_private=0).dial_position is METHODS["coop"]().dial_position is None
+
+
 def test_a_dial_as_it_is_typed() -> None:
     assert (dial_of("0.3"), dial_of("confidence")) == (0.3, "confidence")
     with pytest.raises(FedotpError, match=r"^dial = 'local': must be a number from 0"):

@@ -1,13 +1,15 @@
 """PromptFolio: a global and a local prompt whose class features are mixed in a fixed proportion."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fedotp._ranges import require_from
+from fedotp.errors import FedotpError
+from fedotp.methods._dial import Dial
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
@@ -39,6 +41,17 @@ class PromptFolio(Method):
     def global_part(self) -> Method:
         """P_g alone."""
         return PromptFL()
+
+    @property
+    def dial_position(self) -> float:
+        """`theta`: what FedOTP's dial is, too."""
+        return self.theta
+
+    def with_dial(self, dial: Dial) -> "PromptFolio":
+        """The same prompts, mixed in another proportion."""
+        if isinstance(dial, str):
+            raise FedotpError(f"{self.title} mixes its prompts once for all images: its dial must be a number")
+        return replace(self, theta=dial)
 
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
         """Also where only theta differs."""
