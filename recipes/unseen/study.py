@@ -2,15 +2,18 @@
 
     python -m recipes.unseen.study --device cuda                       # everything, into docs/results/unseen.csv
     python -m recipes.unseen.study --splits 1 --seeds 1 --data emoji   # a taste
+    python -m recipes.unseen.figures                                   # the figures and numbers of docs/unseen-classes.md
 
 Only what comes with fedotp is needed. Every line of the file is one federation after some rounds, at one position of
-the dial; what is in the file already is not done again.
+the dial. Divisions of the classes are written when they are complete; those in the file already are not done again, so
+that the same command goes on where it was stopped (`--seconds` stops it in time).
 """
 
 import argparse
 import csv
 import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -167,7 +170,9 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=6, help="divisions of the classes")
     parser.add_argument("--seeds", type=int, default=2, help="of prompts, batches and who gets which image")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so many seconds")
     options = parser.parse_args()
+    begun = time.perf_counter()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     done = set()
     if options.out.is_file():
@@ -175,10 +180,10 @@ def main() -> None:
             done = {(row["data"], row["scheme"], row["split"]) for row in csv.DictReader(file)}
     for name in options.data.split(","):
         material = Material.of(name, torch.device(options.device))
-        for split, scheme in itertools.product(range(options.splits), options.schemes.split(",")):
-            if (name, scheme, str(split)) in done:
-                continue
+        for scheme, split in itertools.product(options.schemes.split(","), range(options.splits)):
             start = time.perf_counter()
+            if (name, scheme, str(split)) in done or start - begun > options.seconds:
+                continue
             _append(options.out, study(material, scheme, split, range(options.seeds)))
             print(f"{name}, {scheme}, split {split}: {time.perf_counter() - start:.0f} s", flush=True)
     record = {"command": "python -m recipes.unseen.study " + " ".join(sys.argv[1:]), "commit": commit()}
