@@ -2,7 +2,7 @@
 
     python -m recipes.unseen.study --device cuda                       # everything, into docs/results/unseen.csv
     python -m recipes.unseen.study --splits 1 --seeds 1 --data emoji   # a taste
-    python -m recipes.unseen.figures                                   # the figures and numbers of docs/unseen-classes.md
+    python -m recipes.unseen.figures                                   # what docs/unseen-classes.md shows
 
 Only what comes with fedotp is needed. Every line of the file is one federation after some rounds, at one position of
 the dial. Divisions of the classes are written when they are complete; those in the file already are not done again, so
