@@ -37,7 +37,9 @@ def breaches(sources: Mapping[str, str], rooms: Rooms) -> list[str]:
 
 
 def _row(rooms: Rooms, room: str) -> int | None:
-    return next((i for i, row in enumerate(rooms) if any(fnmatch(room, pattern) for pattern in row)), None)
+    named = next((i for i, row in enumerate(rooms) if room in row), None)
+    patterns = (i for i, row in enumerate(rooms) if any(fnmatch(room, pattern) for pattern in row))
+    return next(patterns, None) if named is None else named
 
 
 def _in_table(graph: Graph, rooms: Rooms) -> Iterator[str]:

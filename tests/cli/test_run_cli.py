@@ -354,3 +354,10 @@ def test_help_has_examples_and_does_not_wait_for_torch() -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_package_is_the_command() -> None:
+    import fedotp
+
+    done = subprocess.run([sys.executable, "-m", "fedotp", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == fedotp.__version__
