@@ -26,7 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "pfedprompt": {"method": {"name": "pfedprompt"}},
     "pfedprompt, labels": {"method": {"name": "pfedprompt", "values": "labels"}},
     "promptfolio": {"method": {"name": "promptfolio"}},
-    "fedpgp, per class": {"method": {"name": "fedpgp"}, "prompt": {"per_class": True}},
+    "fedpgp": {"method": {"name": "fedpgp"}},
     "pfedmoap": {"method": {"name": "pfedmoap"}},
     "fedtpg": {"method": {"name": "fedtpg"}},
 }
