@@ -143,6 +143,31 @@ def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
         fedotp.load(made.run("pfedprompt, labels").path, "client-0").with_classes(["cat", "dog"])
 
 
+@pytest.mark.parametrize("bundled", [False, True])
+@pytest.mark.parametrize("kind", ["promptfolio", "fedpgp"])
+def test_new_class_names_with_prompts_made_of_parts(made: Made, tmp_path: Path, kind: str, bundled: bool) -> None:
+    classifier = fedotp.load(made.run(kind).path, "client-1")
+    if bundled:
+        classifier.save(tmp_path / "bundle")
+        classifier = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
+    params, names = classifier.params, ["a dog", "blue"]
+    changed = classifier.with_classes(names)
+    encoder = PromptEncoder(classifier.tower, names, n_ctx=2)
+    if kind == "fedpgp":
+        mixed = _unit(encoder.encode_plain(params["prompt"] + params["u"] @ params["v"])[0, 0])
+    else:
+        shared, own = (_unit(encoder.encode_plain(params[name])[0, 0]) for name in ("prompt", "private"))
+        mixed = 0.6 * shared + 0.4 * own
+    (picture,) = made.test_images(np.arange(1))
+    scores = _unit(changed.encode([picture]).pooled) @ mixed.T
+    expected = (scores * classifier.task.logit_scale.exp()).softmax(-1)
+    np.testing.assert_allclose(changed.predict(picture).probabilities, expected.detach().numpy(), atol=1e-5)
+
+
+def _unit(x: torch.Tensor) -> torch.Tensor:
+    return x / x.norm(dim=-1, keepdim=True)
+
+
 def test_maps_are_similarities_and_the_plan(made: Made) -> None:
     classifier = fedotp.load(made.run("fedotp").path, "client-2")
     (picture,) = made.test_images(np.arange(1))

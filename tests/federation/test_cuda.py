@@ -11,6 +11,8 @@ from toy_federation import in_order, make_data, make_settings, make_task, simula
 from fedotp.federation import FederatedData, HeldFeatures, Simulator
 from fedotp.methods import METHODS, PromptSettings, Task
 
+RECORDED = ("fedotp", "promptfl", "coop", "anchored", "fedpha", "fedmgp", "fedclip", "promptfolio", "fedpgp")
+
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
@@ -57,7 +59,8 @@ def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, obj
 
     In float64: where a gradient is 0 but for rounding, AdamW makes steps of what rounding leaves of it.
     """
-    task = Task(copy.deepcopy(small_clip(torch.float64)).cuda(), make_task().classes, PromptSettings(n_ctx=3, std=0.1))
+    prompt = PromptSettings(n_ctx=3, std=0.1, kgcoop=0.5 if METHODS[method]().learns_prompts(make_task()) else 0.0)
+    task = Task(copy.deepcopy(small_clip(torch.float64)).cuda(), make_task().classes, prompt)
     settings = make_settings(optimizer=optimizer, compute={"precision": "float64"})
     found = []
     for plain in (False, True):
@@ -67,7 +70,7 @@ def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, obj
         for _ in range(3):
             federation.run_round()
         found.append((on_cpu(federation), in_order(federation.predict())))
-        if not plain and method in ("fedotp", "promptfl", "coop", "anchored", "fedpha", "fedmgp", "fedclip"):
+        if not plain and method in RECORDED:
             assert all(step is not None for step in federation.trainer._resident._steps._made.values())
             assert federation.tester._resident._judged._made
     (params, lines), (expected, right) = found

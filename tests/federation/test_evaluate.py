@@ -159,9 +159,12 @@ def test_bfloat16_runs_and_stays_near_float32(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [{"per_class": True}, {"words": "a photo of a", "std": 0.01}, {"position": "middle"}]
+    "prompt",
+    [{"per_class": True}, {"words": "a photo of a", "std": 0.01}, {"position": "middle"}, {"kgcoop": 8.0}],
 )
-@pytest.mark.parametrize("method", ["fedotp", "promptfl-fedper", "promptfl-fedamp", "pfedprompt"])
+@pytest.mark.parametrize(
+    "method", ["fedotp", "promptfl-fedper", "promptfl-fedamp", "pfedprompt", "promptfolio", "fedpgp"]
+)
 def test_other_prompts_train_too(method: str, prompt: dict) -> None:
     task = make_task(**prompt)
     federation = simulator(method, make_settings(optimizer={"lr": 0.02}), task=task)
