@@ -1,6 +1,7 @@
 """Directories of runs whose numbers are invented: every file that a report reads, in a blink."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from fedotp.config import Config
 from fedotp.data import Client, Partition, PartitionSettings
-from fedotp.federation import Predictions, evaluate_predictions
+from fedotp.federation import Predictions, View, evaluate_predictions
 from fedotp.runs import RunDirectory
 
 _SENT = 32_768  # bytes of a client's shared prompts
@@ -27,8 +28,11 @@ def invent_run(
     dataset: str = "farm",
     complete: bool = True,
     share: str | None = None,
+    views: bool = False,
 ) -> RunDirectory:
     """A run of `clients` that get better round by round; one that is not complete lacks its last round and the end.
+
+    With `views` it was seen on base and novel classes, and so was its global part.
 
     With `share` ("nothing", "scores" or "predictions"), the clients are real sites that tell so much.
     """
@@ -57,6 +61,8 @@ def invent_run(
             directory.append_metrics(_round(round_, n_clients))
         if share != "nothing":
             directory.append_metrics({"kind": "evaluation", "round": round_, "seconds": 0.5, **evaluation.as_dict()})
+        for view in _views(predictions, n_classes) if views else ():
+            directory.append_metrics({"kind": "view", "round": round_, **view.as_dict()})
     if complete:
         if share in (None, "predictions"):
             directory.save_predictions(predictions)
@@ -73,6 +79,20 @@ def invent_run(
             }
         )
     return directory
+
+
+def _views(predictions: Predictions, n_classes: int) -> list[View]:
+    """Numbers that differ from one another."""
+    seen = {("base", "personal"): 0, ("novel", "personal"): 1, ("global", "global"): 2, ("personal", "global"): 3}
+    views = []
+    for (view, model), start in {**seen, ("novel", "global"): 4}.items():
+        one_for_all = model == "global" and view != "personal"
+        client = 0 * predictions.client if one_for_all else predictions.client
+        lines = replace(predictions, client=client, predicted=np.where(np.arange(len(client)) % 5 == start, 0, client))
+        lines = replace(lines, predicted=np.where(lines.client + start > 2, lines.label, lines.predicted))
+        evaluation = evaluate_predictions(lines, n_classes, (None,) * (int(client.max()) + 1))
+        views.append(View(view, model, n_classes, len(client), evaluation))  # type: ignore[arg-type]  # a model
+    return views
 
 
 def _manifest(config: Config, dataset: str, clients: list[str], domains: list[str | None], classes: list[str]) -> Any:

@@ -49,7 +49,7 @@ def one(toy: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> str:
 def many(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of two seeds of FedOTP, CoOp, and a run that has stopped."""
     folder = tmp_path_factory.mktemp("many")
-    runs = [invent_run(folder / f"fedotp-{seed}", seed=seed) for seed in (0, 1)]
+    runs = [invent_run(folder / f"fedotp-{seed}", seed=seed, views=True) for seed in (0, 1)]
     runs += [invent_run(folder / "coop", method="coop"), invent_run(folder / "part", method="promptfl", complete=False)]
     return address(folder, runs, ["the images are gone", None, None, None])
 
@@ -105,6 +105,22 @@ def test_the_table_of_clients_has_a_column_for_every_metric(page: Page, tmp_path
     assert balanced == last["client_balanced_accuracy"][0]
     expected = ["north", "20", "20", f"{100 * accuracy:.2f}", f"{100 * f1:.2f}", f"{loss:.3f}", f"{100 * balanced:.2f}"]
     expect(table.locator("tbody tr").first.locator("td")).to_have_text(expected)
+
+
+def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run", views=True)
+    page.goto(address(tmp_path, [made, invent_run(tmp_path / "coop", method="coop")]))
+    page.get_by_label("In detail").select_option(label="FedOTP")
+    rows = page.locator("#views tbody tr")
+    expect(rows).to_have_count(12)  # six views, three means of each model; the other run has none
+    last = [r for r in made.metrics("view") if (r["view"], r["model"]) == ("novel", "personal")][-1]["accuracy"]
+    expect(rows.nth(2)).to_contain_text("novel")
+    expect(rows.nth(2)).to_contain_text(f"{100 * last:.2f}")
+    tip = hover(chart(page, "Accuracy in each view over rounds"), 0.97)
+    expect(tip).to_contain_text("Round 4")
+    expect(tip).to_contain_text("novel, global model")
+    page.goto(address(tmp_path, [invent_run(tmp_path / "plain")]))
+    expect(page.locator("#views")).to_have_count(0)
 
 
 def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirectory) -> None:

@@ -61,6 +61,24 @@ def test_the_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert {**shown["manifest"], "config": shown["config"]} == made.manifest
 
 
+def test_views_are_rows_with_their_curves(tmp_path: Path) -> None:
+    made = invent_run(tmp_path / "run", views=True)
+    rows = {(row["view"], row["model"]): row for row in only(make_page([made]))["views"]}
+    assert list(rows)[:3] == [("personal", "personal"), ("base", "personal"), ("novel", "personal")]
+    for key in (("base", "personal"), ("global", "global")):
+        series = [r["accuracy"] for r in made.metrics("view") if (r["view"], r["model"]) == key]
+        np.testing.assert_allclose(rows[key]["accuracy"], np.multiply(series, 1e6), atol=0.51)
+        assert rows[key]["round"] == [0, 1, 2, 3, 4]
+        assert rows[key]["last"] == pytest.approx(1e6 * series[-1], abs=0.51)
+        assert rows[key]["last_five"] == pytest.approx(1e6 * statistics.fmean(series), abs=0.51)
+        assert rows[key]["best"] == max(rows[key]["accuracy"]) == rows[key]["accuracy"][rows[key]["best_round"]]
+    assert (rows["novel", "personal"]["clients"], rows["novel", "global"]["clients"]) == (3, 1)
+    hm = statistics.harmonic_mean([rows["base", "personal"]["last"], rows["novel", "personal"]["last"]])
+    assert rows["HM", "personal"]["last"] == pytest.approx(hm, abs=2)
+    assert ("CM", "global") in rows
+    assert only(make_page([invent_run(tmp_path / "plain")]))["views"] == []
+
+
 def test_the_clients_table_has_the_metrics_there_are(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     before = invent_run(tmp_path / "before")
     balanced_accuracy = request.getfixturevalue("balanced_accuracy")

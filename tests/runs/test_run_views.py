@@ -77,6 +77,7 @@ def test_the_summary_names_classes_images_and_model(done: RunDirectory) -> None:
     views = {(view["view"], view["model"]): view for view in summary["views"]}
     n_base = done.manifest["data"]["test_images"]
     assert views.keys() == {
+        ("personal", "personal"),
         *(("base", "personal"), ("novel", "personal"), ("neighbours", "personal")),
         *(("global", "global"), ("personal", "global"), ("novel", "global"), ("neighbours", "global")),
         *(("before joining", "personal"), ("before joining", "global"), ("after joining", "personal")),
@@ -86,6 +87,7 @@ def test_the_summary_names_classes_images_and_model(done: RunDirectory) -> None:
     assert views["base", "personal"]["classes"] == 3
     assert 0 < views["base", "personal"]["images"] <= n_base
     assert list(views["global", "global"]["clients"]) == ["all"]
+    assert views["personal", "personal"]["last"] == summary["final"]["accuracy"]
     after = views["after joining", "personal"]
     assert after["accuracy"] == summary["joined"]["accuracy"]
     assert list(after["clients"]) == [client["name"] for client in summary["joined"]["clients"]]
@@ -184,7 +186,8 @@ def test_a_finished_run_is_seen_again(done: RunDirectory) -> None:
     evaluation, views, found = see_run(done.path, ALL_VIEWS)
     recorded = {(view["view"], view["model"]): view for view in done.summary["views"]}
     assert evaluation.mean == done.summary["final"]["accuracy"]
-    assert {(view.view, view.model) for view in views} == recorded.keys() - {("after joining", "personal")}
+    elsewhere = {("after joining", "personal"), ("personal", "personal")}
+    assert {(view.view, view.model) for view in views} == recorded.keys() - elsewhere
     for view in views:
         assert view.evaluation.mean == recorded[view.view, view.model]["accuracy"]
     personal = done.summary["base_to_novel"]["personal"]

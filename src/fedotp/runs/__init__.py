@@ -22,6 +22,7 @@ from fedotp.runs._table import VIEWS_NOTE, Table, common_columns, n_bytes, numbe
 from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
+from fedotp.runs._views import summary_of_views
 
 __all__ = [
     "VIEWS_NOTE",
@@ -65,5 +66,6 @@ __all__ = [
     "run_many",
     "see_run",
     "stored_parameters",
+    "summary_of_views",
     "template_of",
 ]

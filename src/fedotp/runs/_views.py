@@ -22,14 +22,15 @@ def summary_of_views(
     `last_five` is of the clients' own tests; `views` has an entry for each view and model; `base_to_novel` is there
     where a model was seen on base and novel classes.
     """
-    own = {record["round"]: record["accuracy"] for record in evaluations}
+    tests: list[Mapping[str, Any]] = [{**record, **_own(record)} for record in evaluations]
+    own = {record["round"]: record["accuracy"] for record in tests}
     records: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for record in views:
         records.setdefault((record["view"], record["model"]), []).append(record)
     series = {key: {record["round"]: record["accuracy"] for record in some} for key, some in records.items()}
     found: dict[str, Any] = {"last_five": _last_five(own)} if own else {}
     if records:
-        found["views"] = [_entry(some, names) for some in records.values()]
+        found["views"] = [_entry(some, names) for some in [tests, *records.values()]]
     protocol = {
         "personal": (own, series.get(("base", "personal")), series.get(("novel", "personal"))),
         "global": (
@@ -44,6 +45,12 @@ def summary_of_views(
         if local and base and novel
     }
     return found | ({"base_to_novel": both} if both else {})
+
+
+def _own(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the clients' own tests are a view of; an image that several clients have is counted with each."""
+    classes, images = len(record["class_accuracy"]), sum(record["n"])
+    return {"view": "personal", "model": "personal", "classes": classes, "images": images}
 
 
 def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[str, float]]:
@@ -100,7 +107,7 @@ def _last_five(series: Series) -> dict[str, float]:
 def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
     numbers: dict[tuple[str, str], float] = {}
-    if "accuracy" in summary["final"] and "last_five" in summary:  # not in those of older versions
+    if "accuracy" in summary["final"] and "last_five" in summary:  # which those of older versions have not
         own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
         numbers |= {("personal", when): values["accuracy"] for when, values in own.items()}
     named = {_title(view["view"], view["model"]): view for view in summary.get("views", ())}

@@ -73,8 +73,9 @@ def _backbone(name: str) -> str:
 
 
 def _notices(summary: dict[str, Any]) -> list[str]:
-    """What an administrator should know of the sites of a run: whose word did not count, or not in full."""
-    notices = [
+    """What one should know: views there cannot be, and sites whose word did not count, or not in full."""
+    notices = [f"There is no {view['view']} view: {view['why']}." for view in summary.get("missing_views", ())]
+    notices += [
         f"Site {name} announced {n:,} training images and counts with {summary['weights'][name]:,}."
         for name, n in summary.get("capped", {}).items()
     ]

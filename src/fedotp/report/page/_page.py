@@ -19,9 +19,22 @@ from fedotp.federation import METRICS
 from fedotp.report._figure import COLOURS
 from fedotp.report.page._gather import gather
 from fedotp.report.page._together import compare, differing_settings, name_runs
+from fedotp.report.page._views import gather_views
 from fedotp.runs import RunDirectory
 
-_SCRIPTS = ("dom", "charts", "overview", "accuracy", "clients", "classes", "costs", "analysis", "heatmaps", "page")
+_SCRIPTS = (
+    "dom",
+    "charts",
+    "overview",
+    "accuracy",
+    "views",
+    "clients",
+    "classes",
+    "costs",
+    "analysis",
+    "heatmaps",
+    "page",
+)
 _MARK = '<meta name="generator" content="fedotp report">'
 _MARKED_WITHIN = 1000  # characters
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -45,7 +58,7 @@ def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None 
         "metrics": [{"key": m.key, "heading": m.heading, "share": m.is_share} for m in METRICS.values()],
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "runs": [
-            {**gather(run), "title": name.title, "group": name.group, "colour": name.colour, "analysis": analysis}
+            {**_of(run, analysis), "title": name.title, "group": name.group, "colour": name.colour}
             for run, name, analysis in zip(runs, named, analyses, strict=True)
         ],
         "comparison": compare(runs, named) if len(runs) > 1 else None,
@@ -53,6 +66,10 @@ def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None 
     }
     title = named[0].title if len(runs) == 1 else f"{len(runs)} runs"
     return _fill(title=f"{title} on {runs[0].manifest['data']['name']}", data=data)
+
+
+def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
+    return {**gather(run), "views": gather_views(run), "analysis": analysis}
 
 
 def write_page(runs: Sequence[RunDirectory], path: str | Path, analyses: Sequence[Analysed] | None = None) -> Path:

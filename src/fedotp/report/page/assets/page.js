@@ -3,6 +3,7 @@
 header();
 if (runs.length > 1) comparison();
 accuracy();
+views();
 clients();
 classes();
 costs();
