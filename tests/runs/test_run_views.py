@@ -1,6 +1,7 @@
 """Views of whole runs: base to novel from files to the summary, resumed, side by side, again later."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fedotp.cli._views import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import percent
-from fedotp.runs import RunDirectory, Trial, prepare, run_many, see_run
+from fedotp.runs import RunDirectory, Trial, join, prepare, run_many, see_run
 from fedotp.runs._together import side_by_side
 from fedotp.runs._views import base_to_novel, harmonic_mean
 
@@ -241,3 +242,12 @@ def test_views_are_words_on_the_command_line(inputs: Path) -> None:
     config = viewed(inputs).override(["evaluation.views=base,novel"])
     assert config.evaluation.views == ("base", "novel")
     assert fedotp.Config.from_dict(config.to_dict()) == config
+
+
+def test_a_client_joins_a_run_with_views(inputs: Path, done: RunDirectory, tmp_path: Path) -> None:
+    """Its own test images are all that is shown to it."""
+    shutil.copytree(done.path, tmp_path / "run")
+    for domain in ("day", "night"):
+        for name in ("azure", "coral"):
+            shutil.copytree(inputs / "data" / domain / name, tmp_path / "late" / domain / name)
+    assert join(tmp_path / "run", tmp_path / "late")["test_images"] == 4

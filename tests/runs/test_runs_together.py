@@ -112,6 +112,7 @@ GRIDS = {
     "masses, splits and rates": ["method.mass=0.5,1.0", "partition.seed=0,1", "optimizer.lr=0.05,0.01"],
     "server's steps": ["server.name=average,momentum,adam"],
     "who takes part": ["federation.participation=1.0,0.5", "federation.holdout_clients=0,2"],
+    "who is left out": ["federation.holdout_clients=0", "federation.holdout=client-0,client-3"],
     "how long and how often": ["federation.rounds=2,4", "evaluation.every=0,1,2"],
     "when to stop": ["evaluation.patience=0,1"],
     "other clients": ["partition.n_clients=3,5"],

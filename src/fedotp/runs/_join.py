@@ -63,7 +63,8 @@ def join(
     rounds = settings.federation
     rounds = replace(rounds, holdout_clients=0, holdout=(), join_epochs=epochs or rounds.join_epochs)
     task = make_task(config, clip, run.manifest["data"]["classes"], run.manifest["template"])
-    simulator = Simulator(config.method, task, images, replace(settings, federation=rounds))
+    own_test = replace(settings.evaluation, views=("personal",))
+    simulator = Simulator(config.method, task, images, replace(settings, federation=rounds, evaluation=own_test))
     server = load_server(run.checkpoint)
     simulator.server = {key: value.to(simulator.device, simulator.server[key].dtype) for key, value in server.items()}
     alone = np.zeros(1, np.int64)
