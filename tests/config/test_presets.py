@@ -91,6 +91,7 @@ def test_the_texts_are_read_once() -> None:
 
 
 BASE_TO_NOVEL = {  # rounds, epochs, batch, shots, scheme
+    "novel-fedpgp": (25, 2, 16, 16, "pathological"),
     "novel-fedmgp": (10, 2, 8, 16, "pathological"),
     "novel-pfedmma": (100, 1, 32, 16, "pathological"),
     "novel-flip": (50, 1, 16, 8, "dirichlet"),
