@@ -5,9 +5,12 @@ import dataclasses
 import hashlib
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import huggingface_hub
@@ -87,6 +90,21 @@ def test_precision_is_chosen_and_the_digest_is_the_files(dtype: torch.dtype, tmp
     model = load(tmp_path, dtype=dtype)
     assert {p.dtype for p in model.parameters()} == {dtype}
     assert model.digest == exact.digest
+
+
+def test_copies_share_the_digest_that_is_still_being_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(CLIP.random(TINY), tmp_path / "tiny")
+    go_on = threading.Event()
+
+    def slow(tensors: Mapping[str, torch.Tensor]) -> str:
+        go_on.wait()
+        return tensors_digest(tensors)
+
+    monkeypatch.setattr("fedotp.clip._model.tensors_digest", slow)
+    model = load(tmp_path / "tiny")
+    copied = copy.deepcopy(model).half()
+    go_on.set()
+    assert pickle.loads(pickle.dumps(copied)).digest == copied.digest == model.digest == CLIP.random(TINY).digest
 
 
 def test_digest_follows_the_weights() -> None:

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +63,7 @@ class CLIP(nn.Module):
                 f"the model has {text.vocab_size} and {text.eot}; give the one it was trained with"
             )
         self.custom_tokenizer = tokenizer
-        self._file_digest: str | Future[str] | None = None
+        self._file_digest: str | _Coming | None = None
 
     @classmethod
     def random(cls, config: ClipConfig, *, seed: int = 0, tokenizer: Tokenizer | None = None) -> "CLIP":
@@ -93,20 +93,15 @@ class CLIP(nn.Module):
 
         For a loaded model these are the values in its file, whatever precision it now runs in.
         """
-        if isinstance(self._file_digest, Future):
-            self._file_digest = self._file_digest.result()
+        if isinstance(self._file_digest, _Coming):
+            self._file_digest = self._file_digest.awaited()
         return self._file_digest or tensors_digest(self.state_dict())
 
     def take_digest_of(self, stored: Mapping[str, Tensor]) -> None:
         """Let the digest of these tensors be that of the model; it is computed while other things are done."""
         hashing = ThreadPoolExecutor(1)
-        self._file_digest = hashing.submit(tensors_digest, stored)
+        self._file_digest = _Coming(hashing.submit(tensors_digest, stored))
         hashing.shutdown(wait=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For copies: what is still being computed cannot be copied."""
-        known = None if self._file_digest is None else self.digest
-        return {**self.__dict__, "_file_digest": known}
 
     def encode_image(self, pixels: Tensor) -> ImageFeatures:
         """Pixels (B, 3, H, W), normalised as in training, to pooled (B, e) and token (B, V, e) features."""
@@ -146,6 +141,23 @@ class CLIP(nn.Module):
         at_eot = x[torch.arange(len(x), device=x.device), eot]  # (B, d)
         features: Tensor = self.ln_final(at_eot) @ self.text_projection
         return features
+
+
+class _Coming:
+    """A digest that is still being computed. Copies of a model share it; one that is stored waits for it."""
+
+    def __init__(self, digest: "Future[str]") -> None:
+        self._digest = digest
+
+    def awaited(self) -> str:
+        """The digest itself."""
+        return self._digest.result()
+
+    def __deepcopy__(self, _: object) -> "_Coming":
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self.awaited(),)
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:

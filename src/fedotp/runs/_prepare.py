@@ -25,6 +25,7 @@ from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
+from fedotp.runs._warm import warming_up
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
 _CHUNK = 256
@@ -63,6 +64,7 @@ class Divided:
     """A run whose clients are known; `like` as for `prepare`."""
 
     config: Config
+    task: Task
     partition: Partition
     like: RunDirectory | None
 
@@ -124,14 +126,16 @@ class Preparation:
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]
         held_out(config.federation, [client.name for client in partition.clients], domains, config.seed)  # or refused
-        return Divided(config, partition, like)
+        template = template_of(config, self._dataset.name)
+        return Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
 
     def encode(self, runs: Sequence[Divided]) -> Encoded:
         """Encode what is not encoded yet of the images that the clients of any of `runs` have."""
         used = reduce(np.union1d, [run.used for run in runs])
-        images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
-        train, test = images.train, images.test
-        held = _resident([train, test], self._device)
+        with warming_up(runs[0].config, runs[0].task, len(runs[0].partition.clients)):
+            images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
+            train, test = images.train, images.test
+            held = _resident([train, test], self._device)
         return Encoded(used, images, *(held or (train, test)))
 
     def finish(self, run: Divided, encoded: Encoded) -> Prepared:
@@ -148,11 +152,10 @@ class Preparation:
             train=replace(data.train, features=encoded.train),
             test=replace(data.test, features=encoded.test),
         )
-        task = make_task(run.config, self._clip, self._dataset.classes, template_of(run.config, self._dataset.name))
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
             require_same(run.like, "novel", self._dataset.name, novel.digest)
-        return Prepared(run.config, task, data, self._dataset, images, run.partition, novel)
+        return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel)
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
         return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
