@@ -1,0 +1,1 @@
+"""All methods of the field in five settings, on what comes with fedotp."""

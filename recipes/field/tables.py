@@ -1,0 +1,153 @@
+"""The tables of a study made by study.sh, as docs/results.md has them.
+
+    python -m recipes.field.tables runs/field docs/results/field
+
+For every setting a CSV file and a Markdown table: the numbers of each method, means over its runs, and what FedOTP is
+ahead or behind in each, paired over splits and seeds. Of vendors left out in turn each is a split.
+"""
+
+import csv
+import json
+import statistics
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
+
+Numbers = dict[str, float]
+_REFERENCE = "fedotp"
+
+
+def _plain(summary: dict[str, Any]) -> Numbers:
+    """Accuracy on the clients' own images."""
+    return {
+        "accuracy": summary["final"]["accuracy"],
+        "worst decile": summary["final"]["accuracy_worst_decile"],
+        "best round": summary["best"]["accuracy"],
+        "last five": summary["last_five"]["accuracy"] if "last_five" in summary else summary["final"]["accuracy"],
+    }
+
+
+def _novel(summary: dict[str, Any]) -> Numbers:
+    """Local, base, novel and what papers make of them; the global part's beside them. After the last round."""
+    both = summary.get("base_to_novel", {})
+    words = {"personal": "", "global": "global part: "}
+    return {
+        f"{words[model]}{name}": series["last"]
+        for model, numbers in both.items()
+        for name, series in numbers.items()
+        if model == "personal" or name in ("base", "novel")
+    }
+
+
+def _left_out(summary: dict[str, Any]) -> Numbers:
+    """The other vendors, and the one left out before and after it joined."""
+    views = {(view["view"], view["model"]): view["accuracy"] for view in summary.get("views", [])}
+    before = views.get(("before joining", "global"), views.get(("before joining", "personal")))
+    found = {"others": summary["final"]["accuracy"], "before": before, "after": summary["joined"]["accuracy"]}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+SETTINGS: dict[str, Callable[[dict[str, Any]], Numbers]] = {
+    "fifty": _plain,
+    "two-classes": _plain,
+    "vendors": _plain,
+    "novel": _novel,
+    "left-out": _left_out,
+}
+
+
+def read(folder: Path, numbers: Callable[[dict[str, Any]], Numbers]) -> dict[str, dict[Pair, Numbers]]:
+    """By method, as it was asked for, the numbers of its runs by split and seed."""
+    parts = [folder] if any(folder.glob("*/summary.json")) else sorted(folder.iterdir())
+    found: dict[str, dict[Pair, Numbers]] = {}
+    for place, part in enumerate(parts):
+        for path in sorted(part.glob("*/summary.json")):
+            config = tomllib.loads((path.parent / "config.toml").read_text())
+            split = config["partition"]["seed"] if len(parts) == 1 else place
+            method = path.parent.name.split(",split=")[0].split(",seed=")[0]
+            found.setdefault(method, {})[split, config["seed"]] = numbers(json.loads(path.read_text()))
+    return found
+
+
+def rows(found: dict[str, dict[Pair, Numbers]]) -> list[dict[str, Any]]:
+    """A row for each method and number, in the order of the mean of the first number."""
+    names = list(dict.fromkeys(name for runs in found.values() for run in runs.values() for name in run))
+    series = {
+        (method, name): {pair: run[name] for pair, run in runs.items() if name in run}
+        for method, runs in found.items()
+        for name in names
+    }
+    against = {
+        key: paired(series[_REFERENCE, key[1]], own)
+        for key, own in series.items()
+        if key[0] != _REFERENCE and _REFERENCE in found
+    }
+    together: dict[tuple[str, str], float] = {}
+    for name in names:
+        tested = {key: found.p for key, found in against.items() if found and found.p is not None and key[1] == name}
+        together |= dict(zip(tested, holm(list(tested.values())), strict=True))
+    order = sorted(found, key=lambda method: -statistics.fmean(series[method, names[0]].values()))
+    return [
+        _row(method, name, series[method, name], against.get((method, name)), together.get((method, name)))
+        for method in order
+        for name in names
+        if series[method, name]
+    ]
+
+
+def _row(method: str, name: str, own: dict[Pair, float], ahead: Difference | None, p: float | None) -> dict[str, Any]:
+    values = list(own.values())
+    word = ""
+    if ahead is not None and p is not None:
+        word = ("ahead" if ahead.mean > 0 else "behind") if p <= 1 - SHARE else "not told apart"
+    return {
+        "method": method,
+        "number": name,
+        "runs": len(values),
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "fedotp_minus_it": ahead.mean if ahead else None,
+        "low": ahead.low if ahead else None,
+        "high": ahead.high if ahead else None,
+        "p_holm": p,
+        "fedotp_is": word,
+    }
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """A line for each method: its numbers in percent, and what FedOTP is ahead in the first of them, in points."""
+    names = list(dict.fromkeys(row["number"] for row in rows))
+    lines = ["| method | " + " | ".join(f"{name} %" for name in names) + f" | FedOTP ahead in {names[0]} | in words |"]
+    lines.append("| --- |" + " ---: |" * (len(names) + 1) + " --- |")
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = {row["number"]: row for row in rows if row["method"] == method}
+        cells = [f"{100 * own[name]['mean']:.2f}" if name in own else "-" for name in names]
+        first = own[names[0]]
+        ahead = "-"
+        if first["low"] is not None:
+            ahead = f"{100 * first['fedotp_minus_it']:+.2f} ({100 * first['low']:+.2f} to {100 * first['high']:+.2f})"
+        lines.append(f"| `{method}` | {' | '.join(cells)} | {ahead} | {first['fedotp_is']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write them."""
+    source, target = (Path(argument) for argument in sys.argv[1:])
+    target.mkdir(parents=True, exist_ok=True)
+    for setting, numbers in SETTINGS.items():
+        if not (source / setting).is_dir():
+            continue
+        made = rows(read(source / setting, numbers))
+        with (target / f"{setting}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, made[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(made)
+        (target / f"{setting}.md").write_text(markdown(made))
+
+
+if __name__ == "__main__":
+    main()
