@@ -1,6 +1,6 @@
 """Directories of runs whose numbers are invented: every file that a report reads, in a blink."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ def invent_run(
     n_rounds: int = 4,
     n_test: int = 20,
     seed: int = 0,
+    split: int = 0,
+    controls: Mapping[str, float] | None = None,
     method: str = "fedotp",
     dataset: str = "farm",
     complete: bool = True,
@@ -33,15 +35,19 @@ def invent_run(
     """A run of `clients` that get better round by round; one that is not complete lacks its last round and the end.
 
     With `views` it was seen on base and novel classes, and so was its global part.
-
-    With `share` ("nothing", "scores" or "predictions"), the clients are real sites that tell so much.
+    `controls` are accuracies, the same for all clients. With `share` ("nothing", "scores" or "predictions"), the
+    clients are real sites that tell so much.
     """
-    random = np.random.default_rng([seed, *method.encode()])
+    random = np.random.default_rng([split, seed, *method.encode()] if split else [seed, *method.encode()])
     n_clients, n_classes = len(clients), len(classes)
     domains = tuple(domains or [None] * n_clients)
     rows = np.arange(n_clients * n_test).reshape(n_clients, n_test)
     directory = RunDirectory(path)
-    tables = {"partition": {"scheme": "dirichlet", "alpha": 0.3}, "federation": {"rounds": n_rounds}, "seed": seed}
+    tables = {
+        "partition": {"scheme": "dirichlet", "alpha": 0.3, "seed": split},
+        "federation": {"rounds": n_rounds},
+        "seed": seed,
+    }
     config = Config.from_dict({"data": {"dataset": dataset}, "method": {"name": method}, **tables})
     parts = tuple(Client(*facts) for facts in zip(clients, domains, rows, rows, strict=True))
     partition = Partition(dataset, "0" * 64, PartitionSettings("dirichlet", alpha=0.3), parts)
@@ -72,7 +78,13 @@ def invent_run(
                 "stopped_early": False,
                 "final": evaluation.totals() if share != "nothing" else {},
                 "best": {"accuracy": evaluation.mean, "round": n_rounds},
-                "clients": [],
+                "clients": [
+                    {"name": name, **evaluation.of_client(place)} for place, name in enumerate(clients) if controls
+                ],
+                "controls": {
+                    name: {"accuracy": accuracy, "clients": [accuracy] * n_clients}
+                    for name, accuracy in (controls or {}).items()
+                },
                 "domains": evaluation.domains() if share != "nothing" else {},
                 "communication": dict.fromkeys(("bytes_up", "bytes_down"), n_rounds * n_clients * _SENT),
                 "seconds": {"train": 1.0 * n_rounds, "evaluate": 0.5 * (n_rounds + 1)},

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.stats
 from playwright.sync_api import Locator, Page, expect
 
 from coloured_squares import draw_day_and_night
@@ -91,6 +92,36 @@ def to_the_end(page: Page) -> None:
         found.scroll_into_view_if_needed()
         expect(found).to_have_attribute("data-drawn", "")
     page.evaluate("scrollTo(0, 0)")
+
+
+def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Path) -> None:
+    low, high = {"majority": 0.4, "zero_shot": 0.3, "global_part": 0.35}, {"majority": 0.95, "zero_shot": 0.3}
+    runs = [invent_run(tmp_path / f"coop{split}", method="coop", split=split, controls=high) for split in range(3)]
+    runs += [invent_run(tmp_path / f"fedotp{split}", split=split, controls=low) for split in range(3)]
+    runs += [invent_run(tmp_path / "one", method="promptfl", controls={"majority": 0.4})]
+    page.goto(address(tmp_path, runs))
+    expect(page.locator("header .notice")).to_contain_text(["(!) CoOp (local) is not above majority class: -"])
+    rows = page.locator("#comparison .scroll[aria-label='Comparison of the runs'] tbody tr")
+    controls = ["control: majority class", "control: zero-shot CLIP", "control: global part of FedOTP"]
+    names = rows.locator("td:first-child").all_inner_texts()
+    assert {name.replace("\n", " ") for name in names} == {"FedOTP", "CoOp (local) (!)", "PromptFL", *controls}
+    expect(rows.filter(has_text="control:")).to_have_count(3)
+    expect(rows.filter(has_text="control:").locator(".best")).to_have_count(0)
+    expect(page.locator("#comparison")).to_contain_text("CoOp (local), split 0")
+    differences = page.locator("#comparison .scroll[aria-label='Differences between methods']")
+    expect(differences.locator("th")).to_have_text(["", "minus FedOTP", "95 % interval", "pairs", "in words"])
+    cells = differences.locator("tbody tr", has_text="CoOp").locator("td").all_inner_texts()
+    accuracy = [[run.summary["final"]["accuracy"] for run in some] for some in (runs[:3], runs[3:6])]
+    test = scipy.stats.ttest_rel(*accuracy)
+    ends = [f"{100 * end:+.2f}" for end in test.confidence_interval()]
+    assert cells[2:4] == [" to ".join(ends), "3"]
+    assert differences.locator("tr", has_text="PromptFL").locator("td").last.inner_text() == "one pair tells nothing"
+
+
+def test_a_run_that_is_not_above_a_control_says_so(page: Page, tmp_path: Path) -> None:
+    page.goto(address(tmp_path, [invent_run(tmp_path / "run", controls={"majority": 0.99, "zero_shot": 0.125})]))
+    expect(page.locator("header .notice")).to_contain_text(["(!) FedOTP is not above majority class: -"])
+    expect(page.locator(".lead")).to_contain_text("Controls: majority class 99.0 %, zero-shot CLIP 12.5 %.")
 
 
 @pytest.mark.usefixtures("balanced_accuracy")
@@ -181,14 +212,17 @@ def test_everything_that_acts_is_reached_by_tab(page: Page, many: str) -> None:
     assert page.locator("#comparison tbody").first.locator("td:first-child").all_inner_texts() == [
         "CoOp (local)",
         "FedOTP",
+        "control: majority class",
         "PromptFL",
+        "control: zero-shot CLIP",
     ]
 
 
 def test_runs_are_chosen_and_tables_sorted(page: Page, many: str) -> None:
     page.goto(many)
     rows = page.locator("#comparison table").first.locator("tbody tr")
-    expect(rows).to_have_count(3)
+    expect(rows).to_have_count(5)
+    expect(rows.filter(has_text="control:")).to_have_count(2)
     expect(rows.filter(has_text="FedOTP")).to_contain_text("±")
     expect(rows.filter(has_text="PromptFL")).to_contain_text("0 of 1")
     expect(page.locator(".notice").first).to_contain_text("PromptFL is not complete: 3 of 4 rounds are done")

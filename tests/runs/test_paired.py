@@ -28,7 +28,7 @@ def test_one_seed_a_split_or_one_split_is_the_paired_t_test(values: list[tuple[f
     ours, theirs = ({(0, i) if seeds else (i, 0): pair[who] for i, pair in enumerate(values)} for who in (0, 1))
     found = paired(ours, theirs)
     assert found is not None
-    assert (found.pairs, found.splits) == (len(values), 1 if seeds else len(values))
+    assert (found.pairs, found.groups) == (len(values), 1 if seeds else len(values))
     differences = np.subtract(*np.array(values).T)
     assert found.mean == pytest.approx(differences.mean(), abs=1e-12)
     if np.ptp(differences) < 1e-9:
@@ -44,7 +44,7 @@ def test_several_seeds_of_a_split_are_one_unit() -> None:
     found = paired(ours, theirs)
     means = (draws[0] - draws[1]).mean(1)
     assert found is not None
-    assert (found.pairs, found.splits) == (15, 5)
+    assert (found.pairs, found.groups) == (15, 5)
     assert (found.low, found.high) == pytest.approx(
         scipy.stats.t.interval(0.95, 4, means.mean(), scipy.stats.sem(means))
     )
@@ -54,7 +54,7 @@ def test_several_seeds_of_a_split_are_one_unit() -> None:
 def test_only_pairs_count() -> None:
     found = paired({(0, 0): 0.5, (0, 1): 0.9, (3, 0): 0.1}, {(0, 0): 0.25, (0, 2): 0.0, (1, 0): 0.0})
     assert found is not None
-    assert (found.mean, found.low, found.high, found.p, found.pairs, found.splits) == (0.25, None, None, None, 1, 1)
+    assert (found.mean, found.low, found.high, found.p, found.pairs, found.groups) == (0.25, None, None, None, 1, 1)
     assert not found.is_above
     assert paired({(0, 0): 0.5}, {(1, 0): 0.5}) is None
 

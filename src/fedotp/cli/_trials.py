@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from fedotp.runs import Outcome, Table, Trial
 
 
+_WIDE = 110  # characters of a terminal in which there is room for what training costs
+
+
 def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool, against: int = 0) -> "list[Outcome]":
     """Run what is missing, print and save the table; where not all is complete, end the command.
 
@@ -48,14 +51,17 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
 def _print(table: "Table") -> None:
     from fedotp.runs import VIEWS_NOTE, common_columns
 
-    columns = common_columns()
+    console = Console()
+    columns = [column for column in common_columns() if column.better or console.width >= _WIDE]
     titles = [column.title for column in columns]
     short = [label.rpartition(".")[2] for label in table.labels]
     labels = short if len(set(short)) == len(short) else table.labels
     shown = listing(*labels, "runs", *titles, right=("runs", *titles))
-    for row in table.rows:
-        shown.add_row(*map(cell, (*row.labels, row.runs, *table.texts(row, columns))))
-    Console().print(shown)
+    for number, line in enumerate(table.lines(columns)):
+        shown.add_row(*(cell(text, "" if number < len(table.rows) else "dim") for text in line))
+    console.print(shown)
+    for sentence in table.warnings:
+        console.print(cell(sentence, "bold yellow"))
     print()
     if len(table.views) > 1:  # accuracy on the clients' own images is above
         shown = listing(*labels, "", *table.view_titles, right=table.view_titles)
@@ -65,10 +71,9 @@ def _print(table: "Table") -> None:
         Console().print(cell(VIEWS_NOTE, "dim"))
         print()
     if lines := table.differences.lines():
-        titles = list(table.differences.titles)
-        shown = listing(*titles, right=titles[1:4])
-        for line in lines:
-            shown.add_row(*map(cell, line))
-        Console().print(shown)
-        Console().print(cell(table.differences.note, "dim"))
+        shown = listing(*table.differences.titles, right=table.differences.titles[1:4])
+        for words in lines:
+            shown.add_row(*map(cell, words))
+        console.print(shown)
+        console.print(cell(table.differences.note, "dim"))
         print()

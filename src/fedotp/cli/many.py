@@ -36,6 +36,9 @@ def compare(
         str | None,
         typer.Option(help="The one of --methods that the others are compared with; the first if not given."),
     ] = None,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Train every method on shuffled labels, too; it must be above that.")
+    ] = False,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
     jobs: JobsOption = 1,
@@ -62,7 +65,7 @@ def compare(
 
     config = _load(source, changes)
     named = methods.split(",")
-    trials = by_method(config, named, _numbers(seeds, "--seeds"), _splits(splits))
+    trials = by_method(config, named, _numbers(seeds, "--seeds"), _splits(splits), controls=controls)
     reference = _place(against, named)
     run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
 

@@ -115,7 +115,7 @@ def diff(
 def _line(run: "RunDirectory") -> tuple[str, ...]:
     rounds, state, accuracy = _progress(run)
     manifest = run.manifest
-    return manifest["started"][:10], state, rounds, accuracy, run.config.method.title, manifest["data"]["name"]
+    return manifest["started"][:10], state, rounds, accuracy, run.config.title, manifest["data"]["name"]
 
 
 def _progress(run: "RunDirectory") -> tuple[str, str, str]:
@@ -139,7 +139,7 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     options = ", ".join(f"{name} {value}" for name, value in vars(method).items())
     data = manifest["data"]
     images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
-    yield "method", f"{method.title} ({method.reference})", options
+    yield "method", f"{config.title} ({method.reference})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
     yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
     division = f"{partition.scheme}, partition seed {partition.seed}"

@@ -119,7 +119,7 @@ def print_run(directory: "RunDirectory") -> None:
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
     """Print what the numbers below are of."""
     n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
-    what = f"{run.config.method.title} on {run.manifest['data']['name']}"
+    what = f"{run.config.title} on {run.manifest['data']['name']}"
     text = f"{what}, {_count(n_clients, 'client')}, {_count(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
 

@@ -111,6 +111,11 @@ class Config:
         """The part that drives the federation."""
         return Settings(self.federation, self.optimizer, self.server, self.evaluation, self.compute, self.seed)
 
+    @property
+    def title(self) -> str:
+        """What was run: the method, and whether on shuffled labels, which is no result but a control."""
+        return self.method.title + (", shuffled labels" if self.data.labels == "shuffled" else "")
+
     def to_dict(self) -> Tables:
         """Every key with its value, defaults included, in the order of the file; None where a key has no value."""
         tables: Tables = {"seed": self.seed}

@@ -26,6 +26,8 @@ class DataSettings:
         storage: how tokens are stored; "int8" takes half the space.
         precision: of the image tower where tokens are made; "bfloat16" is some three times as fast on a GPU.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
+        labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
+            from which nothing can be learned but how frequent classes are.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
         classes: "all", or "base" for the first half of them in the order of their labels, rounded up. Clients then have
             images of base classes only; the others are the novel ones of evaluation.views.
@@ -38,6 +40,7 @@ class DataSettings:
     storage: Storage = STORAGE
     precision: Literal["float32", "bfloat16"] = "float32"
     skip_broken: bool = False
+    labels: Literal["true", "shuffled"] = "true"
     template: str = ""
     classes: Literal["all", "base"] = "all"
 

@@ -16,7 +16,7 @@ from fedotp.federation._groups import client_bytes, prompt_lengths
 from fedotp.federation._joined import in_common
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
-from fedotp.federation._metrics import METRICS, Metric, percent
+from fedotp.federation._metrics import METRICS, Floats, Metric, percent
 from fedotp.federation._optimizer import learning_rate
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints, draws
@@ -44,6 +44,7 @@ __all__ = [
     "EvaluationSettings",
     "Features",
     "FederatedData",
+    "Floats",
     "HeldFeatures",
     "Images",
     "Ints",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.data import Client, EncodedDataset
-from fedotp.federation._random import Ints, draws
+from fedotp.federation._random import Ints, draws, order
 from fedotp.methods import Memory, Need
 
 _CHUNK = 512  # images read at once when a memory is made
@@ -140,6 +140,14 @@ class FederatedData:
             row[self.train.labels[self.train.clients[client]]] = True
         own[~own.any(1)] = True
         return torch.from_numpy(own).to(device)
+
+    def with_shuffled_labels(self, seed: int) -> "FederatedData":
+        """The same, but every client's training images have each other's labels, in a random order."""
+        labels = self.train.labels.copy()
+        streams = self.draws(seed, "labels", 0, np.arange(len(self)))
+        for rows, stream in zip(self.train.clients, streams, strict=True):
+            labels[rows] = labels[rows][order(stream, len(rows))]
+        return replace(self, train=replace(self.train, labels=labels))
 
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
         """The training images of `clients`, in their first view, for methods that look them up."""

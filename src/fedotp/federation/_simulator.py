@@ -12,12 +12,14 @@ from fedotp._clock import own_seconds
 from fedotp.errors import FedotpError
 from fedotp.federation._checkpoint import Progress, save_checkpoint
 from fedotp.federation._clients import Clients
+from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
 from fedotp.federation._data import FederatedData
 from fedotp.federation._evaluate import Predictions
 from fedotp.federation._evaluation import Evaluation, evaluate_predictions
 from fedotp.federation._groups import group_size
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
+from fedotp.federation._metrics import Floats
 from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
@@ -87,7 +89,8 @@ class Simulator(Clients):
         self.members = np.setdiff1d(with_images, self.held_out)
         self.group_size = group_size(method, task, settings)
         self.views = Views(method, self.task, data, settings, held_out=self.held_out, novel=novel)
-        self.testers |= self.views.testers
+        self._controls = control_testers(method, self.task, data, settings)
+        self.testers |= self.views.testers | self._controls
 
     # What a run wants to know (`fedotp.runs.Federation`) ---------------------------------------------------
 
@@ -206,6 +209,18 @@ class Simulator(Clients):
             lines = self.predict_new(self.held_out)
             views += [self.views.view(BEFORE, "personal", lines)] if len(lines.row) else []
         return views
+
+    def controls(self, clients: Ints) -> dict[str, Floats]:
+        """How well the controls do on the test images of `clients` (C,), who have some: accuracies (C,) of each."""
+        found = {MAJORITY: majority_accuracy(self.data, clients)}
+        for name, tester in self._controls.items():
+            lines = []
+            for start in range(0, len(clients), self.group_size):
+                group = clients[start : start + self.group_size]
+                received = self._received(group, new=True) if name == GLOBAL_PART else {}
+                lines.append(self.predict_with(group, tester.method.deployed(received, {}), test=name))
+            found[name] = accuracy_of(Predictions.join(lines), clients)
+        return found
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""

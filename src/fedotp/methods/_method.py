@@ -75,6 +75,11 @@ class Method(ABC):
         return ""
 
     @property
+    def learns(self) -> bool:
+        """Whether it declares parameters: there is nothing to train otherwise."""
+        return type(self).shared is not Method.shared or type(self).private is not Method.private
+
+    @property
     def needs(self) -> frozenset[Need]:
         """What it must see of an image; of images whose tokens nobody needs, V is 0."""
         return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})

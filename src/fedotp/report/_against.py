@@ -41,7 +41,8 @@ class Line:
 
 def lines_against(runs: Sequence[RunDirectory], key: str) -> list[Line]:
     """The final accuracies of complete `runs` against the setting `key`, a line for each method (and its options)."""
-    flat = [{name: value for name, value in flatten(run.config).items() if name != "seed"} for run in runs]
+    repeated = {"seed", "partition.seed"} - {key}
+    flat = [{name: value for name, value in flatten(run.config).items() if name not in repeated} for run in runs]
     if not any(key in settings for settings in flat):
         raise FedotpError(f"none of the runs has a setting {key!r}; name one as in config.toml, such as method.mass")
     groups: dict[str, dict[float | None, list[float]]] = {}
@@ -107,4 +108,4 @@ def _label(run: RunDirectory, settings: Mapping[str, object], every: Sequence[Ma
         if name != key and any(other.get(name) != value for other in alike)
     }
     options = [f"{name.rpartition('.')[2]} {'none' if value is None else value}" for name, value in told.items()]
-    return ", ".join([run.config.method.title, *options])
+    return ", ".join([run.config.title, *options])

@@ -26,7 +26,7 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
 
     axes = figure.add_subplot()
     last = max(record["round"] for records in evaluations for record in records)
-    titles = labels or [run.config.method.title for run in runs]
+    titles = labels or [run.config.title for run in runs]
     for i, (records, title) in enumerate(zip(evaluations, titles, strict=True)):
         if not records:
             continue

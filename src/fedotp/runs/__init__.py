@@ -1,5 +1,7 @@
 """Runs: from a configuration to a directory with prompts and numbers, and back."""
 
+from fedotp.runs._columns import common_columns, n_bytes, numbers_of
+from fedotp.runs._controls import CONTROLS, Check, check_runs
 from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
 from fedotp.runs._join import class_numbers, join
 from fedotp.runs._loop import Loop, round_record
@@ -17,21 +19,25 @@ from fedotp.runs._prepare import (
     require_same,
     template_of,
 )
+from fedotp.runs._rows import Row
 from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
-from fedotp.runs._table import VIEWS_NOTE, Table, common_columns, n_bytes, numbers_of
+from fedotp.runs._table import VIEWS_NOTE, Table
 from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
 from fedotp.runs._views import summary_of_views
 
 __all__ = [
+    "CONTROLS",
     "VIEWS_NOTE",
+    "Check",
     "Loop",
     "ManyObserver",
     "Observer",
     "Observers",
     "Outcome",
     "Prepared",
+    "Row",
     "RunDirectory",
     "StoredParameters",
     "Table",
@@ -40,6 +46,7 @@ __all__ = [
     "Update",
     "by_grid",
     "by_method",
+    "check_runs",
     "class_numbers",
     "common_columns",
     "deployed_parameters",

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedotp.config import Config
 from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
 from fedotp.runs._trial_run import Outcome
 
@@ -40,7 +39,7 @@ class Differences:
         numbers = [accuracies(row) for row in rows]
         of = [
             paired(numbers[i], numbers[reference])
-            if i != reference and _on_the_same(row[0], rows[reference][0])
+            if i != reference and images_of(row[0]) == images_of(rows[reference][0])
             else None
             for i, row in enumerate(rows)
         ]
@@ -84,7 +83,7 @@ class Differences:
     def note(self) -> str:
         """What the intervals are about; a sentence or more."""
         found = [difference for difference in self.of if difference]
-        most = max((difference.splits for difference in found), default=0)
+        most = max((difference.groups for difference in found), default=0)
         if max((difference.pairs for difference in found), default=0) < 2:
             return "One pair is no evidence: several splits (--splits) give differences an interval."
         over = (
@@ -119,7 +118,7 @@ class Differences:
         if found is None:
             return (None,) * len(_CSV)
         against = self.names[self.reference]
-        return against, found.mean, found.low, found.high, found.p, self.together[number], found.pairs, found.splits
+        return against, found.mean, found.low, found.high, found.p, self.together[number], found.pairs, found.groups
 
 
 def accuracies(outcomes: Sequence[Outcome]) -> dict[Pair, float]:
@@ -141,10 +140,7 @@ def interval(difference: Difference) -> str:
     return f"{points(difference.low)} to {points(difference.high)}"
 
 
-def _on_the_same(one: Outcome, other: Outcome) -> bool:
-    """Whether equal splits and seeds mean the same test images for the same clients."""
-    return _images(one.trial.config) == _images(other.trial.config)
-
-
-def _images(config: Config) -> tuple[object, ...]:
-    return config.data.dataset, config.data.root, replace(config.partition, seed=0)
+def images_of(outcome: Outcome) -> tuple[object, ...]:
+    """What says who has which images, split and seed apart: runs for which it is equal are pairs."""
+    config = outcome.trial.config
+    return config.data.dataset, config.data.root, config.data.classes, replace(config.partition, seed=0)

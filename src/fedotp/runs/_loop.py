@@ -9,7 +9,7 @@ import numpy as np
 from fedotp._clock import own_seconds
 from fedotp._interrupt import Interrupt, listen
 from fedotp.config import Config
-from fedotp.federation import Evaluation, OnImages, Predictions, Progress, RoundReport, Settings, View
+from fedotp.federation import Evaluation, Floats, Ints, OnImages, Predictions, Progress, RoundReport, Settings, View
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
 from fedotp.runs._views import summary_of_views
@@ -53,6 +53,9 @@ class Federation(Protocol):
 
     def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
         """Evaluate the other views that are asked for, of everyone or those drawn for this round."""
+
+    def controls(self, clients: Ints) -> dict[str, Floats]:
+        """Accuracies (C,) of the controls on the test images of `clients` (C,), by name; those that can be told."""
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""
@@ -175,7 +178,7 @@ class Loop:
             progress.best_accuracy, progress.best_round = evaluation.mean, self.federation.round
         best = progress.best_accuracy  # negative where nobody was ever evaluated
         summary: dict[str, Any] = {
-            "method": self.config.method.title,
+            "method": self.config.title,
             "rounds": self.federation.round,
             "stopped_early": progress.stopped,
             "final": evaluation.totals() if evaluation else {},
@@ -185,6 +188,8 @@ class Loop:
             "communication": {"bytes_up": progress.bytes_up, "bytes_down": progress.bytes_down},
             **self.federation.facts(),
         }
+        if evaluation is not None:
+            summary["controls"] = self._controls(evaluation.clients)
         if (joined := self.federation.join_held_out(self.observer.on_images)) is not None:
             outcome, lines = joined
             summary["joined"] = {
@@ -204,6 +209,13 @@ class Loop:
         progress.metrics_bytes, progress.metrics_digest = before
         self._commit()
         self.directory.save_summary(summary)
+
+    def _controls(self, clients: Ints) -> dict[str, Any]:
+        """What the controls score, clients in the order of the summary's."""
+        start = own_seconds()
+        found = self.federation.controls(clients)
+        self.progress.evaluate_seconds += own_seconds() - start
+        return {name: {"accuracy": float(values.mean()), "clients": values.tolist()} for name, values in found.items()}
 
     def _by_client(self, evaluation: Evaluation) -> list[dict[str, Any]]:
         return [

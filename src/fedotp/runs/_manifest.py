@@ -72,7 +72,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
-        "method": {"title": config.method.title, "reference": config.method.reference},
+        "method": {"title": config.title, "reference": config.method.reference},
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
 

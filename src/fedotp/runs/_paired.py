@@ -9,20 +9,20 @@ there is no interval.
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedotp.runs._student import bound, within
 
 SHARE = 0.95  # of intervals, how many hold what they are about
 
-Pair = tuple[int, int]
-"""The split (`partition.seed`) and the seed of a run."""
+Pair = tuple[Hashable, int]
+"""The unit, such as the split (`partition.seed`) of a run, and the seed."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference over `pairs` pairs on `splits` splits.
+    """The mean difference over `pairs` pairs in `groups` groups, which are splits or clients.
 
     `low` and `high` are its interval of 95 %, `p` the probability of a mean as far from 0 without any difference (the
     paired t-test's); all three None where there is one unit only.
@@ -33,7 +33,7 @@ class Difference:
     high: float | None
     p: float | None
     pairs: int
-    splits: int
+    groups: int
 
     @property
     def is_above(self) -> bool:
@@ -48,7 +48,7 @@ class Difference:
 
 def paired(ours: Mapping[Pair, float], theirs: Mapping[Pair, float]) -> Difference | None:
     """Ours less theirs, over the pairs that both have; None where there are none."""
-    by_split: dict[int, list[float]] = {}
+    by_split: dict[Hashable, list[float]] = {}
     for pair in ours:
         if pair in theirs:
             by_split.setdefault(pair[0], []).append(ours[pair] - theirs[pair])

@@ -152,6 +152,8 @@ class Preparation:
             train=replace(data.train, features=encoded.train),
             test=replace(data.test, features=encoded.test),
         )
+        if run.config.data.labels == "shuffled":
+            data = data.with_shuffled_labels(run.config.seed)
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
             require_same(run.like, "novel", self._dataset.name, novel.digest)

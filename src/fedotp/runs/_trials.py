@@ -21,22 +21,39 @@ class Trial:
     Attributes:
         name: its directory, made of what is varied, the same whenever it is asked for again.
         labels: what tells it from the others, apart from split and seed: the first columns of a table.
+        title: what to call it in a sentence, if not by its labels.
     """
 
     name: str
     labels: dict[str, str]
     config: Config
+    title: str = ""
+
+    @property
+    def called(self) -> str:
+        """What to call it in a sentence."""
+        (first, *others), values = self.labels, list(self.labels.values())
+        if self.title or (not others and "." not in first):
+            return self.title or values[0]
+        return ", ".join(f"{key}={value}" for key, value in self.labels.items())
 
 
 def by_method(
-    config: Config, methods: Sequence[str], seeds: Sequence[int], splits: Sequence[int] | None = None
+    config: Config,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    splits: Sequence[int] | None = None,
+    *,
+    controls: bool = False,
 ) -> list[Trial]:
     """Every method on every split of the data (`partition.seed`; the configuration's if None) with every seed.
+
+    With `controls`, also every method that learns on shuffled labels.
 
     A method may carry options, each behind a colon: "fedotp:rule=classical:reg=0.01"; any other key is written with
     its section: "coop:optimizer.lr=0.01".
     """
-    trials = []
+    trials, shuffled = [], []
     for text in methods:
         name, *options = text.split(":")
         changes = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
@@ -47,7 +64,11 @@ def by_method(
         label = ", ".join([changed.method.title, *(f"{key.removeprefix('method.')}={v}" for key, v in values.items())])
         parts = [name.strip(), *(f"{key.removeprefix('method.')}={value}" for key, value in values.items())]
         trials += _repeated(changed, splits, seeds, parts, {"method": label})
-    return _require_distinct(trials)
+        if controls and changed.method.learns:
+            control = replace(changed, data=replace(changed.data, labels="shuffled"))
+            parts.append("labels=shuffled")
+            shuffled += _repeated(control, splits, seeds, parts, {"method": f"{label}, shuffled labels"})
+    return _require_distinct([*trials, *shuffled])
 
 
 def by_grid(

@@ -174,6 +174,8 @@ def _require_real(config: Config) -> None:
         )
     if config.data.classes != "all":
         raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
+    if config.data.labels != "true":
+        raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
 
 
 class _StopWaiting(Observer):

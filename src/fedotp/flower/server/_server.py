@@ -14,6 +14,8 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import (
     Evaluation,
+    Floats,
+    Ints,
     KeptRows,
     OnImages,
     Predictions,
@@ -108,6 +110,10 @@ class Deployed:
     def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
         """Nothing: a site is asked about its own images only."""
         return []
+
+    def controls(self, clients: Ints) -> dict[str, Floats]:
+        """None: sites tell how well they do, not what their images are labelled with."""
+        return {}
 
     def join_held_out(self, on_images: OnImages | None = None) -> None:
         """Nobody is held out: a site that comes later joins by itself."""

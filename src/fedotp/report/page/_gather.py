@@ -12,11 +12,13 @@ import numpy as np
 
 from fedotp._files import parse_json, read_regular
 from fedotp._text import one_line
+from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS, Metric
-from fedotp.runs import RunDirectory, reading
+from fedotp.runs import CONTROLS, RunDirectory, check_runs, reading
 
 _MOST_BYTES = 16 << 20  # of a client's result
+_SHUFFLED = "Trained on shuffled labels: this is a control, not a result."
 _MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them are left out
 
 
@@ -36,7 +38,7 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
     return {
         "name": run.path.resolve().name,
         "state": "complete" if run.is_complete else "running" if run.is_running else "stopped",
-        "method": {"title": config.method.title, "reference": config.method.reference},
+        "method": {"title": config.title, "reference": config.method.reference},
         "seed": config.seed,
         "data": {key: manifest["data"][key] for key in ("name", "classes", "train_images", "test_images")},
         "backbone": _backbone(manifest["backbone"]["name"]),
@@ -64,6 +66,8 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
         "manifest": {key: value for key, value in manifest.items() if key != "config"},  # it is shown already
         "missing": missing,
         "notices": _notices(summary),
+        "controls": _controls(summary),
+        "warnings": _warnings(config, summary),
     }
 
 
@@ -94,6 +98,19 @@ def _notices(summary: dict[str, Any]) -> list[str]:
             f"{privacy['releases']} releases; one site added or removed."
         )
     return notices
+
+
+def _controls(summary: dict[str, Any]) -> dict[str, int | None]:
+    """What the controls of a run score, by their titles."""
+    found = summary.get("controls", {})
+    return {title: share(found[name]["accuracy"]) for name, title in CONTROLS.items() if name in found}
+
+
+def _warnings(config: Config, summary: dict[str, Any]) -> list[str]:
+    """Why a run alone is not to be believed."""
+    failed = [check for check in check_runs([(config, summary)] if summary else []) if not check.is_passed]
+    shuffled = [_SHUFFLED] if config.data.labels == "shuffled" else []
+    return shuffled + [check.sentence(config.title) for check in failed]
 
 
 def share(value: float | None) -> int | None:

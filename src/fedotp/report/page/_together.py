@@ -1,20 +1,22 @@
-"""Several runs on one page: which differ in the seed only, what to call each, where their settings differ."""
+"""Several runs on one page: which differ in split and seed only, what to call each, where their settings differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedotp.config import difference, flatten
+from fedotp.methods import FedOTP
 from fedotp.report._figure import COLOURS
-from fedotp.runs import Outcome, RunDirectory, Table, Trial
+from fedotp.runs import Outcome, Row, RunDirectory, Table, Trial
 
-_SAME = {"seed", "data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size"}
-"""Settings that do not make runs different in kind: where things lie, how they are computed, and the seed."""
+_SAME = {"data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size"}
+_REPEATED = {"partition.seed": "split", "seed": "seed"}
+"""Settings that do not make runs different in kind: where things lie, how they are computed; splits and seeds."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A run's name on the page; runs that differ in nothing but the seed are one `group`, with one `label`."""
+    """A run's name on the page; runs that differ in nothing but split and seed are one `group`, with one `label`."""
 
     group: int
     label: str
@@ -23,7 +25,7 @@ class Named:
 
 
 def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
-    """Names of runs: the method, what tells it from others of the same method, and the seed where there are several."""
+    """Names of runs: the method, what tells it from others of the same method; split and seed if there are several."""
     groups: list[list[RunDirectory]] = []
     for run in runs:
         alike = next((group for group in groups if _alike(group[0], run)), None)
@@ -36,39 +38,57 @@ def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
     named = []
     for run in runs:
         g, i = number[id(run)]
-        seeds = [other.config.seed for other in groups[g]]
-        title = labels[g] if len(seeds) == 1 else f"{labels[g]}, seed {seeds[i]}"
-        if seeds.count(seeds[i]) > 1:  # the same run twice: its directory tells
+        repeats = [tuple(flatten(other.config)[key] for key in _REPEATED) for other in groups[g]]
+        told = [
+            f", {word} {number}"
+            for word, number, each in zip(_REPEATED.values(), repeats[i], zip(*repeats, strict=True), strict=True)
+            if len(set(each)) > 1
+        ]
+        title = labels[g] + "".join(told)
+        if repeats.count(repeats[i]) > 1:  # the same run twice: its directory tells
             title = f"{title} ({run.path.resolve().name})"
         named.append(Named(g, labels[g], title, COLOURS[g % len(COLOURS)]))
     return named
 
 
 def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, Any]:
-    """The comparison table: a row per group, means and standard deviations over its seeds."""
+    """The comparison table: a row per group, means and standard deviations over its runs; controls; differences.
+
+    What the others are compared with is FedOTP, or the first where there is none.
+    """
     outcomes = [
-        Outcome(Trial(run.path.name, {"run": str(name.group)}, run.config), run)
+        Outcome(Trial(run.path.name, {"run": str(name.group)}, run.config, name.label), run)
         for run, name in zip(runs, named, strict=True)
     ]
     table = Table.of(outcomes)
-    label = {name.group: name.label for name in named}
-    rows = []
-    for row in table.rows:
-        group = int(row.labels[0])
-        cells = [row.cells.get(column.key) for column in table.columns]
-        rows.append(
-            {
-                "group": group,
-                "label": label[group],
-                "runs": row.runs,
-                "cells": [
-                    None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(column)}
-                    for cell, column in zip(cells, table.columns, strict=True)
-                ],
-            }
-        )
-    columns = [{"key": column.key, "title": column.title, "better": column.better} for column in table.columns]
-    return {"columns": columns, "rows": rows}
+    called = [row.called for row in table.rows]
+    if FedOTP.title in called:
+        table = Table.of(outcomes, called.index(FedOTP.title))
+    return {
+        "columns": [{"key": column.key, "title": column.title, "better": column.better} for column in table.columns],
+        "rows": [{**_row(table, row), "group": int(row.labels[0])} for row in table.rows],
+        "controls": [_row(table, row) for row in table.controls],
+        "warnings": table.warnings,
+        "differences": {
+            "reference": table.differences.names[table.differences.reference] if table.rows else "",
+            "titles": table.differences.titles if table.rows else (),
+            "lines": table.differences.lines(),
+            "note": table.differences.note,
+        },
+    }
+
+
+def _row(table: Table, row: Row) -> dict[str, Any]:
+    cells = [row.cells.get(column.key) for column in table.columns]
+    return {
+        "label": row.called,
+        "marked": bool(row.failed),
+        "runs": row.runs,
+        "cells": [
+            None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(column)}
+            for cell, column in zip(cells, table.columns, strict=True)
+        ],
+    }
 
 
 def differing_settings(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
@@ -83,13 +103,13 @@ def _alike(a: RunDirectory, b: RunDirectory) -> bool:
 
 
 def _differing(a: RunDirectory, b: RunDirectory) -> list[str]:
-    return [key for key in difference(a.config, b.config) if key not in _SAME]
+    return [key for key in difference(a.config, b.config) if key not in _SAME | _REPEATED.keys()]
 
 
 def _label(run: RunDirectory, all_: Sequence[RunDirectory]) -> str:
     """The method's title, and that in which it differs from others of the same method."""
-    title = run.config.method.title
-    rivals = [other for other in all_ if other.config.method.title == title]
+    title = run.config.title
+    rivals = [other for other in all_ if other.config.title == title]
     keys = {key: None for other in rivals for key in _differing(run, other)}
     flat = flatten(run.config)
     parts = [f"{key.removeprefix('method.')} {flat[key]}" for key in keys if flat.get(key) is not None]

@@ -91,8 +91,8 @@ function tickbox(label, checked, onchange) {
   return el('label', {}, box, label);
 }
 
-// A table that sorts by its headings. Columns: {title, value(row) to sort by, cell(row) to show, number}.
-function table({ columns, rows, label, sort = null, limit = 100, mark = () => false }) {
+// A table that sorts by its headings. Columns: {title, value(row) to sort by, cell(row) to show, number}; `kind` is a row's class.
+function table({ columns, rows, label, sort = null, limit = 100, mark = () => false, kind = () => null }) {
   const body = el('tbody');
   const heads = columns.map((column, i) => el('th', { scope: 'col', class: column.number ? 'number' : null },
     el('button', { type: 'button', onclick: () => sortBy(i) }, column.title)));
@@ -127,7 +127,7 @@ function table({ columns, rows, label, sort = null, limit = 100, mark = () => fa
     });
     const lines = sorted();
     body.replaceChildren(...lines.slice(0, limit).map((row) =>
-      el('tr', { class: mark(row) ? 'chosen' : null }, columns.map((column) => cell(column, row)))));
+      el('tr', { class: mark(row) ? 'chosen' : kind(row) }, columns.map((column) => cell(column, row)))));
     more.hidden = lines.length <= limit;
     more.textContent = `Show all ${count(lines.length)}`;
   }

@@ -48,6 +48,7 @@ function header() {
     ...runs.filter((run) => !isComplete(run)).map((run) => el('p', { class: 'notice', role: 'status' }, incomplete(run))),
     ...runs.flatMap((run) => run.missing).map((why) => el('p', { class: 'notice' }, `Left out: ${why}`)),
     ...runs.flatMap((run) => run.notices.map((said) => el('p', { class: 'notice' }, one ? said : `${run.title}: ${said}`))),
+    ...(one ? runs[0].warnings : data.comparison.warnings).map((said) => el('p', { class: 'notice' }, said)),
   );
   if (one) top.append(tiles(runs[0]));
 }
@@ -71,7 +72,13 @@ function storyOfOne(run) {
   words.push(' On its own test images a client is right ', strong(`${percent(totals.accuracy)}\u00a0%`),
     ` of the time on average (± ${percent(totals.accuracy_std)} between clients)`);
   if (worst >= 0) words.push(`; the worst, ${clients.name[worst]}, ${percent(clients.accuracy[worst])}\u00a0%`);
-  return [...words, '.'];
+  return [...words, '.', ...controlsOf(run)];
+}
+
+// What somebody scores who has learned nothing of what the method learns.
+function controlsOf(run) {
+  const told = Object.entries(run.controls).map(([name, accuracy]) => `${name} ${percent(accuracy)}\u00a0%`);
+  return told.length ? [` Controls: ${told.join(', ')}.`] : [];
 }
 
 // Why there is no accuracy.
@@ -90,8 +97,20 @@ function storyOfMany() {
     strong(`${rows[0].label}: ${accuracy(rows[0])}`), ' on average');
   rows.slice(1, 5).forEach((row, i) => words.push(i === 0 ? '; ' : ', ', `${row.label} ${accuracy(row)}`));
   words.push(rows.length > 5 ? ` and ${rows.length - 5} more below.` : '.');
+  words.push(...cautions(rows[0]));
   const sameData = new Set(runs.map((run) => run.data.name)).size === 1;
   return sameData ? words : [...words, ' The runs are on different data: what is more accurate need not be better.'];
+}
+
+// Whether the first may be called first: differences are known to one row only, the reference.
+function cautions(first) {
+  const { reference, lines } = data.comparison.differences;
+  const word = (line) => line[line.length - 1];
+  const untold = lines.filter((line) => !/^(above|below) /.test(word(line)));
+  if (lines.every((line) => line[2] === '-')) return lines.length ? [' One run of each tells little about which is better.'] : [];
+  const own = untold.find(([name]) => name === first.label);
+  if (own) return [` It is ${word(own)}.`];
+  return first.label === reference && untold.length ? [` Not told apart from it: ${untold.map(([name]) => name).join(', ')}.`] : [];
 }
 
 function tiles(run) {
@@ -154,7 +173,7 @@ function follow(sections, links) {
 }
 
 function comparison() {
-  const { columns, rows } = data.comparison;
+  const { columns, rows, controls } = data.comparison;
   const best = columns.map((column, i) => {
     const values = rows.map((row) => row.cells[i]?.value).filter(known);
     const extremes = { higher: Math.max, lower: Math.min };
@@ -162,24 +181,42 @@ function comparison() {
   });
   const first = (row) => runs.find((run) => run.group === row.group);
   const shown = table({
-    label: 'Comparison of the runs', rows, sort: [2, true],
+    label: 'Comparison of the runs', rows: [...rows, ...controls], sort: [2, true],
+    kind: (row) => (known(row.group) ? null : 'control'),
     columns: [
       {
         title: 'method', value: (row) => row.label,
-        cell: (row) => el('span', { class: 'key' }, swatch(first(row)), row.label),
+        cell: (row) => (known(row.group)
+          ? el('span', { class: 'key' }, swatch(first(row)), row.label, row.marked ? el('b', { class: 'mark' }, '(!)') : null)
+          : `control: ${row.label}`),
       },
       { title: 'runs', number: true, value: (row) => Number.parseInt(row.runs, 10), cell: (row) => row.runs },
       ...columns.map((column, i) => ({
         title: column.title, number: true, value: (row) => row.cells[i]?.value,
-        best: (row) => known(best[i]) && row.cells[i]?.value === best[i],
+        best: (row) => known(row.group) && known(best[i]) && row.cells[i]?.value === best[i],
         cell: (row) => withSpread(row.cells[i]),
       })),
     ],
   });
-  const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients. With several seeds, '
-    + 'numbers are means over them, ± their standard deviation. Bold: the best of its column.', shown.node);
-  node.append(...differences());
+  const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients after the last round, '
+    + 'best that of the best round (chosen on the test images), last 5 the mean of the last five evaluations. With several '
+    + 'runs, numbers are means over splits and seeds, ± their standard deviation. Bold: the highest, which need not be told '
+    + 'apart from the next. A method marked (!) is not above a control.', shown.node);
+  node.append(...toldApart(), ...differences());
   onChange(shown.fill);
+}
+
+// Differences between methods, pair by pair, and what can be said of them.
+function toldApart() {
+  const { titles, lines, note } = data.comparison.differences;
+  if (!lines.length) return [];
+  const shown = table({
+    label: 'Differences between methods', rows: lines,
+    columns: titles.map((title, i) => ({
+      title, number: i > 0 && i < titles.length - 1, value: (line) => (i === 1 ? Number(line[i]) : line[i]), cell: (line) => line[i],
+    })),
+  });
+  return [el('h3', {}, 'Differences'), el('p', { class: 'note' }, note), shown.node];
 }
 
 function withSpread(cell) {

@@ -1,0 +1,41 @@
+"""Controls: what somebody would score who has learned nothing of what a method claims to learn.
+
+Whatever is to be believed must be above them, on the same test images of the same clients.
+"""
+
+import numpy as np
+
+from fedotp.federation._data import FederatedData
+from fedotp.federation._evaluate import LocalTester, Predictions
+from fedotp.federation._metrics import Floats
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import Settings
+from fedotp.methods import Method, Task, ZeroShot
+
+MAJORITY, ZERO_SHOT, GLOBAL_PART = "majority", "zero_shot", "global_part"
+"""Every image is of the class most frequent in the client's training; captions; what the server sends, alone."""
+
+
+def control_testers(method: Method, task: Task, data: FederatedData, settings: Settings) -> dict[str, LocalTester]:
+    """Who tests the controls that predict; a method that is one of them, or nothing but its global part, has it not."""
+    methods: dict[str, Method] = {} if method == ZeroShot() else {ZERO_SHOT: ZeroShot()}
+    personal = bool(method.private(task)) or method.finetune_epochs != 0
+    if personal and method.global_part is not None:
+        methods[GLOBAL_PART] = method.global_part
+    return {name: LocalTester(control, task, data, settings) for name, control in methods.items()}
+
+
+def majority_accuracy(data: FederatedData, clients: Ints) -> Floats:
+    """How often the class most frequent among a client's training images is that of its test images: (C,).
+
+    Of classes equally frequent it is the first; `clients` (C,) have test images.
+    """
+    most = [np.bincount(data.train.labels[data.train.clients[i]], minlength=1).argmax() for i in clients]
+    own = [data.test.labels[data.test.clients[i]] for i in clients]
+    return np.array([np.mean(labels == label) for labels, label in zip(own, most, strict=True)], np.float64)
+
+
+def accuracy_of(lines: Predictions, clients: Ints) -> Floats:
+    """How often the predictions for the test images of `clients` (C,), who have some, are right: (C,)."""
+    right = lines.label == lines.predicted
+    return np.array([right[lines.client == client].mean() for client in clients], np.float64)

@@ -1,0 +1,118 @@
+"""The columns of a table: which numbers of a run, over several runs."""
+
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedotp.federation import METRICS, percent
+from fedotp.runs._views import view_numbers
+
+_VIEW = "view:"  # begins the keys of views
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of runs: its name in files, its title for people, how to write a value, and whether to write its spread.
+
+    `better` is None where neither more nor less of it is the better result.
+    """
+
+    key: str
+    title: str
+    write: Callable[[float], str]
+    with_std: bool = False
+    better: Literal["higher", "lower"] | None = "higher"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number over runs; `std` is the sample standard deviation, None where there is one run only."""
+
+    mean: float
+    std: float | None
+
+    def text(self, column: Column) -> str:
+        """For people."""
+        spread = f" ± {column.write(self.std)}" if column.with_std and self.std is not None else ""
+        return column.write(self.mean) + spread
+
+
+def n_bytes(value: float) -> str:
+    """A number of bytes."""
+    power = 0
+    while value >= 1024 and power < len(_UNITS) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.0f} B" if power == 0 else f"{value:.1f} {_UNITS[power]}"
+
+
+def seconds(value: float) -> str:
+    """Seconds."""
+    return f"{value:.1f}"
+
+
+def common_columns() -> tuple[Column, ...]:
+    """What every table has; domains and clients that joined come after it. Accuracy is that after the last round."""
+    accuracy, *others = (
+        Column(metric.key, metric.heading, metric.write, with_std=metric.key == "accuracy", better=metric.better)
+        for metric in METRICS.values()
+        if metric.is_share
+    )
+    return (
+        accuracy,
+        Column("best", "best %", percent),
+        Column("last_five", "last 5 %", percent),
+        Column("worst_decile", "worst decile %", percent),
+        *others,
+        Column("bytes", "sent", n_bytes, better=None),
+        Column("seconds", "seconds", seconds, better=None),
+    )
+
+
+def numbers_of(summary: dict[str, Any]) -> dict[str, float]:
+    """The numbers of one run."""
+    final = summary["final"]  # empty where real sites do not tell how well they do
+    told = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
+    told |= {key: key for key, metric in METRICS.items() if metric.is_share}
+    numbers = {
+        **{key: final[name] for key, name in told.items() if name in final},
+        "bytes": sum(summary["communication"].values()),
+        "seconds": summary["seconds"]["train"],
+    }
+    numbers |= {key: summary[key]["accuracy"] for key in ("best", "last_five") if summary.get(key)}
+    if "joined" in summary:
+        numbers["joined_accuracy"] = summary["joined"]["accuracy"]
+    numbers |= {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
+    return numbers | {_view_key(name, when): value for (name, when), value in view_numbers(summary).items()}
+
+
+def view_of(key: str) -> str | None:
+    """The name of the view that a number is of; None for others."""
+    return key.removeprefix(_VIEW).partition(":")[0] if key.startswith(_VIEW) else None
+
+
+def view_column(name: str, when: str) -> Column:
+    """The accuracy in a view, of the evaluations `when`."""
+    return Column(_view_key(name, when), name, percent, with_std=True)
+
+
+def csv_name(key: str) -> str:
+    """A key as the name of a column: "novel_global_part_best" for the best of that view."""
+    return re.sub(r"\W+", "_", key.removeprefix(_VIEW)).lower() if key.startswith(_VIEW) else key
+
+
+def _view_key(name: str, when: str) -> str:
+    return f"{_VIEW}{name}:{when}"
+
+
+def cells_of(runs: Sequence[dict[str, float]]) -> dict[str, Cell]:
+    """The numbers that all of `runs` have, over them."""
+    keys = [key for key in runs[0] if all(key in numbers for numbers in runs)] if runs else []
+    return {key: cell_of([numbers[key] for numbers in runs]) for key in keys}
+
+
+def cell_of(values: Sequence[float]) -> Cell:
+    """A number over runs."""
+    return Cell(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)

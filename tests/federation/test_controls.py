@@ -1,0 +1,76 @@
+"""Controls: what somebody scores who has learned nothing of what a method claims to learn."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from toy_federation import TEST, make_data, make_settings, make_task, simulator
+
+from fedotp.federation import LocalTester, evaluate_predictions
+from fedotp.federation._controls import majority_accuracy
+from fedotp.methods import METHODS
+
+
+def test_the_majority_is_that_of_the_training_images() -> None:
+    data = make_data()
+    found = majority_accuracy(data, np.arange(5))
+    for client in range(5):
+        seen = Counter(data.train.labels[data.train.clients[client]].tolist())
+        label = min(seen, key=lambda name: (-seen[name], name))
+        own = data.test.labels[data.test.clients[client]].tolist()
+        assert found[client] == pytest.approx(own.count(label) / len(own))
+
+
+def test_of_classes_equally_frequent_the_smaller_is_the_majority() -> None:
+    data = make_data(train=(2, 2, 2), test=(1, 1, 1))  # an image of each of two classes
+    labels = np.array([2, 1, 1, 0, 0, 2])
+    test = replace(data.test, labels=np.ones_like(data.test.labels))
+    rows = (np.array([0, 1]), np.array([2, 3]), np.array([4, 5]))
+    data = replace(data, train=replace(data.train, labels=labels, clients=rows), test=test)
+    assert majority_accuracy(data, np.arange(3)).tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_controls_are_tested_on_the_clients_own_images(method: str) -> None:
+    federation = simulator(method)
+    if federation.learns:
+        federation.run_round()
+    clients = np.array([0, 2, 3])
+    found = federation.controls(clients)
+    captions = simulator("zeroshot").predict(clients)
+    expected = {"majority": majority_accuracy(federation.data, clients)}
+    if method != "zeroshot":
+        expected["zero_shot"] = evaluate_predictions(captions, 3, federation.domains).accuracy
+    part = federation.method.global_part
+    if part is not None and (federation.private_names or federation.method.finetune_epochs != 0):
+        sent = federation.method.send(federation.server, None, len(clients))
+        tester = LocalTester(part, federation.task, federation.data, federation.settings)
+        lines = tester.predict(clients, part.deployed(sent, {}))
+        expected["global_part"] = evaluate_predictions(lines, 3, federation.domains).accuracy
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_what_is_nothing_but_its_global_part_is_no_control_of_itself() -> None:
+    assert simulator("promptfl").controls(np.arange(2)).keys() == {"majority", "zero_shot"}
+    assert simulator("fedotp").controls(np.arange(2)).keys() == {"majority", "zero_shot", "global_part"}
+    assert simulator("coop").controls(np.arange(2)).keys() == {"majority", "zero_shot"}
+
+
+def test_shuffled_labels_stay_with_their_client() -> None:
+    data = make_data()
+    found = data.with_shuffled_labels(3)
+    assert not np.array_equal(found.train.labels, data.train.labels)
+    for rows in data.train.clients:
+        np.testing.assert_array_equal(np.sort(found.train.labels[rows]), np.sort(data.train.labels[rows]))
+    assert found.test is data.test
+    assert found.train.features is data.train.features
+    np.testing.assert_array_equal(found.train.labels, data.with_shuffled_labels(3).train.labels)
+    assert any(not np.array_equal(found.train.labels, data.with_shuffled_labels(k).train.labels) for k in range(3))
+
+
+def test_the_numbers_of_all_clients_are_told() -> None:
+    found = simulator("fedotp", make_settings(), data=make_data(), task=make_task()).controls(np.arange(len(TEST)))
+    assert all(values.shape == (len(TEST),) for values in found.values())

@@ -1,0 +1,139 @@
+"""Controls of runs: in every summary, as runs of their own, and in tables, where a method not above them is marked."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from toy_run import assert_same_outcome, make_config, outcome
+
+import fedotp
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+from fedotp.runs import RunDirectory, Table, by_method, check_runs, prepare, run_many
+
+QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"every": 0}}
+
+
+def test_every_summary_has_them(inputs: Path, tmp_path: Path) -> None:
+    run = fedotp.run(make_config(inputs, **QUICK), tmp_path / "run")
+    summary = run.summary
+    assert summary["controls"].keys() == {"majority", "zero_shot", "global_part"}
+    for found in summary["controls"].values():
+        assert len(found["clients"]) == len(summary["clients"])
+        assert found["accuracy"] == pytest.approx(np.mean(found["clients"]))
+    captions = fedotp.run(make_config(inputs, **QUICK, method={"name": "zeroshot"}), tmp_path / "captions").summary
+    assert summary["controls"]["zero_shot"]["accuracy"] == captions["final"]["accuracy"]
+
+
+def test_shuffled_labels_are_a_setting_that_stays(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, **QUICK, data={"labels": "shuffled"})
+    assert config.title == "FedOTP, shuffled labels"
+    run = fedotp.run(config, tmp_path / "run")
+    assert 'labels = "shuffled"' in (run.path / "config.toml").read_text()
+    assert run.summary["method"] == run.manifest["method"]["title"] == "FedOTP, shuffled labels"
+    true, wrong = prepare(make_config(inputs, **QUICK)), prepare(run.config, like=RunDirectory.open(run.path))
+    assert not np.array_equal(true.data.train.labels, wrong.data.train.labels)
+    np.testing.assert_array_equal(true.data.test.labels, wrong.data.test.labels)
+    with pytest.raises(FedotpError, match=r'data.labels = "wrong": must be true or shuffled'):
+        make_config(inputs, data={"labels": "wrong"})
+
+
+def test_on_shuffled_labels_a_run_side_by_side_is_as_alone(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, **QUICK, data={"labels": "shuffled"}, compute={"precision": "float64"})
+    outcomes = run_many(by_method(config, ["promptfl"], [0, 1]), tmp_path / "together")
+    for found in outcomes:
+        alone = fedotp.run(found.trial.config, tmp_path / found.trial.name)
+        assert_same_outcome(outcome(found.directory), outcome(alone), found.trial.name)
+
+
+def test_with_controls_every_method_that_learns_is_trained_on_shuffled_labels(inputs: Path) -> None:
+    trials = by_method(make_config(inputs), ["coop", "zeroshot"], [0, 1], controls=True)
+    assert [trial.name for trial in trials] == [
+        *("coop,seed=0", "coop,seed=1", "zeroshot,seed=0", "zeroshot,seed=1"),
+        *("coop,labels=shuffled,seed=0", "coop,labels=shuffled,seed=1"),
+    ]
+    assert [trial.config.data.labels for trial in trials] == ["true"] * 4 + ["shuffled"] * 2
+    assert trials[-1].labels == {"method": "CoOp (local), shuffled labels"}
+
+
+def summary_of(own: list[float], **controls: list[float]) -> dict[str, Any]:
+    return {
+        "clients": [{"name": f"client {i}", "accuracy": accuracy} for i, accuracy in enumerate(own)],
+        "controls": {name: {"accuracy": float(np.mean(v)), "clients": v} for name, v in controls.items()},
+    }
+
+
+def config_of(split: int, seed: int) -> Config:
+    return fedotp.load_config("demo").override([f"partition.seed={split}", f"seed={seed}"])
+
+
+def test_one_run_is_checked_over_its_clients() -> None:
+    own, majority, captions = [0.6, 0.7, 0.9, 0.5], [0.5, 0.8, 0.8, 0.5], [0.1, 0.2, 0.3, 0.1]
+    first, second = check_runs([(config_of(0, 0), summary_of(own, majority=majority, zero_shot=captions))])
+    test = scipy.stats.ttest_rel(own, majority)
+    assert (first.control, first.is_passed) == ("majority", False)
+    assert (first.difference.low, first.difference.high) == pytest.approx(tuple(test.confidence_interval()))
+    assert (second.control, second.is_passed) == ("zero_shot", True)
+    low, high = (100 * end for end in test.confidence_interval())
+    assert first.sentence("FedOTP") == (
+        f"(!) FedOTP is not above majority class: +2.50 points, 95 % interval {low:+.2f} to {high:+.2f} over 4 clients."
+    )
+
+
+def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
+    draws = np.random.default_rng(0).random((2, 3, 2, 4))  # whose, splits, seeds, clients
+    runs = [
+        (config_of(split, seed), summary_of(draws[0, split, seed].tolist(), majority=draws[1, split, seed].tolist()))
+        for split in range(3)
+        for seed in range(2)
+    ]
+    (check,) = check_runs(runs)
+    units = (draws[0] - draws[1]).mean(1).ravel()
+    test = scipy.stats.ttest_1samp(units, 0)
+    assert (check.difference.pairs, check.difference.groups) == (24, 12)
+    assert check.difference.mean == pytest.approx(units.mean())
+    assert (check.difference.low, check.difference.high) == pytest.approx(tuple(test.confidence_interval()))
+
+
+def test_one_client_and_one_run_have_no_interval() -> None:
+    (check,) = check_runs([(config_of(0, 0), summary_of([0.5], majority=[0.5]))])
+    assert not check.is_passed
+    assert "one client, no interval" in check.sentence("A")
+    (check,) = check_runs([(config_of(0, 0), summary_of([0.6], majority=[0.5]))])
+    assert check.is_passed
+
+
+def test_runs_from_before_there_were_controls_have_no_checks() -> None:
+    summary = summary_of([0.5, 0.6])
+    del summary["controls"]
+    assert check_runs([(config_of(0, 0), summary)]) == []
+
+
+def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, tmp_path: Path) -> None:
+    """On labels that mean nothing nobody can be above the majority; what is trained on them is its own control."""
+    trials = by_method(make_config(inputs, **QUICK), ["fedotp", "zeroshot"], [0], controls=True)
+    outcomes = run_many(trials, tmp_path)
+    table = Table.of(outcomes)
+    assert [row.labels for row in table.rows] == [("FedOTP",), ("Zero-shot CLIP",)]
+    assert [row.labels[0] for row in table.controls] == [
+        "majority class",  # zero-shot has a row already
+        "global part of FedOTP",
+        "FedOTP, shuffled labels",
+    ]
+    summary = outcomes[0].directory.summary
+    accuracy = [row.cells["accuracy"].mean for row in table.controls[:2]]
+    assert accuracy == [summary["controls"][name]["accuracy"] for name in ("majority", "global_part")]
+    checks = {check.control: check for check in table.rows[0].checks}
+    assert checks.keys() == {"majority", "zero_shot", "global_part", "shuffled"}
+    assert [check.control for check in table.rows[1].checks] == ["majority"]
+    csv, markdown = (path.read_text() for path in table.save(tmp_path))
+    for row in table.rows:
+        for check in row.failed:
+            assert check.sentence(row.called) in table.warnings
+            assert check.sentence(row.called) in markdown
+        assert (f"| {row.called} (!) |" in markdown) == bool(row.failed)
+    assert table.rows[0].failed  # a random tower
+    assert csv.splitlines()[1].endswith(" ".join(check.control for check in table.rows[0].failed))
+    assert csv.splitlines()[3].startswith("control: majority class,1,")
