@@ -31,7 +31,7 @@ class FedPGP(Method):
         a_k = cos(z_k(sigma), z_k(anchor)),   b_k = cos(z_k(sigma), z_k(P)).
 
     `rank` is that of U V. `anchor` is what stands for CLIP without training: the hand-written caption of the data set
-    (the paper), or the letter X in place of each context vector (the authors' code).
+    (the paper), or before the name as many letters X as there are context vectors (the authors' code).
     """
 
     rank: int = 8
