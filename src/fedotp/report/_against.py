@@ -19,7 +19,9 @@ _TITLES = {
     "partition.n_clients": "clients",
     "method.mass": "mass γ",
     "method.reg": "regularisation λ",
+    "method.theta": "share of the local prompt θ",
     "prompt.n_ctx": "context vectors s",
+    "prompt.kgcoop": "weight of KgCoOp's penalty",
 }
 _LEAST_SPAN = 4.0  # of the axis, in per cent
 _LOGARITHMIC_FROM = 8.0  # greatest over least value
