@@ -74,7 +74,7 @@ def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: fl
     first = start(task, groups, vectors)
     shared = first[:n]
     slots = [list(first) for _ in TRAIN]
-    orders = [list(range(groups)) for _ in TRAIN]  # slots, those drawn first, the others as they stood
+    orders = [list(range(groups)) for _ in TRAIN]  # slots: those drawn first, the others where they stood
     for round_ in range(ROUNDS):
         clients, uploads = restated.sampled(round_), []
         for place, i in enumerate(clients):
@@ -88,7 +88,8 @@ def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: fl
                 slots[i][slot] = trained
             chosen = [order[at] for at in drawn(params, shared, tau, n, generator("upload", round_, i))]
             uploads.append([slots[i][slot] for slot in chosen])
-            orders[i] = [*chosen, *(slot for slot in order if slot not in chosen)]
+            came = [slot for slot in order[:n] if slot not in chosen]  # these take the places that have become free
+            orders[i] = [*chosen, *(came.pop(0) if slot in chosen else slot for slot in order[n:])]
         shared = [average([upload[rank] for upload in uploads], clients) for rank in range(n)]
     torch.testing.assert_close(federation.server["shared"], torch.stack(shared), rtol=0, atol=TOLERANCE)
     own = torch.stack([torch.stack([slots[i][slot] for slot in orders[i][n:]]) for i in range(len(TRAIN))])

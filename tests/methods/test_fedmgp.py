@@ -66,6 +66,10 @@ def test_every_group_is_either_sent_or_kept(n_clients: int, groups: int, data: s
     again = torch.cat([sent["shared"], *kept.values()], 1)
     for mine, other in zip(everything, again, strict=True):
         assert {g.numpy().tobytes() for g in mine} == {g.numpy().tobytes() for g in other}
+    if kept:  # who stays, stays where it was
+        gone = {g.numpy().tobytes() for g in sent["shared"].flatten(0, 1)}
+        for before, after in zip(params["own"].flatten(0, 1), kept["own"].flatten(0, 1), strict=True):
+            assert torch.equal(before, after) != (before.numpy().tobytes() in gone)
     for client in range(n_clients):  # alone as among others
         rows = {name: value[client : client + 1] for name, value in params.items()}
         alone = method.upload(rows, {"shared": received["shared"][:1]}, [np.random.default_rng(client)])

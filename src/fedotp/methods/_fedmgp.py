@@ -34,7 +34,8 @@ class FedMGP(Method):
     largest cosine with a group that the server sent. It sends them in the order of the draw; the server averages the
     first ones, the second ones, and so on. What was drawn is overwritten by what the server sends next. So a client
     keeps the groups that it did not draw, and which they are needs no remembering. Cosines are of all numbers of a
-    group; with `optimizer.reset = false` momentum stays with the place of a group, whatever comes to stand there.
+    group. A group that stays keeps its place, with `optimizer.reset = false` also its momentum; what comes to a free
+    place goes on with what is there.
 
     Groups start as the first embeddings of "a photo of a" with a little noise, whatever the section prompt says.
     """
@@ -98,11 +99,16 @@ class FedMGP(Method):
         return {"shared": _rows(_groups(params), self._order(params, received, draws)[:, : self.drawn])}
 
     def keep(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """The groups that were not drawn, in the order they stood in."""
+        """The groups that were not drawn: its own at their places, and at the free ones those that came to it."""
         if "own" not in params:
             return {}
-        rest = self._order(params, received, draws)[:, self.drawn :].sort(1).values
-        return {"own": _rows(_groups(params), rest)}
+        order = self._order(params, received, draws)
+        gone = torch.zeros_like(order, dtype=torch.bool).scatter(1, order[:, : self.drawn], True)
+        came, free = gone.split([self.drawn, self.groups - self.drawn], dim=1)
+        still_here = came.int().argsort(dim=1, stable=True)  # those that came and are not gone, first
+        fill = still_here.gather(1, (free.cumsum(1) - 1).clamp_min(0))
+        places = torch.arange(self.drawn, self.groups, device=order.device)
+        return {"own": _rows(_groups(params), torch.where(free, fill, places))}
 
     def _order(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Tensor:
         """The groups (C, G) in the order in which they would be drawn.
