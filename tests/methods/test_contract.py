@@ -83,8 +83,11 @@ def test_nothing_private_and_nothing_fixed_is_sent(name: str, task: Task) -> Non
     received = method.send(method.shared(task, C), torch.arange(C), C)
     private = {name: value.expand(C, *value.shape) for name, value in method.private(task).items()}
     draws = [np.random.default_rng(i) for i in range(C)]
-    sent = method.upload(method.start(received, private), received, draws)
+    params = method.start(received, private)
+    sent = method.upload(params, received, draws)
     assert not sent.keys() & (method.fixed | private.keys() - method.publishes)
+    kept = method.keep(params, received, [np.random.default_rng(i) for i in range(C)])
+    assert {name: value.shape for name, value in kept.items()} == {name: private[name].shape for name in kept}
 
 
 @pytest.mark.parametrize("optimizer", [{}, {"reset": False}, {"name": "adamw", "reset": False}])

@@ -26,8 +26,8 @@ class FedPHA(Method):
         loss = CE(P_l) + CE(P_g) + mse(z(P_l), z(P~)) + mean_k max(0, alpha - ||z_k(P_l) - z_k(P_g)||).
 
     Let V_c (d, c) be the c = int(s (1 - rho)) first right singular vectors of P_g, V_r (d, s - c) the other ones. The
-    `subspace` "null" is all that is orthogonal to the first, P~ = P_l - P_l V_c V_c', as the paper calls it; "row" is
-    what the authors' code makes of it, P~ = P_l V_r V_r', in which nothing outside the rows of P_g is left.
+    `subspace` "null" is all that is orthogonal to the first, P~ = P_l - P_l V_c V_c', as it is named; "row" is what the
+    authors' code makes of it, P~ = P_l V_r V_r', in which nothing outside the rows of P_g is left.
 
     The singular vectors are those of the P_g that the client received: fixed for the round, and so in the gradient.
     `n_ctx_private` is the length of P_l, 0 for that of P_g; it is the same for all clients.
