@@ -51,7 +51,7 @@ def right(
     method: Method, task: Task, data: FederatedData, params: Parameters, images: Images, client: int
 ) -> list[bool]:
     """Whether each of `images` is classified right, one by one, by the client whose parameters (1, ...) these are."""
-    classes = F.normalize(method.class_features(task, params), dim=-1)
+    classes = F.normalize(method.class_features(task, params | method.derived(task, params, None)), dim=-1)
     memory = data.memory(np.array([client]), task.device, task.dtype) if method.uses_memory else None
     found = []
     for row, label in enumerate(images.labels):

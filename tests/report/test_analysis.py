@@ -65,7 +65,7 @@ KINDS = {
     "fedpha": {"local"},
     "fedmgp": {"global", "local"},
     "fedclip": {"caption"},
-    "pfedmoap": {"local", "another client's"},
+    "pfedmoap": {"local"},
 }
 
 

@@ -61,7 +61,9 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """What each of N prompts makes of the g x g patches of an image, for the class `label`.
+    """What each of a client's N prompts makes of the g x g patches of an image, for the class `label`.
+
+    Prompts of other clients, where it has some, are not among them.
 
     Attributes:
         similarity: (N, g, g) cosines of patches and prompts.
@@ -195,11 +197,11 @@ class Classifier:
         alone = _one_client(features)
         similar = self.predictor.similarity(alone.tokens, place)  # (1, 1, V, N)
         plan = self._on_grid(self.predictor.plan(similar, alone)) if self.matching.has_plan else None
-        return Maps(label, self._on_grid(similar), plan, tuple(map(str, self.kinds)))
+        return Maps(label, self._on_grid(similar), plan, tuple(str(self.kinds[n]) for n in self.predictor.shown))
 
     def _on_grid(self, values: Tensor) -> Floats:
         """From (1, 1, V, N) to (N, g, g)."""
-        return values[0, 0].T.reshape(-1, self.grid, self.grid).double().cpu().numpy()
+        return values[0, 0].T[self.predictor.shown].reshape(-1, self.grid, self.grid).double().cpu().numpy()
 
     # Others of its kind ------------------------------------------------------------------------------------
 

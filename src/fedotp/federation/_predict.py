@@ -80,6 +80,11 @@ class Predictor:
         loss = -self.log_probabilities(scores).gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
         return scores.argmax(-1), loss
 
+    @property
+    def shown(self) -> list[int]:
+        """Which of the N prompts a client is shown with: all but those of other clients."""
+        return [n for n, kind in enumerate(self.kinds) if kind != Kind.OTHERS]
+
     # Where prompts look ------------------------------------------------------------------------------------
 
     @torch.no_grad()

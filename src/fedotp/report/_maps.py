@@ -62,9 +62,10 @@ def _maps(
     predicted = images.predicted()
     plans = {mass: normalised(images.plan(own, rule)) for mass, rule in rules.items()}
     grid, names = simulator.task.clip.config.vision.grid, simulator.task.classes
+    kinds, shown = images.predictor.kinds, images.predictor.shown
 
     def over_image(values: Tensor) -> Floats:
-        return values.T.reshape(-1, grid, grid).double().cpu().numpy()  # (N, g, g)
+        return values.T[shown].reshape(-1, grid, grid).double().cpu().numpy()  # (N, g, g)
 
     return [
         ImageMap(
@@ -72,7 +73,7 @@ def _maps(
             label=names[int(images.labels[i])],
             predicted=names[int(predicted[i])],
             image=pixels(prepared, int(row)),
-            kinds=images.predictor.kinds,
+            kinds=tuple(kinds[n] for n in shown),
             similarity=over_image(own[i]),
             plans={mass: over_image(plan[i]) for mass, plan in plans.items()},
         )
