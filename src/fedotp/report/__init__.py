@@ -5,7 +5,7 @@ from fedotp.report._analysis import Analysis, analyse
 from fedotp.report._bound import Bound, generalization_bound, measure_bound
 from fedotp.report._client import in_turn
 from fedotp.report._curves import plot_curves
-from fedotp.report._figure import FIGURE_FORMATS, save_figure
+from fedotp.report._figure import COLOURS, FIGURE_FORMATS, MARKERS, bare, new_figure, save_figure
 from fedotp.report._heat import plot_maps, plot_plan_maps, plot_similarity
 from fedotp.report._maps import ImageMap, image_maps, same_images, some_maps, transport_maps
 from fedotp.report._plans import PlanStatistics, plan_entropy, plan_overlap, plan_statistics, unassigned_share
@@ -14,7 +14,9 @@ from fedotp.report._tsne import Projection, plot_projection, project_prompts
 from fedotp.report._words import PromptWords, VectorWords, nearest_words, prompt_words, word_spacing
 
 __all__ = [
+    "COLOURS",
     "FIGURE_FORMATS",
+    "MARKERS",
     "Analysis",
     "Bound",
     "ImageMap",
@@ -24,12 +26,14 @@ __all__ = [
     "PromptWords",
     "VectorWords",
     "analyse",
+    "bare",
     "generalization_bound",
     "image_maps",
     "in_turn",
     "lines_against",
     "measure_bound",
     "nearest_words",
+    "new_figure",
     "plan_entropy",
     "plan_overlap",
     "plan_statistics",

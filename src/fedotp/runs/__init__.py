@@ -8,6 +8,7 @@ from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
+from fedotp.runs._paired import Difference, Pair, paired
 from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
 from fedotp.runs._prepare import (
     Prepared,
@@ -31,11 +32,13 @@ __all__ = [
     "CONTROLS",
     "VIEWS_NOTE",
     "Check",
+    "Difference",
     "Loop",
     "ManyObserver",
     "Observer",
     "Observers",
     "Outcome",
+    "Pair",
     "Prepared",
     "Row",
     "RunDirectory",
@@ -63,6 +66,7 @@ __all__ = [
     "make_task",
     "n_bytes",
     "numbers_of",
+    "paired",
     "prepare",
     "reading",
     "require_same",
