@@ -10,7 +10,7 @@ import numpy as np
 from fedotp.config import Config
 from fedotp.data import Client, Partition, PartitionSettings
 from fedotp.federation import Predictions, View, evaluate_predictions
-from fedotp.runs import RunDirectory
+from fedotp.runs import RunDirectory, summary_of_views
 
 _SENT = 32_768  # bytes of a client's shared prompts
 
@@ -69,6 +69,7 @@ def invent_run(
             directory.append_metrics({"kind": "evaluation", "round": round_, "seconds": 0.5, **evaluation.as_dict()})
         for view in _views(predictions, n_classes) if views else ():
             directory.append_metrics({"kind": "view", "round": round_, **view.as_dict()})
+    made = directory.metrics
     if complete:
         if share in (None, "predictions"):
             directory.save_predictions(predictions)
@@ -78,6 +79,7 @@ def invent_run(
                 "stopped_early": False,
                 "final": evaluation.totals() if share != "nothing" else {},
                 "best": {"accuracy": evaluation.mean, "round": n_rounds},
+                **(summary_of_views(made("evaluation"), made("view"), clients) if views else {}),
                 "clients": [
                     {"name": name, **evaluation.of_client(place)} for place, name in enumerate(clients) if controls
                 ],

@@ -142,7 +142,10 @@ def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run", views=True)
     page.goto(address(tmp_path, [made, invent_run(tmp_path / "coop", method="coop")]))
     page.get_by_label("In detail").select_option(label="FedOTP")
-    rows = page.locator("#views tbody tr")
+    compared = page.locator("#views .scroll[aria-label='Views compared'] tbody tr")
+    expect(compared).to_have_count(6)  # last, best and mean of the last five of each
+    expect(compared.first).to_contain_text("FedOTP")
+    rows = page.locator("#views .scroll[aria-label='Accuracy in each view'] tbody tr")
     expect(rows).to_have_count(12)  # six views, three means of each model; the other run has none
     last = [r for r in made.metrics("view") if (r["view"], r["model"]) == ("novel", "personal")][-1]["accuracy"]
     expect(rows.nth(2)).to_contain_text("novel")

@@ -46,6 +46,23 @@ function viewTable() {
   });
 }
 
+// Of runs that differ in split and seed only, the means: three lines for each, last, best and mean of the last five.
+function comparedViews() {
+  const { titles, lines } = data.comparison?.views ?? { lines: [] };
+  if (!lines.length) return [];
+  const shown = table({
+    label: 'Views compared', rows: lines,
+    columns: [
+      { title: 'method', value: (line) => line[0] }, { title: 'after', value: (line) => line[1] },
+      ...titles.map((title, i) => ({
+        title, number: true, value: (line) => (line[i + 2] === '-' ? null : Number.parseFloat(line[i + 2])),
+        cell: (line) => withSpread({ text: line[i + 2] }),
+      })),
+    ],
+  });
+  return [el('h3', {}, 'Compared'), shown.node, el('h3', {}, 'Run by run')];
+}
+
 function views() {
   if (!runs.some((run) => run.views.length)) return;
   const shown = viewTable();
@@ -53,7 +70,7 @@ function views() {
   const which = el('div', { class: 'legend' });
   section('views', 'Views', 'Views', 'The same classifiers on other images and among other names. The personal model is what '
     + 'each client predicts with, the global one the part that the server would send to a newcomer. Numbers are means over clients; '
-    + 'the best round is each view’s own, and chosen on these very images.', shown.node, which, lines.node);
+    + 'the best round is each view’s own, and chosen on these very images.', ...comparedViews(), shown.node, which, lines.node);
   onChange(() => which.replaceChildren(...drawn(focus()).map(viewKey)));
   onChange(lines.refresh);
   onChange(shown.fill);
