@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from toy_federation import in_order, make_data, make_settings, make_task, simulator, small_clip, state_of
+from toy_federation import in_order, make_data, make_novel, make_settings, make_task, simulator, small_clip, state_of
 
-from fedotp.federation import FederatedData, HeldFeatures, Simulator
+from fedotp.federation import Features, FederatedData, HeldFeatures, Simulator
 from fedotp.methods import METHODS, PromptSettings, Task
 
 RECORDED = ("fedotp", "promptfl", "coop", "anchored", "fedpha", "fedmgp", "fedclip", "promptfolio", "fedpgp")
@@ -50,9 +50,34 @@ def resident() -> FederatedData:
     parts = {}
     for name in ("train", "test"):
         images = getattr(data, name)
-        held = images.features
-        parts[name] = replace(images, features=HeldFeatures(held.pooled.cuda(), held.tokens.cuda()))
+        parts[name] = replace(images, features=held(images.features))
     return replace(data, **parts)
+
+
+def held(features: Features) -> HeldFeatures:
+    assert isinstance(features, HeldFeatures)
+    return HeldFeatures(features.pooled.cuda(), features.tokens.cuda())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_recorded_views_are_the_plain_ones(method: str) -> None:
+    task = Task(copy.deepcopy(small_clip(torch.float64)).cuda(), make_task().classes, PromptSettings(n_ctx=3, std=0.1))
+    evaluation = {"views": ("global", "base", "novel", "neighbours", "holdout"), "batch_size": 3}
+    settings = make_settings(evaluation=evaluation, compute={"precision": "float64"}, holdout_clients=1)
+    novel = make_novel()
+    found = []
+    for plain in (False, True):
+        federation = Simulator(
+            METHODS[method](), task, resident(), settings, novel=replace(novel, features=held(novel.features))
+        )
+        if plain:
+            for tester in federation.testers.values():
+                tester._resident = None
+        federation.run_round()
+        found.append(federation.see())
+    for recorded, expected in zip(*found, strict=True):
+        assert recorded.facts() == expected.facts()
+        np.testing.assert_allclose(recorded.evaluation.values["loss"], expected.evaluation.values["loss"], atol=1e-9)
 
 
 @pytest.mark.parametrize("optimizer", [{}, {"reset": False}, {"name": "adamw"}])

@@ -7,22 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from toy_federation import SMALL, TRAINED, make_data, make_settings, make_task, simulator
+from toy_federation import NOVEL, TRAINED, make_data, make_novel, make_settings, make_task, simulator
 
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, HeldFeatures, Images, Novel, Simulator, View
+from fedotp.federation import FederatedData, Images, Simulator, View
 from fedotp.methods import METHODS, Batch, Method, Parameters, Task
 
-NAMES = ("dog", "bicycle wheel")
 EVERYTHING = ("personal", "global", "base", "novel", "neighbours", "holdout")
 BASE_TO_NOVEL = EVERYTHING[:-1]
-
-
-def make_novel(n: int = 7) -> Novel:
-    generator = torch.Generator().manual_seed(5)
-    pooled = torch.randn(1, n, SMALL.embed_dim, generator=generator)
-    tokens = torch.randn(1, n, 5, SMALL.embed_dim, generator=generator)
-    return Novel(NAMES, HeldFeatures(pooled, tokens), np.arange(n) % len(NAMES))
 
 
 def trained(method: Method | str, views: tuple[str, ...] = BASE_TO_NOVEL, **federation: int) -> Simulator:
@@ -77,7 +69,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
     data, novel = one.data, make_novel()
     views = by_key(one.see())
     base = of_all(one, one.task, data.test)
-    other = of_all(one, replace(one.task, classes=NAMES), Images(novel.features, novel.labels, ()))
+    other = of_all(one, replace(one.task, classes=NOVEL), Images(novel.features, novel.labels, ()))
     assert views["base", "personal"].evaluation.accuracy == pytest.approx([rows.mean() for rows in base.values()])
     assert views["novel", "personal"].evaluation.accuracy == pytest.approx([rows.mean() for rows in other.values()])
     lacking = {c: ~np.isin(data.test.labels, data.train.labels[data.train.clients[c]]) for c in base}
@@ -96,7 +88,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
         return
     params = part.deployed(one.method.send(one.server, None, 1), {})
     whole = np.array(right(part, one.task, data, params, data.test, 0))
-    names = replace(one.task, classes=NAMES)
+    names = replace(one.task, classes=NOVEL)
     others = right(part, names, data, params, Images(novel.features, novel.labels, ()), 0)
     assert views["global", "global"].evaluation.accuracy == pytest.approx([whole.mean()])
     assert views["novel", "global"].evaluation.accuracy == pytest.approx([np.mean(others)])

@@ -18,6 +18,7 @@ from fedotp.federation import (
     HeldFeatures,
     Images,
     KeptRows,
+    Novel,
     OptimizerSettings,
     Predictions,
     RoundSettings,
@@ -28,6 +29,7 @@ from fedotp.federation import (
 from fedotp.methods import METHODS, Method, PromptSettings, Task
 
 CLASSES = ("cat", "egyptian mau", "car")
+NOVEL = ("dog", "bicycle wheel")
 TRAIN = (7, 3, 10, 5, 1)
 TEST = (4, 2, 5, 3, 2)
 N_PATCHES = 5
@@ -82,6 +84,14 @@ def make_data(
         train=_images(train, generator, n_views, classes),
         test=_images(test, generator, 1, classes),
     )
+
+
+def make_novel(n: int = 7) -> Novel:
+    """Images of classes that nobody trains on."""
+    generator = torch.Generator().manual_seed(5)
+    pooled = torch.randn(1, n, SMALL.embed_dim, generator=generator)
+    tokens = torch.randn(1, n, N_PATCHES, SMALL.embed_dim, generator=generator)
+    return Novel(NOVEL, HeldFeatures(pooled, tokens), np.arange(n) % len(NOVEL))
 
 
 def make_settings(
