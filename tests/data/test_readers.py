@@ -198,23 +198,22 @@ def test_imagenet_needs_a_name_for_every_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("office_home", "OfficeHomeDataset_10072016/Real World", "OfficeHome/Real_World"),
+        ("office_home", "OfficeHomeDataset_10072016", "OfficeHome"),
+        ("office_home", "Real World", "RealWorld"),
         ("vlcs", "VLCS/VOC2007", "VLCS/PASCAL"),
-        ("office31", "office31/dslr/images", "Office31/dslr"),
+        ("pacs", "PACS", "PACS/kfold"),
+        ("pacs", "PACS", "pacs/images"),
+        ("office31", "office31/dslr/images", "office31/dslr"),
     ],
 )
 def test_domains_are_found_under_their_other_names(name: str, old: str, new: str, tmp_path: Path) -> None:
-    LAYOUTS[name][0](tmp_path)
-    before = load_dataset(name, root=tmp_path)
-    (top, *_), (other, *_) = Path(old).parts, Path(new).parts
-    if top != other:
-        (tmp_path / top).rename(tmp_path / other)
-    moved = tmp_path / new
-    (tmp_path / other / Path(*Path(old).parts[1:])).rename(moved.with_name("moved"))
-    if moved.exists():  # dslr/images becomes dslr
-        moved.rmdir()
-    moved.with_name("moved").rename(moved)
-    after = load_dataset(name, root=tmp_path)
+    LAYOUTS[name][0](tmp_path / "usual")
+    before = load_dataset(name, root=tmp_path / "usual")
+    for image in (tmp_path / "usual").rglob("*.jpg"):
+        place = image.relative_to(tmp_path / "usual").as_posix().replace(old, new, 1)
+        (tmp_path / "other" / place).parent.mkdir(parents=True, exist_ok=True)
+        image.rename(tmp_path / "other" / place)
+    after = load_dataset(name, root=tmp_path / "other")
     assert (after.classes, after.domains) == (before.classes, before.domains)
     np.testing.assert_array_equal(after.train.labels, before.train.labels)
     assert check_dataset(after, workers=1).broken == ()

@@ -273,7 +273,9 @@ def test_wrong_names_to_hold_out_are_refused(holdout: Words, line: str) -> None:
 
 
 def test_either_names_or_a_number_is_held_out() -> None:
-    with pytest.raises(FedotpError, match=r"federation.holdout = .*holdout_clients = 2 draws .*give one of the two"):
+    with pytest.raises(
+        FedotpError, match=r'^federation.holdout = \["art"\]: .*holdout_clients = 2 draws .*one of the two$'
+    ):
         RoundSettings(holdout=("art",), holdout_clients=2)
 
 

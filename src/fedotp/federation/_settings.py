@@ -58,8 +58,9 @@ class RoundSettings:
         require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")
         require_from(1, MOST, "federation.min_clients", self.min_clients)
         require_from(0, MOST, "federation.holdout_clients", self.holdout_clients)
-        drawn = f"left out: holdout_clients = {self.holdout_clients} draws who is held out; give one of the two"
-        require(not (self.holdout and self.holdout_clients), "federation.holdout", self.holdout, drawn)
+        if self.holdout and self.holdout_clients:
+            drawn = f"left out: holdout_clients = {self.holdout_clients} draws who is held out; give one of the two"
+            raise SettingError("federation.holdout", show(self.holdout), drawn)
         require_from(0, MOST, "federation.join_epochs", self.join_epochs)
 
 

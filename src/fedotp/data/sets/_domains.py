@@ -56,12 +56,16 @@ def _divide(root: Path, domains: Sequence[str], classes: Sequence[str]) -> tuple
 
 
 def _tree(root: Path, domains: Sequence[str], classes: Sequence[str], label_of: dict[str, int]) -> Iterator[Item]:
-    """List `<domain>/<class>/*`, or `<domain>/images/<class>/*`; every domain must have every class."""
-    folder_of_domain = _by_key(list_folders(root), domains)
+    """List `<domain>/<class>/*`, or `<domain>/images/<class>/*`; every domain must have every class.
+
+    Archives of PACS have all domains in a folder `kfold`, or `images`.
+    """
+    above = next((f"{name}/" for name in ("kfold", "images") if (root / name).is_dir()), "")
+    folder_of_domain = _by_key(list_folders(root / above), domains)
     for d, domain in enumerate(domains):
         if domain not in folder_of_domain:
             raise FedotpError(f"{root} has no folder {domain!r}; it should have {', '.join(domains)}")
-        at = folder_of_domain[domain]
+        at = above + folder_of_domain[domain]
         at = f"{at}/images" if (root / at / "images").is_dir() else at
         folder_of = {label_of[_key(f)]: f for f in list_folders(root / at) if _key(f) in label_of}
         for label, name in enumerate(classes):
