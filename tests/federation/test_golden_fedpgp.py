@@ -1,6 +1,7 @@
 """Three rounds of FedPGP against its equations, client by client in float64."""
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,23 +41,25 @@ def captions(task: Task, anchor: str) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("rank", "mu", "tau", "anchor"), [(8, 0.5, 0.5, "template"), (2, 3.0, 0.1, "x"), (1, 0.0, 0.5, "template")]
+    ("rank", "mu", "tau", "anchor", "kgcoop"),
+    [(8, 0.5, 0.5, "template", 0.0), (2, 3.0, 0.1, "x", 8.0), (1, 0.0, 0.5, "template", 0.0)],
 )
-def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str) -> None:
-    task, data = exact_task(), make_data()
+def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str, kgcoop: float) -> None:
+    task, data = replace(exact_task(), prompt=replace(exact_task().prompt, kgcoop=kgcoop)), make_data()
     method = FedPGP(rank=rank, mu=mu, tau=tau, anchor=anchor)
     federation, reports = run_engine(method, task, data, golden_settings(0.6))
-    known = captions(task, anchor)
+    known, template = captions(task, anchor), captions(task, "template")
 
     def penalty(params: list[Tensor], _received: list[Tensor]) -> Tensor:
         sigma, U, V = params
         of_sigma, of_client = text_features(task, sigma), text_features(task, sigma + U @ V)
-        terms = []
+        terms, cosines = [], []
         for k in range(len(CLASSES)):
             a = unit(of_sigma[k]) @ unit(known[k])
             b = unit(of_sigma[k]) @ unit(of_client[k])
             terms.append(-torch.log(torch.exp(a / tau) / (torch.exp(a / tau) + torch.exp(b / tau))))
-        return mu * sum(terms) / len(terms)
+            cosines += [unit(features[k]) @ unit(template[k]) for features in (of_sigma, of_client)]
+        return mu * sum(terms) / len(terms) + kgcoop * (1 - sum(cosines) / len(cosines))
 
     restated = Restated(task, data, pooled_scores, lambda params: [params[0] + params[1] @ params[2]], 0.6, penalty)
     start = [drawn("fedpgp u", 3, rank), drawn("fedpgp v", rank, 32)]
