@@ -2,7 +2,7 @@
 
 Every seed is a split, and a defect, of its own: each of its runs is judged alone, as `fedotp compare` judges one run.
 
-    python -m recipes.flagged runs/flagged --seeds 20
+    python -m recipes.flagged runs/flagged --seeds 20 --rounds 2
 """
 
 import argparse
@@ -16,11 +16,11 @@ from fedotp.data import load_dataset, make_partition
 from fedotp.runs import Outcome, by_method, check_runs, run_many
 
 METHODS = ("fedotp",)
+CONTROLS = ("majority", "zero_shot", "global_part")
 SETTINGS = (
     "partition.scheme=dirichlet",
     "partition.n_clients=10",
     "partition.alpha=0.3",
-    "federation.rounds=2",
     "evaluation.every=0",
 )
 
@@ -60,24 +60,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path, help="of the runs, the copies of the data, and flagged.csv")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=10)
     given = parser.parse_args()
-    config = load_config("demo").override([*SETTINGS, f"data.store={given.folder / 'tokens'}"])
+    settings = [*SETTINGS, f"federation.rounds={given.rounds}", f"data.store={given.folder / 'tokens'}"]
+    config = load_config("demo").override(settings)
     seeds = range(given.seeds)
-    lines = [line("clean", outcome) for outcome in runs_on(config, given.folder / "clean", seeds)]
+    outcomes = {"clean": runs_on(config, given.folder / "clean", seeds), "mispaired": []}
     for seed in seeds:
         copy = mispaired_copy(config, given.folder / "data" / f"split{seed}", seed)
-        lines += [line("mispaired", o) for o in runs_on(copy, given.folder / f"mispaired{seed}", range(seed, seed + 1))]
-    names = ["data", "seed", "method", "accuracy", "majority", "zero_shot", "global_part", "not_above"]
+        outcomes["mispaired"] += runs_on(copy, given.folder / f"mispaired{seed}", range(seed, seed + 1))
+    lines = [line(data, outcome) for data, some in outcomes.items() for outcome in some]
+    names = ["data", "seed", "method", "accuracy", *CONTROLS, "not_above"]
     with open(given.folder / "flagged.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
-    for data in ("clean", "mispaired"):
-        for title in dict.fromkeys(found["method"] for found in lines):
-            mine = [found for found in lines if (found["data"], found["method"]) == (data, title)]
-            flagged = sum("majority" in str(found["not_above"]) for found in mine)
-            others = sum(bool(found["not_above"]) for found in mine)
-            print(f"{data}: {title} not above the majority class in {flagged} of {len(mine)}, marked in {others}")
+    for data, some in outcomes.items():
+        marks = [str(found["not_above"]) for found in lines if found["data"] == data]
+        for control in CONTROLS:
+            print(f"{data}: not above {control} in {sum(control in mark for mark in marks)} of {len(marks)} runs")
+        checks = check_runs([(outcome.directory.config, outcome.directory.summary) for outcome in some])
+        print(f"{data}, all runs: not above", [check.control for check in checks if not check.is_passed] or "none")
 
 
 if __name__ == "__main__":
