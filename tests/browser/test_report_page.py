@@ -142,7 +142,7 @@ def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run", views=True)
     page.goto(address(tmp_path, [made, invent_run(tmp_path / "coop", method="coop")]))
     page.get_by_label("In detail").select_option(label="FedOTP")
-    compared = page.locator("#views .scroll[aria-label='Views compared'] tbody tr")
+    compared = page.locator("#views .scroll[aria-label='Views compared: what each client predicts with'] tbody tr")
     expect(compared).to_have_count(6)  # last, best and mean of the last five of each
     expect(compared.first).to_contain_text("FedOTP")
     rows = page.locator("#views .scroll[aria-label='Accuracy in each view'] tbody tr")

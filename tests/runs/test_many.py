@@ -141,16 +141,20 @@ def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:
 
     table = Table.of([viewed(0, 0.0), viewed(1, 0.125), outcome(tmp_path, "old", 0, 0.5)])
     assert table.views == ("personal", "base", "novel, global part", "HM", "HM3", "CM")
-    assert [line[:4] for line in table.view_lines()] == [
-        ["A", "last round", "56.25 ± 8.84", "31.25 ± 8.84"],
-        ["A", "best round", "81.25 ± 8.84", "56.25 ± 8.84"],
-        ["A", "mean of last 5", "68.75 ± 8.84", "43.75 ± 8.84"],
-        *(["old", when, "-", "-"] for when in ("last round", "best round", "mean of last 5")),
+    personal, of_global_part = table.view_tables()
+    assert [line[:4] for line in personal.lines] == [
+        ["A", "last", "56.25 ± 8.84", "31.25 ± 8.84"],
+        ["A", "best", "81.25 ± 8.84", "56.25 ± 8.84"],
+        ["A", "last 5", "68.75 ± 8.84", "43.75 ± 8.84"],
+        *(["old", when, "-", "-"] for when in ("last", "best", "last 5")),
     ]
+    assert personal.titles == ["personal %", "base %", "HM %", "HM3 %", "CM %"]
+    assert (of_global_part.titles, of_global_part.lines[0]) == (["novel %"], ["A", "last", "31.25 ± 8.84"])
+    assert table.view_tables(with_std=False)[0].lines[0][:3] == ["A", "last", "56.25"]
     assert not any(column.key.startswith("view") for column in table.columns)
     header, first, *_ = csv.reader(table.to_csv().splitlines())
     assert float(first[header.index("novel_global_part_last_five_mean")]) == 0.4375
-    assert "| method |  | personal % | base % | novel, global part % | HM % | HM3 % | CM % |" in table.to_markdown()
+    assert "| method | round | personal % | base % | HM % | HM3 % | CM % |" in table.to_markdown()
 
 
 def test_rows_are_told_apart_in_words(tmp_path: Path) -> None:

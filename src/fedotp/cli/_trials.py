@@ -63,12 +63,14 @@ def _print(table: "Table") -> None:
     for sentence in table.warnings:
         console.print(cell(sentence, "bold yellow"))
     print()
-    if len(table.views) > 1:  # accuracy on the clients' own images is above
-        shown = listing(*labels, "", *table.view_titles, right=table.view_titles)
-        for seen in table.view_lines():
-            shown.add_row(*map(cell, seen))
-        Console().print(shown)
-        Console().print(cell(VIEWS_NOTE, "dim"))
+    if seen := table.view_tables(with_std=False):
+        for views in seen:
+            console.print(cell(f"in views, {views.by}"))
+            shown = listing(*labels, "round", *views.titles, right=views.titles)
+            for numbers in views.lines:
+                shown.add_row(*map(cell, numbers))
+            console.print(shown)
+        console.print(cell(VIEWS_NOTE, "dim"))
         print()
     if lines := table.differences.lines():
         shown = listing(*table.differences.titles, right=table.differences.titles[1:4])

@@ -93,9 +93,9 @@ def view_of(key: str) -> str | None:
     return key.removeprefix(_VIEW).partition(":")[0] if key.startswith(_VIEW) else None
 
 
-def view_column(name: str, when: str) -> Column:
+def view_column(name: str, when: str, *, with_std: bool = True) -> Column:
     """The accuracy in a view, of the evaluations `when`."""
-    return Column(_view_key(name, when), name, percent, with_std=True)
+    return Column(_view_key(name, when), name, percent, with_std=with_std)
 
 
 def csv_name(key: str) -> str:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fedotp._files import write_atomically
 from fedotp.federation import percent
@@ -12,9 +13,12 @@ from fedotp.runs._columns import Column, common_columns, csv_name, view_column, 
 from fedotp.runs._differences import Differences
 from fedotp.runs._rows import Row, control_rows, method_rows
 from fedotp.runs._trial_run import Outcome
-from fedotp.runs._views import WHEN
+from fedotp.runs._views import WHEN, by_model
 
-VIEWS_NOTE = "Accuracies in views are means over clients; each has a best round of its own, chosen on the test images."
+VIEWS_NOTE = (
+    "Accuracies in views are means over clients: after the last round; after the best one, each view its own, chosen on "
+    "the test images; and the mean of the last five evaluations."
+)
 _CONTROL = "control: "
 _NOTE = (
     "Accuracy is the mean over clients after the last round, best that of the round where it was highest (chosen on "
@@ -23,12 +27,20 @@ _NOTE = (
 )
 
 
+class ViewTable(NamedTuple):
+    """Accuracies in views `by` somebody: three lines for each row, its labels, which round, a number for each title."""
+
+    by: str
+    titles: list[str]
+    lines: list[list[str]]
+
+
 @dataclass(frozen=True)
 class Table:
     """`labels` are the titles of the first columns; `columns` all others, of which the common ones come first.
 
     `rows` are methods, `controls` what they must be above; `differences` are those between rows, in mean accuracy.
-    `views` are the names of views, the accuracies in which `view_lines` has.
+    `views` are the names of views, the accuracies in which `view_tables` has.
     """
 
     labels: tuple[str, ...]
@@ -81,9 +93,10 @@ class Table:
         header = [*self.labels, "runs", *(column.title for column in self.columns)]
         parts = [_markdown(header, self.lines(self.columns), [*self.labels]), f"{_NOTE}\n"]
         parts += [f"{sentence}\n" for sentence in self.warnings]
-        if len(self.views) > 1:  # accuracy on the clients' own images is above
-            header = [*self.labels, "", *self.view_titles]
-            parts += [_markdown(header, self.view_lines(), [*self.labels, ""]), f"{VIEWS_NOTE}\n"]
+        for views in self.view_tables():
+            header = [*self.labels, "round", *views.titles]
+            parts += [f"In views, {views.by}:\n", _markdown(header, views.lines, [*self.labels, "round"])]
+        parts += [f"{VIEWS_NOTE}\n"] if self.view_tables() else []
         if lines := self.differences.lines():
             parts += [_markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
         return "\n".join(parts)
@@ -98,18 +111,17 @@ class Table:
         """A row's numbers for people."""
         return [row.cells[column.key].text(column) if column.key in row.cells else "-" for column in columns]
 
-    @property
-    def view_titles(self) -> list[str]:
-        """The titles of the views' columns."""
-        return [f"{name} %" for name in self.views]
-
-    def view_lines(self) -> list[list[str]]:
-        """For people: three lines for each row, its labels, which evaluations it is of, the accuracy in each view."""
-        return [
-            [*row.labels, text, *self.texts(row, [view_column(name, when) for name in self.views])]
-            for row in (self.rows if self.views else ())
-            for when, text in WHEN.items()
-        ]
+    def view_tables(self, *, with_std: bool = True) -> list[ViewTable]:
+        """The accuracies in views, where there are any but that on the clients' own images, by who predicts."""
+        tables = []
+        for by, names in by_model(self.views).items() if len(self.views) > 1 else ():
+            lines = [
+                [*row.labels, text, *self.texts(row, [view_column(name, when, with_std=with_std) for name in names])]
+                for row in self.rows
+                for when, text in WHEN.items()
+            ]
+            tables.append(ViewTable(by, [f"{title} %" for title in names.values()], lines))
+        return tables
 
     @property
     def warnings(self) -> list[str]:

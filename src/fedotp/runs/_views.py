@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-WHEN = {"last": "last round", "best": "best round", "last_five": "mean of last 5"}
-"""Which of a run's evaluations a number is of."""
+WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
+"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of the last five."""
+_GLOBAL_PART = ", global part"  # ends the name of a view by it
 _LAST = 5  # evaluations whose mean is reported
 
 Series = dict[int, float]  # by round, in ascending order
@@ -117,4 +118,14 @@ def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def _title(name: str, model: str) -> str:
-    return name if model == "personal" or name == "global" else f"{name}, global part"
+    return name if model == "personal" or name == "global" else f"{name}{_GLOBAL_PART}"
+
+
+def by_model(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The names of views by who predicts, in words, each with a title that needs not say it."""
+    parts: dict[str, dict[str, str]] = {"what each client predicts with": {}, "the global part alone": {}}
+    of_clients, of_global_part = parts.values()
+    for name in names:
+        of = of_global_part if name == "global" or name.endswith(_GLOBAL_PART) else of_clients
+        of[name] = name.removesuffix(_GLOBAL_PART)
+    return {by: some for by, some in parts.items() if some}

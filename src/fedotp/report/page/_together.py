@@ -65,11 +65,13 @@ def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, A
     if FedOTP.title in called:
         table = Table.of(outcomes, called.index(FedOTP.title))
     label = {name.group: name.label for name in named}
-    views = [[label[int(group)], *texts] for group, *texts in table.view_lines()] if len(table.views) > 1 else []
     return {
         "columns": [{"key": column.key, "title": column.title, "better": column.better} for column in table.columns],
         "rows": [{**_row(table, row), "group": int(row.labels[0])} for row in table.rows],
-        "views": {"titles": table.view_titles, "lines": views},
+        "views": [
+            {"by": by, "titles": titles, "lines": [[label[int(group)], *texts] for group, *texts in lines]}
+            for by, titles, lines in table.view_tables()
+        ],
         "controls": [_row(table, row) for row in table.controls],
         "warnings": table.warnings,
         "differences": {

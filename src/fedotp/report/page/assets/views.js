@@ -48,19 +48,22 @@ function viewTable() {
 
 // Of runs that differ in split and seed only, the means: three lines for each, last, best and mean of the last five.
 function comparedViews() {
-  const { titles, lines } = data.comparison?.views ?? { lines: [] };
-  if (!lines.length) return [];
-  const shown = table({
-    label: 'Views compared', rows: lines,
+  const tables = (data.comparison?.views ?? []).flatMap(({ by, titles, lines }) =>
+    [el('h3', {}, `Compared: ${by}`), comparedBy(by, titles, lines)]);
+  return tables.length ? [...tables, el('h3', {}, 'Run by run')] : [];
+}
+
+function comparedBy(by, titles, lines) {
+  return table({
+    label: `Views compared: ${by}`, rows: lines,
     columns: [
-      { title: 'method', value: (line) => line[0] }, { title: 'after', value: (line) => line[1] },
+      { title: 'method', value: (line) => line[0] }, { title: 'round', value: (line) => line[1] },
       ...titles.map((title, i) => ({
         title, number: true, value: (line) => (line[i + 2] === '-' ? null : Number.parseFloat(line[i + 2])),
         cell: (line) => withSpread({ text: line[i + 2] }),
       })),
     ],
-  });
-  return [el('h3', {}, 'Compared'), shown.node, el('h3', {}, 'Run by run')];
+  }).node;
 }
 
 function views() {
