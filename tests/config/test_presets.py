@@ -58,9 +58,10 @@ def test_every_command_in_a_comment_is_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_runs_on_every_preset(name: str, method: str) -> None:
-    assert load_config(name).override([f"method.name={method}"]).method == METHODS[method]()
+def test_every_method_runs_on_every_preset(name: str) -> None:
+    config = load_config(name)
+    for method in METHODS.keys() - {config.method.name}:  # its own has the preset's options
+        assert config.override([f"method.name={method}"]).method == METHODS[method]()
 
 
 @pytest.mark.parametrize("name", NAMES)
