@@ -137,11 +137,12 @@ def test_prompts_of_unequal_lengths_stand_side_by_side(task: Task) -> None:
 def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: Batch) -> None:
     """KgCoOp's w (1 - mean_k cos(z_k(P), z_k of the caption)), of the mean over prompts that are learned."""
     method = METHODS[name]()
+    assert method.learns_prompts(task) == (name not in ("zeroshot", "fedclip"))
     if not method.learns_prompts(task):
         return
     received = method.send(method.shared(task, C), torch.arange(C), C)
-    private = {name: value + 0.1 * torch.randn(C, *value.shape) for name, value in method.private(task).items()}
-    params = method.start(received, private)
+    private = {name: value.expand(C, *value.shape) for name, value in method.private(task).items()}
+    params = {name: value + 0.1 * torch.rand(value.shape) for name, value in method.start(received, private).items()}
     params |= method.derived(task, params, torch.ones(C, K, dtype=torch.bool))
     near = replace(task, prompt=replace(task.prompt, kgcoop=3.0))
     extra = method.loss(near, params, received, batch) - method.loss(task, params, received, batch)
