@@ -29,17 +29,17 @@ class PFedMoAP(Method):
 
     The server averages the prompts (Eq. 4) to P_g, and keeps every client's last one. A client trains its prompt P_i
     from P_g on. Once it has sent a prompt, it receives with P_g the `experts` prompts P_j nearest to its own last one
-    (`choice` "nearest", L2; "fixed", as in the authors' code: those of the clients of lowest number), its own excluded,
-    and fewer where fewer have been sent. They are not trained: their class features are computed once a round. With f
-    the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every (e / 128)-th
-    component of x,
+    (`choice` "nearest", L2; "fixed", our reading of the authors' code: those of the clients of lowest number), its own
+    excluded, and fewer where fewer have been sent. They are not trained: their class features are computed once a
+    round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
+    (e / 128)-th component of x,
 
         score_k = lambda f . z_k(P_i) + pool(f) . T_k,
         T_k = attention(query pool(f); keys and values pool(z_k(P_i)), pool(z_k(P_j)) of all experts j),
 
     where the attention has 8 heads, width 128 and biases, one for all classes, and multiplies its logits by 10 instead
-    of 1 / sqrt(16). It is the client's gating network, which never leaves it. (In the authors' code it goes from one
-    client to the next, as one object serves all.)
+    of 1 / sqrt(16). It is the client's gating network, which never leaves it. (As we read the authors' code, it goes
+    there from one client to the next.)
 
     Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is for whoever takes part for
     the first time (its gating network then feels the weight decay only), for newcomers, and, in predictions, until the
@@ -48,9 +48,9 @@ class PFedMoAP(Method):
     The gating network learns at `gate_rate` times the learning rate of prompts. The paper's are 0.01 and 0.002; with
     prompts that learn much faster it needs a smaller factor, or diverges.
 
-    Choices: where e is less than 128, or 8 heads do not divide it, the attention is of width e, and of as many heads as
-    divide both. A client predicts with its own last prompt, P_g if it has never trained. Places of experts that there
-    are not are filled with P_g and hidden from the attention: every message is of the same size.
+    Choices: where e is less than 128 the attention is of width e, with as many heads as divide both 8 and e. A client
+    predicts with its own last prompt, P_g if it has never trained. Places of experts that there are not are filled with
+    P_g and hidden from the attention: every message is of the same size.
     """
 
     experts: int = 9
