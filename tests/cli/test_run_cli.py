@@ -361,3 +361,29 @@ def test_the_package_is_the_command() -> None:
 
     done = subprocess.run([sys.executable, "-m", "fedotp", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == fedotp.__version__
+
+
+BEGINNING_AND_END = """
+import atexit, gc, os, sys
+sys.argv = ["fedotp", "--version"]
+atexit.register(lambda: print(os.environ.get("OMP_WAIT_POLICY"), gc.get_freeze_count() > 0))
+from fedotp.cli import main
+assert "torch" not in sys.modules
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [({}, "passive"), ({"OMP_WAIT_POLICY": "active"}, "active"), ({"GOMP_SPINCOUNT": "9"}, "None")],
+)
+def test_threads_wait_quietly_unless_told_otherwise_and_the_end_is_quick(chosen: dict[str, str], expected: str) -> None:
+    kept = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", BEGINNING_AND_END],
+        env={**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **chosen},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[1:] == [expected, "True"]

@@ -1,5 +1,8 @@
 """The `fedotp` command: parsing and printing; the work is done in the other rooms."""
 
+import atexit
+import gc
+import os
 import sys
 import warnings
 
@@ -30,6 +33,8 @@ from fedotp.cli._status import TRY_AGAIN
 from fedotp.errors import FedotpError, TransientError
 
 __all__ = ["app", "main"]
+
+_WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # who sets one of these says how threads wait
 
 app = typer.Typer(
     name="fedotp",
@@ -73,6 +78,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; bad input becomes one line on stderr and exit status 2, what may pass by itself 75."""
+    if not _WAITING & os.environ.keys():
+        os.environ["OMP_WAIT_POLICY"] = "passive"  # threads of torch that wait in a loop take the cores others need
+    atexit.register(gc.freeze)  # all goes away with the process: to look for what is not needed takes half a second
     warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm, the limits are our own
     try:
         try:
