@@ -9,9 +9,11 @@ import scipy.stats
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
+from fedotp.classifier import Classifier
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.runs import RunDirectory, Table, by_method, check_runs, prepare, run_many
+from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_method, check_runs, prepare, run_many
+from invented_run import invent_run
 
 QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"every": 0}}
 
@@ -137,3 +139,19 @@ def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, 
     assert table.rows[0].failed  # a random tower
     assert csv.splitlines()[1].endswith(" ".join(check.control for check in table.rows[0].failed))
     assert csv.splitlines()[3].startswith("control: majority class,1,")
+
+
+def test_runs_of_real_sites_and_simulated_ones_are_no_pairs(tmp_path: Path) -> None:
+    simulated = [invent_run(tmp_path / f"s{split}", split=split) for split in range(2)]
+    sites = [invent_run(tmp_path / f"r{split}", split=split, method="coop", share="scores") for split in range(2)]
+    alike = [invent_run(tmp_path / f"c{split}", split=split, method="coop") for split in range(2)]
+    for others, n in ((sites, 0), (alike, 1)):
+        outcomes = [Outcome(Trial(run.path.name, {"method": run.config.title}, run.config), run) for run in simulated]
+        outcomes += [Outcome(Trial(run.path.name, {"method": "other"}, run.config), run) for run in others]
+        assert len(Table.of(outcomes).differences.lines()) == n
+
+
+def test_a_classifier_of_shuffled_labels_is_refused(inputs: Path, tmp_path: Path) -> None:
+    run = fedotp.run(make_config(inputs, **QUICK, data={"labels": "shuffled"}), tmp_path / "run")
+    with pytest.raises(FedotpError, match="was trained on shuffled labels: it is a control"):
+        Classifier.from_run(run.path, "client-0")

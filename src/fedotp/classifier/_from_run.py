@@ -38,6 +38,10 @@ class RunClassifiers:
     def __init__(self, run: str | Path, *, backbone: str | Path | None = None, device: str = "auto") -> None:
         """Load the backbone (another file of the same weights, if given) and read the run's prompts."""
         self.run = RunDirectory.open(run)
+        if self.run.config.data.labels == "shuffled":
+            raise FedotpError(
+                f"{run} was trained on shuffled labels: it is a control, and its classifiers are of no use"
+            )
         self._stored: StoredParameters = stored_parameters(self.run)
         config, manifest = self.run.config, self.run.manifest
         source = config.backbone.source if backbone is None else os.path.expanduser(backbone)

@@ -63,7 +63,7 @@ def facts(rows: Sequence[tuple[object, ...]]) -> None:
 def print_numbers(numbers: dict[str, Any]) -> None:
     """Print the numbers of a summary, or of an evaluation in the shape of one."""
     from fedotp.federation import METRICS, percent
-    from fedotp.runs import n_bytes
+    from fedotp.runs import CONTROLS, n_bytes
 
     final = numbers["final"]
     rows: list[tuple[object, ...]] = []
@@ -86,6 +86,8 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))
         others = [metric for key, metric in METRICS.items() if metric.is_share and key != "accuracy" and key in final]
         rows += [(metric.title, f"{metric.write(final[metric.key])} %") for metric in others]
+    for name, control in numbers.get("controls", {}).items():
+        rows.append((CONTROLS.get(name, name), f"{percent(control['accuracy'])} %", "control"))
     if "joined" in numbers:
         joined = numbers["joined"]
         remark = f"{_count(len(joined['clients']), 'client')} that never trained with the others"
@@ -107,6 +109,8 @@ def print_numbers(numbers: dict[str, Any]) -> None:
 
 def print_run(directory: "RunDirectory") -> None:
     """Print the final numbers of a complete run."""
+    from fedotp.runs import check_runs
+
     summary = directory.summary
     print_headline(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
     if summary["stopped_early"]:
@@ -114,6 +118,9 @@ def print_run(directory: "RunDirectory") -> None:
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
+    for check in check_runs([(directory.config, summary)]):
+        if not check.is_passed:
+            Console().print(cell(check.sentence(directory.config.title), "bold yellow"))
 
 
 def print_headline(run: "RunDirectory", n_clients: int) -> None:

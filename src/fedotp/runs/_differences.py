@@ -142,5 +142,6 @@ def interval(difference: Difference) -> str:
 
 def images_of(outcome: Outcome) -> tuple[object, ...]:
     """What says who has which images, split and seed apart: runs for which it is equal are pairs."""
-    config = outcome.trial.config
-    return config.data.dataset, config.data.root, config.data.classes, replace(config.partition, seed=0)
+    config, directory = outcome.trial.config, outcome.directory
+    deployed = directory.is_begun and directory.is_deployed  # sites have images of their own
+    return deployed, config.data.dataset, config.data.root, config.data.classes, replace(config.partition, seed=0)
