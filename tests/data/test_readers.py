@@ -219,6 +219,13 @@ def test_domains_are_found_under_their_other_names(name: str, old: str, new: str
     assert check_dataset(after, workers=1).broken == ()
 
 
+def test_other_folders_beside_the_domains_are_left_alone(tmp_path: Path) -> None:
+    folder = LAYOUTS["vlcs"][0](tmp_path)
+    before = load_dataset("vlcs", root=tmp_path).digest
+    write_tree(folder, ["images/bird/0.jpg", "notes/figure.jpg"])
+    assert load_dataset("vlcs", root=tmp_path).digest == before
+
+
 # Malformed layouts
 
 

@@ -60,7 +60,8 @@ def _tree(root: Path, domains: Sequence[str], classes: Sequence[str], label_of: 
 
     Archives of PACS have all domains in a folder `kfold`, or `images`.
     """
-    above = next((f"{name}/" for name in ("kfold", "images") if (root / name).is_dir()), "")
+    places = (place for place in ("", "kfold/", "images/") if (root / place).is_dir())
+    above = next((place for place in places if _by_key(list_folders(root / place), domains)), "")
     folder_of_domain = _by_key(list_folders(root / above), domains)
     for d, domain in enumerate(domains):
         if domain not in folder_of_domain:
