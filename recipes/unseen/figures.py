@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recipes.unseen.study import ABLATED_AT, GRID, MASSES, OUT, ROUNDS
+from recipes.unseen.study import ABLATED_AT, MASSES, OUT, ROUNDS
 from recipes.unseen.table import Lines, differences
 
 from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
@@ -42,16 +42,16 @@ def rounds(lines: Lines, folder: Path) -> Path:
     data = lines.values("data")
     figure = new_figure(9.6, 2.9 * len(data))
     grid = figure.subplots(len(data), 3, squeeze=False)
-    x = [float(number) for number in ROUNDS]
+    x = lines.where(method="fedotp").numbers("round")
     for row, name in zip(grid, data, strict=True):
         some = lines.where(data=name, scheme="pairs", mass="")
         for axes, view in zip(row, VIEWS, strict=True):
             for number, (label, method, dial) in enumerate(SHOWN):
                 own = some.where(method=method, lr=ABLATED_AT, dial=dial)
-                _curve(axes, number, x, [own.where(round=at) for at in ROUNDS], view, label)
+                _curve(axes, number, x, [own.where(round=at) for at in x], view, label)
             axes.axhline(some.where(method="zeroshot").mean(view), color=COLOURS[6], linestyle=":", label="zero-shot")
             axes.set_xscale("symlog", linthresh=1)
-            axes.set_xticks(x, [str(number) for number in ROUNDS])
+            axes.set_xticks(x, [f"{number:g}" for number in x])
             axes.set_title(f"{name}: {view}", fontsize=10)
             bare(axes)
         row[0].set_ylabel("accuracy %")
@@ -71,8 +71,9 @@ def dial(lines: Lines, folder: Path) -> Path:
         axes.set_axis_off()
     for axes, (data, scheme) in zip(grid, panels, strict=False):
         some = lines.where(data=data, scheme=scheme, method="fedotp", lr=ABLATED_AT, round=LAST, mass="")
+        positions = some.numbers("dial")
         for number, view in enumerate(VIEWS):
-            _curve(axes, number, list(GRID), [some.where(dial=at) for at in GRID], view, view)
+            _curve(axes, number, positions, [some.where(dial=at) for at in positions], view, view)
             axes.plot([1.2], [some.where(dial="confidence").mean(view)], MARKERS[number], color=COLOURS[number])
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1, 1.2], ["0\nglobal", "", "0.5", "", "1\nlocal", "by\nconf."], fontsize=8)
         axes.set_title(f"{data}, {SCHEMES[scheme]}", fontsize=9)
@@ -94,8 +95,9 @@ def mechanism(lines: Lines, folder: Path) -> Path:
     }
     for axes, name in zip(grid, data, strict=True):
         some = lines.where(data=name, scheme="pairs", method="fedotp", lr=ABLATED_AT, round=LAST, mass="")
+        positions = some.numbers("dial")
         for number, (measured, label) in enumerate(words.items()):
-            _curve(axes, number, list(GRID), [some.where(dial=at) for at in GRID], measured, label)
+            _curve(axes, number, positions, [some.where(dial=at) for at in positions], measured, label)
         axes.set_title(f"{name}: images of other clients' classes", fontsize=9)
         axes.set_xlabel("dial: global (0) to local (1)")
         bare(axes)
@@ -109,7 +111,7 @@ def rates(lines: Lines, folder: Path) -> Path:
     some = lines.where(data="cifar10-mini", scheme="pairs", round=LAST, mass="")
     figure = new_figure(9.6, 2.9)
     grid = figure.subplots(1, 3)
-    at = sorted({float(rate) for rate in some.where(method="fedotp").values("lr")})
+    at = some.where(method="fedotp").numbers("lr")
     for axes, view in zip(grid, VIEWS, strict=True):
         for number, (label, method, dial) in enumerate(SHOWN):
             own = some.where(method=method, dial=dial)
@@ -159,7 +161,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     options = parser.parse_args()
     lines = Lines.read(options.results)
-    for draw in (rounds, dial, mechanism, rates):
+    several = len(lines.where(method="fedotp").numbers("lr")) > 1
+    for draw in (rounds, dial, mechanism, *([rates] if several else [])):
         print(draw(lines, options.folder))
     tables(lines)
 

@@ -40,6 +40,7 @@ JOBS: tuple[tuple[str, Scheme], ...] = (
     ("emoji", "pairs"),
     ("cifar10-mini", "dirichlet"),
 )
+SMALL = 60  # test images of a class in a small study
 ABLATED_AT = 0.1  # learning rate
 FEW = (0.0, 1.0)
 GRID = tuple(i / 10 for i in range(11))
@@ -59,10 +60,14 @@ class Trial:
     prompt: PromptSettings = field(default_factory=PromptSettings)
 
 
-def trials(data: str, scheme: Scheme) -> Iterator[Trial]:
-    """What is trained: everything where clients have two classes of cifar10-mini, a core elsewhere."""
+def trials(data: str, scheme: Scheme, *, small: bool = False) -> Iterator[Trial]:
+    """What is trained: everything where clients have two classes of cifar10-mini, a core elsewhere.
+
+    Of a `small` study there is one learning rate.
+    """
     everything = (data, scheme) == JOBS[0]
     fedotp, rates = FedOTP(), (0.001, 0.01, 0.1, 1.0) if everything else (0.01, 0.1)
+    rates = (ABLATED_AT,) if small else rates
     core: dict[str, Method] = {"fedotp": fedotp, "promptfl": METHODS["promptfl"](), "coop": METHODS["coop"]()}
     yield Trial("zeroshot", METHODS["zeroshot"](), rates[0])
     for (label, method), lr in itertools.product(core.items(), rates):
@@ -105,14 +110,16 @@ class Federation:
             self.lines.append(named | {name: round(value, 5) for name, value in found.items()})
 
 
-def study(material: Material, scheme: Scheme, split: int, seeds: Sequence[int]) -> list[dict[str, object]]:
+def study(
+    material: Material, scheme: Scheme, split: int, seeds: Sequence[int], *, small: bool = False
+) -> list[dict[str, object]]:
     """All lines of one division of the classes, dealt in one way; federations train side by side."""
     division = Division(material, split)
     tests = [division.images(places) for places in (division.base, division.novel)]
     federations = []
     for seed in seeds:
         dealt = deal(division, scheme, CLIENTS[material.name], seed)
-        for trial in trials(material.name, scheme):
+        for trial in trials(material.name, scheme, small=small):
             rounds = RoundSettings(rounds=max(ROUNDS), local_epochs=1)
             settings = Settings(rounds, OptimizerSettings(lr=trial.lr), seed=seed)
             task = Task(material.clip, division.names(division.base), trial.prompt, seed=seed)
@@ -172,6 +179,7 @@ def main() -> None:
     parser.add_argument("--data", default=",".join(CLIENTS), help="names of data sets in the package")
     parser.add_argument("--splits", type=int, default=6, help="divisions of the classes")
     parser.add_argument("--seeds", type=int, default=2, help="of prompts, batches and who gets which image")
+    parser.add_argument("--small", action="store_true", help="one learning rate, 60 test images a class: for a CPU")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so many seconds")
     options = parser.parse_args()
@@ -181,12 +189,13 @@ def main() -> None:
     if options.out.is_file():
         with options.out.open() as file:
             done = {(row["data"], row["scheme"], row["split"]) for row in csv.DictReader(file)}
-    materials = {name: Material.of(name, torch.device(options.device)) for name in options.data.split(",")}
+    n_test = SMALL if options.small else None
+    materials = {name: Material.of(name, torch.device(options.device), n_test) for name in options.data.split(",")}
     for (name, scheme), split in itertools.product(JOBS, range(options.splits)):
         start = time.perf_counter()
         if name not in materials or (name, scheme, str(split)) in done or start - begun > options.seconds:
             continue
-        _append(options.out, study(materials[name], scheme, split, range(options.seeds)))
+        _append(options.out, study(materials[name], scheme, split, range(options.seeds), small=options.small))
         print(f"{name}, {scheme}, split {split}: {time.perf_counter() - start:.0f} s", flush=True)
     record = {"command": "python -m recipes.unseen.study " + " ".join(sys.argv[1:]), "commit": commit()}
     options.out.with_suffix(".json").write_text(json.dumps({**record, "machine": machine()}, indent=2) + "\n")

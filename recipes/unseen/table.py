@@ -32,6 +32,10 @@ class Lines:
         """What there is of `key`, in the order of the lines."""
         return list(dict.fromkeys(line[key] for line in self.lines))
 
+    def numbers(self, key: str) -> list[float]:
+        """The numbers among them, rising."""
+        return sorted({plain for value in self.values(key) if isinstance(plain := _plain(value), float)})
+
     def pairs(self, name: str) -> dict[Pair, float]:
         """A measured number in percent, by split and seed; there must be one line for each."""
         found = {(int(line["split"]), int(line["seed"])): 100 * float(line[name]) for line in self.lines if line[name]}

@@ -1,6 +1,6 @@
 """Half of the classes are dealt to clients, the other half is never seen: images, clients, and who has what."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -32,13 +32,21 @@ class Material:
     test_labels: Ints
 
     @classmethod
-    def of(cls, name: str, device: torch.device) -> "Material":
-        """Encode it, or read its tokens back."""
+    def of(cls, name: str, device: torch.device, n_test: int | None = None) -> "Material":
+        """Encode it, or read its tokens back; of each class only the first `n_test` test images, if given."""
         clip = load("mini", device=device)
         encoded = encode(load_dataset(name), clip)
         splits = encoded.dataset.train, encoded.dataset.test
         held = (_held(split, device) for split in (encoded.train, encoded.test))
-        return cls(name, clip, encoded.dataset.classes, *held, *(split.labels for split in splits))
+        whole = cls(name, clip, encoded.dataset.classes, *held, *(split.labels for split in splits))
+        return whole if n_test is None else whole._tested_on(n_test)
+
+    def _tested_on(self, n_test: int) -> "Material":
+        """The same with the first `n_test` test images of each class."""
+        labels = self.test_labels
+        rows = np.concatenate([np.flatnonzero(labels == k)[:n_test] for k in range(len(self.classes))])
+        test = HeldFeatures(self.test.pooled[:, rows], self.test.tokens[:, rows])
+        return replace(self, test=test, test_labels=labels[rows])
 
 
 def _held(split: EncodedSplit, device: torch.device) -> HeldFeatures:
