@@ -108,8 +108,8 @@ def _generated(params: Parameters, names: Tensor, own: Tensor | None) -> Tensor:
     key, value = (_linear(params, name, context) for name in ("key", "value"))  # (C, K, d)
     heads = (gcd(_HEADS, query.shape[-1]), -1)
     query, key, value = (x.unflatten(-1, heads).transpose(1, 2) for x in (query, key, value))  # (C, h, s or K, d / h)
-    hidden = None if own is None else (own > 0)[:, None, None]
-    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=hidden)
+    counts = None if own is None else (own > 0)[:, None, None]
+    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=counts)
     x = _linear(params, "out", attended.transpose(1, 2).flatten(2))  # (C, s, d)
     values, gates = _linear(params, "ff_in", _norm(params, "ff_norm", x)).chunk(2, dim=-1)  # (C, s, 4d)
     return x + _linear(params, "ff_out", values * F.gelu(gates))
