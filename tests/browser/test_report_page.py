@@ -118,6 +118,25 @@ def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Pat
     assert differences.locator("tr", has_text="PromptFL").locator("td").last.inner_text() == "one pair tells nothing"
 
 
+def test_many_runs_are_chosen_by_what_they_have_in_common(page: Page, tmp_path: Path) -> None:
+    runs = [
+        invent_run(tmp_path / f"{method}{split}", method=method, split=split)
+        for method in ("fedotp", "coop")
+        for split in range(7)
+    ]
+    page.goto(address(tmp_path, runs))
+    boxes = page.locator("#toolbar .runs label")
+    expect(boxes).to_have_text(["FedOTP", "CoOp (local)"])
+    found = chart(page, "Accuracy over rounds")
+    before = picture(found)
+    page.get_by_label("CoOp (local)", exact=True).uncheck()
+    assert picture(found) != before
+    expect(page.locator("#accuracy .legend").first).to_have_text("FedOTP")
+    settings = page.locator(".scroll[aria-label='Differing settings']")
+    expect(settings.locator("th")).to_have_text(["setting", "FedOTP", "CoOp (local)"])
+    expect(settings).not_to_contain_text("partition.seed")
+
+
 def test_a_run_that_is_not_above_a_control_says_so(page: Page, tmp_path: Path) -> None:
     page.goto(address(tmp_path, [invent_run(tmp_path / "run", controls={"majority": 0.99, "zero_shot": 0.125})]))
     expect(page.locator("header .notice")).to_contain_text(["(!) FedOTP is not above majority class: -"])

@@ -58,7 +58,7 @@ def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None 
         "metrics": [{"key": m.key, "heading": m.heading, "share": m.is_share} for m in METRICS.values()],
         "made": time.strftime("%Y-%m-%d %H:%M"),
         "runs": [
-            {**_of(run, analysis), "title": name.title, "group": name.group, "colour": name.colour}
+            {**_of(run, analysis), "title": name.title, "label": name.label, "group": name.group, "colour": name.colour}
             for run, name, analysis in zip(runs, named, analyses, strict=True)
         ],
         "comparison": compare(runs, named) if len(runs) > 1 else None,

@@ -71,10 +71,16 @@ function section(id, short, title, note, ...children) {
 const swatch = (run) => el('span', { class: `swatch dash${dashOf(run)}`, tone: tone(run) });
 const key = (run) => el('span', { class: 'key' }, swatch(run), run.title);
 
+// Many runs are named, and chosen, by what they have in common: those that differ in split and seed only, at once.
+const MANY_RUNS = 12;
+const inGroups = runs.length > MANY_RUNS;
+const isNamed = (run, _, among) => !inGroups || among.find((other) => other.group === run.group) === run;
+const shortKey = (run) => (inGroups ? el('span', { class: 'key' }, swatch(run), run.label) : key(run));
+
 // Which line is which run; nothing where there is one run only.
 function legend() {
   const node = el('div', { class: 'legend' });
-  if (runs.length > 1) onChange(() => node.replaceChildren(...shownRuns().map(key)));
+  if (runs.length > 1) onChange(() => node.replaceChildren(...shownRuns().filter(isNamed).map(shortKey)));
   return node;
 }
 

@@ -155,12 +155,16 @@ function toolbar() {
 
 // The runs that are in the charts.
 function chooser() {
-  const boxes = runs.map((run, i) => tickbox(key(run), true, (wanted) => {
+  const named = runs.filter(isNamed);
+  const boxes = named.map((run) => tickbox(shortKey(run), true, (wanted) => {
     const shown = new Set(state.shown);
-    if (wanted) shown.add(i); else shown.delete(i);
+    runs.forEach((other, i) => {
+      if (other !== run && !(inGroups && other.group === run.group)) return;
+      if (wanted) shown.add(i); else shown.delete(i);
+    });
     choose({ shown });
   }));
-  onChange(() => boxes.forEach((box, i) => box.querySelector('.swatch').style.setProperty('--tone', tone(runs[i]))));
+  onChange(() => boxes.forEach((box, i) => box.querySelector('.swatch').style.setProperty('--tone', tone(named[i]))));
   return el('fieldset', { class: 'runs' }, el('legend', {}, 'Runs in the charts'), boxes);
 }
 
@@ -226,11 +230,15 @@ function withSpread(cell) {
 
 function differences() {
   if (!data.differences.length) return [el('p', { class: 'note' }, 'The runs have the same settings.')];
+  const columns = runs.map((run, i) => ({
+    title: inGroups ? run.label : run.title, value: (row) => row.values[i], cell: (row) => setting(row.values[i]),
+  }));
   const shown = table({
-    label: 'Differing settings', rows: data.differences,
+    label: 'Differing settings',
+    rows: data.differences.filter((row) => !inGroups || !['seed', 'partition.seed'].includes(row.key)),
     columns: [
       { title: 'setting', value: (row) => row.key, cell: (row) => el('span', { class: 'mono' }, row.key) },
-      ...runs.map((run, i) => ({ title: run.title, value: (row) => row.values[i], cell: (row) => setting(row.values[i]) })),
+      ...columns.filter((_, i) => isNamed(runs[i], i, runs)),
     ],
   });
   return [el('h3', {}, 'Settings in which the runs differ'), shown.node];
