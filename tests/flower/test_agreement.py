@@ -221,8 +221,14 @@ def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
         evaluate_run(run.path, ["method.mass=0.5"])
 
 
-@pytest.mark.parametrize("setting", [{"dropout": 0.5}, {"holdout_clients": 1}, {"holdout": ["a"]}])
-def test_what_only_a_simulation_can_do_is_refused(setting: dict[str, Any], inputs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"federation": setting} for setting in ({"dropout": 0.5}, {"holdout_clients": 1}, {"holdout": ["a"]})),
+        *({"data": setting} for setting in ({"labels": "shuffled"}, {"classes": "base"})),
+    ],
+)
+def test_what_only_a_simulation_can_do_is_refused(settings: dict[str, Any], inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
-    with pytest.raises(FedotpError, match="is for simulations"):
-        serve(grid, make_deployable(inputs, federation=setting), SETTINGS, tmp_path / "run", **named(grid))
+    with pytest.raises(FedotpError, match="for simulations"):
+        serve(grid, make_deployable(inputs, **settings), SETTINGS, tmp_path / "run", **named(grid))

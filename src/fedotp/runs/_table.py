@@ -16,8 +16,8 @@ from fedotp.runs._trial_run import Outcome
 from fedotp.runs._views import WHEN, by_model
 
 VIEWS_NOTE = (
-    "Accuracies in views are means over clients: after the last round; after the best one, each view its own, chosen on "
-    "the test images; and the mean of the last five evaluations."
+    "Accuracies in views are means over clients: after the last round; after the best one, each view its own, chosen "
+    "on the test images; and the mean of the last five evaluations."
 )
 _CONTROL = "control: "
 _NOTE = (

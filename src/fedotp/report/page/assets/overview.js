@@ -91,6 +91,7 @@ function storyOfMany() {
   const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
   const splits = [...new Set(runs.map(splitText))];
   const words = [`${least === most ? '' : `${count(least)} to `}${plural(most, 'client')}; ${splits.length > 2 ? `${splits.length} kinds of split` : splits.join('; ')}.`];
+  if (!data.comparison.rows.length) return [...words, ' All of them are controls.'];
   if (!rows.length) return [...words, runs.some(isComplete) ? ' No site tells how well it does.' : ' None of the runs is complete yet.'];
   const accuracy = (row) => `${percent(Math.round(1e6 * row.cells[0].value))}\u00a0%`;
   words.push(' On its own test images a client is right most often with ',
