@@ -70,8 +70,9 @@ def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
 def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:
     """The toy federation with three clients, all of them in every round."""
     federation = {"holdout_clients": 0, "participation": 1.0, "rounds": 2, **sections.pop("federation", {})}
+    evaluation = {"clients": 0, **sections.pop("evaluation", {})}
     partition = {"n_clients": 3, "alpha": 2.0}
-    return make_config(inputs, federation=federation, evaluation={"clients": 0}, partition=partition, **sections)
+    return make_config(inputs, federation=federation, evaluation=evaluation, partition=partition, **sections)
 
 
 def named(grid: NearGrid) -> dict[str, Any]:

@@ -222,13 +222,17 @@ def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "sections",
     [
-        *({"federation": setting} for setting in ({"dropout": 0.5}, {"holdout_clients": 1}, {"holdout": ["a"]})),
-        *({"data": setting} for setting in ({"labels": "shuffled"}, {"classes": "base"})),
+        {"federation": {"dropout": 0.5}},
+        {"federation": {"holdout_clients": 1}},
+        {"federation": {"holdout": ["a"]}},
+        {"evaluation": {"views": ["personal", "base"]}},
+        {"data": {"classes": "base"}},
+        {"data": {"labels": "shuffled"}},
     ],
 )
-def test_what_only_a_simulation_can_do_is_refused(settings: dict[str, Any], inputs: Path, tmp_path: Path) -> None:
+def test_what_only_a_simulation_can_do_is_refused(sections: dict[str, Any], inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
     with pytest.raises(FedotpError, match="for simulations"):
-        serve(grid, make_deployable(inputs, **settings), SETTINGS, tmp_path / "run", **named(grid))
+        serve(grid, make_deployable(inputs, **sections), SETTINGS, tmp_path / "run", **named(grid))

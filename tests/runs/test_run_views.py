@@ -19,7 +19,7 @@ from fedotp.cli import app
 from fedotp.cli._views import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
-from fedotp.federation import percent
+from fedotp.federation import View, percent
 from fedotp.runs import RunDirectory, Trial, join, prepare, run_many, see_run
 from fedotp.runs._together import side_by_side
 from fedotp.runs._views import base_to_novel, harmonic_mean
@@ -218,6 +218,20 @@ def test_the_command_line_prints_views(done: RunDirectory, capsys: pytest.Captur
         ("personal", "global"),
         ("novel", "global"),
     ]
+
+
+def test_observers_are_told_what_is_written(inputs: Path, tmp_path: Path) -> None:
+    class Hears(fedotp.runs.Observer):
+        def __init__(self) -> None:
+            self.heard: list[dict[str, Any]] = []
+
+        def on_view(self, round_: int, view: View) -> None:
+            self.heard.append({"kind": "view", "round": round_, **view.as_dict()})
+
+    one, other = Hears(), Hears()
+    config = viewed(inputs, federation={"rounds": 1})
+    run = fedotp.run(config, tmp_path / "run", observer=fedotp.runs.Observers(one, other))
+    assert one.heard == other.heard == list(run.metrics("view"))
 
 
 def test_a_view_that_cannot_be_says_why(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 from fedotp._text import printable
 from fedotp.cli._encoding import encoding_progress
 from fedotp.config import Config
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import Evaluation, RoundReport, View
 from fedotp.runs import Observer, round_record
 
 if TYPE_CHECKING:
@@ -201,6 +201,10 @@ class JsonLines(Observer):
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """As in metrics.jsonl."""
         print_json({"kind": "evaluation", "round": round_, **evaluation.as_dict()})
+
+    def on_view(self, round_: int, view: View) -> None:
+        """As in metrics.jsonl."""
+        print_json({"kind": "view", "round": round_, **view.as_dict()})
 
 
 def accuracy_text(evaluation: Evaluation) -> str:

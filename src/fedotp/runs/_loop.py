@@ -161,6 +161,7 @@ class Loop:
 
     def _record(self, view: View) -> None:
         self._append({"kind": "view", "round": self.federation.round, **view.as_dict()})
+        self.observer.on_view(self.federation.round, view)
 
     def _append(self, record: dict[str, Any]) -> None:
         self.progress.metrics_bytes, self.progress.metrics_digest = self.directory.append_metrics(record)

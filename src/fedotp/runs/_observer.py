@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedotp.config import Config
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import Evaluation, RoundReport, View
 
 
 class Observer:
@@ -23,6 +23,9 @@ class Observer:
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """The clients were evaluated after round `round_`."""
+
+    def on_view(self, round_: int, view: View) -> None:
+        """So they were in another view."""
 
     def on_interrupt(self) -> None:
         """The user asked to stop; the round in progress is finished first."""
@@ -62,6 +65,11 @@ class Observers(Observer):
         """Tell all."""
         for observer in self.observers:
             observer.on_evaluation(round_, evaluation)
+
+    def on_view(self, round_: int, view: View) -> None:
+        """Tell all."""
+        for observer in self.observers:
+            observer.on_view(round_, view)
 
     def on_interrupt(self) -> None:
         """Tell all."""

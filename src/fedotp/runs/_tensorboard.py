@@ -5,7 +5,7 @@ from typing import Any
 
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import Evaluation, RoundReport, View
 from fedotp.runs._observer import Observer
 
 
@@ -45,6 +45,10 @@ class TensorBoard(Observer):
         self._add(round_, {f"test/{name}": value for name, value in evaluation.totals().items()})
         self._add(round_, {f"domain/{name}": mean for name, (mean, _, _) in evaluation.domain_accuracy.items()})
         self._writer.flush()
+
+    def on_view(self, round_: int, view: View) -> None:
+        """Test in another view."""
+        self._add(round_, {f"view/{view.view} by {view.model} model": view.evaluation.mean})
 
     def on_end(self, path: Path) -> None:
         """Close the log."""

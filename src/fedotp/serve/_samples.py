@@ -39,6 +39,7 @@ class Samples:
         data = self._run.config.data
         try:
             dataset = load_dataset(data.source, root=data.root_folder)
+            dataset = dataset.base_and_novel()[0] if data.classes == "base" else dataset
         except FedotpError:
             return None
         return dataset if dataset.digest == self._run.manifest["data"]["digest"] else None
