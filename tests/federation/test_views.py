@@ -56,7 +56,7 @@ def right(
 def of_all(one: Simulator, task: Task, images: Images) -> dict[int, NDArray[np.bool_]]:
     rows = {}
     for client in range(len(one.data)):
-        params = dict(one.parameters(np.array([client])))
+        ((_, params),) = one.deployed(np.array([client]))
         rows[client] = np.array(right(one.method, task, one.data, params, images, client))
     return rows
 
@@ -64,8 +64,6 @@ def of_all(one: Simulator, task: Task, images: Images) -> dict[int, NDArray[np.b
 @pytest.mark.parametrize("name", METHODS)
 def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
     one = trained(name)
-    if one._finetune_epochs():
-        pytest.skip("what it predicts with is trained first")
     data, novel = one.data, make_novel()
     views = by_key(one.see())
     base = of_all(one, one.task, data.test)
@@ -155,6 +153,19 @@ def test_prompts_of_every_class_have_no_novel_view() -> None:
     assert not any(view.view == "novel" for view in one.see())
     assert [missing["view"] for missing in one.views.missing] == ["novel"]
     assert "vectors of their own for every class" in one.views.missing[0]["why"]
+
+
+def test_clients_that_have_all_classes_have_no_neighbours() -> None:
+    data = make_data()
+    everything = np.arange(len(data.train.labels))
+    data = replace(data, train=replace(data.train, clients=(everything,) * len(data)))
+    one = Simulator(
+        METHODS["fedotp"](), make_task(), data, make_settings(evaluation={"views": ("neighbours", "global")})
+    )
+    assert [(view.view, view.model) for view in one.see()] == [("global", "global"), ("personal", "global")]
+    assert one.views.missing == [
+        {"view": "neighbours", "model": "personal", "why": "every client has training images of every class"}
+    ]
 
 
 def test_novel_classes_must_be_given() -> None:

@@ -33,7 +33,7 @@ from fedotp.federation._settings import (
 )
 from fedotp.federation._simulator import RoundReport, Simulator
 from fedotp.federation._together import Together
-from fedotp.federation._views import Novel, View
+from fedotp.federation._view import Novel, View
 
 __all__ = [
     "METRICS",

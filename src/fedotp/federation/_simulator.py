@@ -24,7 +24,8 @@ from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
-from fedotp.federation._views import BEFORE, GLOBAL_NOVEL, GLOBAL_TRAINED, NOVEL, TRAINED, Novel, View, Views
+from fedotp.federation._view import Novel, View
+from fedotp.federation._views import Views
 from fedotp.methods import Method, Parameters, Task
 
 
@@ -194,21 +195,8 @@ class Simulator(Clients):
         """
         drawn = None if everyone else self.drawn_for_evaluation()
         clients = np.setdiff1d(np.arange(len(self.data)), self.held_out) if drawn is None else drawn
-        parts: dict[str, list[Predictions]] = {}
-        if personal := [test for test in (TRAINED, NOVEL) if test in self.testers]:
-            for group, params in self.deployed(clients):
-                for test in personal:
-                    parts.setdefault(test, []).append(self.predict_with(group, params, on_images, test=test))
-        if self.views.part is not None:
-            nobody = np.zeros(1, np.int64)
-            params = self.views.part.deployed(self._received(nobody, new=True), {})
-            for test in [test for test in (GLOBAL_TRAINED, GLOBAL_NOVEL) if test in self.testers]:
-                parts[test] = [self.predict_with(nobody, params, on_images, test=test)]
-        views = self.views.seen({test: Predictions.join(some) for test, some in parts.items()}, clients)
-        if "holdout" in self.views.asked:
-            lines = self.predict_new(self.held_out)
-            views += [self.views.view(BEFORE, "personal", lines)] if len(lines.row) else []
-        return views
+        newcomer = self._received(np.zeros(1, np.int64), new=True)
+        return self.views.see(self, clients, newcomer, on_images)
 
     def controls(self, clients: Ints) -> dict[str, Floats]:
         """How well the controls do on the test images of `clients` (C,), who have some: accuracies (C,) of each."""
