@@ -29,12 +29,11 @@ SHOWN = (
 SCHEMES = {"pairs": "two classes a client", "dirichlet": "Dirichlet 0.3", "iid": "all classes alike"}
 
 
-def _curve(axes: "Axes", number: int, x: list[float], some: list[Lines], name: str, label: str) -> None:
-    """Means, and their intervals over splits as a band."""
-    mean, low, high = zip(*(lines.band(name) for lines in some), strict=True)
-    colour = COLOURS[number]
-    axes.plot(x, mean, color=colour, marker=MARKERS[number], markersize=4, label=label)
-    axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+def _curve(axes: "Axes", number: int, x: list[float], some: list[Lines], zero: Lines, name: str, label: str) -> None:
+    """Means, and as a band the intervals of their differences from zero-shot."""
+    mean, low, high = zip(*(lines.band(name, zero) for lines in some), strict=True)
+    axes.plot(x, mean, color=COLOURS[number], marker=MARKERS[number], markersize=4, label=label)
+    axes.fill_between(x, low, high, color=COLOURS[number], alpha=0.12, linewidth=0)
 
 
 def rounds(lines: Lines, folder: Path) -> Path:
@@ -43,15 +42,16 @@ def rounds(lines: Lines, folder: Path) -> Path:
     figure = new_figure(9.6, 2.9 * len(data))
     grid = figure.subplots(len(data), 3, squeeze=False)
     x = lines.where(method="fedotp").numbers("round")
+    places = [float(place) for place in range(len(x))]
     for row, name in zip(grid, data, strict=True):
         some = lines.where(data=name, scheme="pairs", mass="")
+        zero = some.where(method="zeroshot")
         for axes, view in zip(row, VIEWS, strict=True):
             for number, (label, method, dial) in enumerate(SHOWN):
                 own = some.where(method=method, lr=ABLATED_AT, dial=dial)
-                _curve(axes, number, x, [own.where(round=at) for at in x], view, label)
-            axes.axhline(some.where(method="zeroshot").mean(view), color=COLOURS[6], linestyle=":", label="zero-shot")
-            axes.set_xscale("symlog", linthresh=1)
-            axes.set_xticks(x, [f"{number:g}" for number in x])
+                _curve(axes, number, places, [own.where(round=at) for at in x], zero, view, label)
+            axes.axhline(zero.mean(view), color=COLOURS[6], linestyle=":", label="zero-shot")
+            axes.set_xticks(places, [f"{number:g}" for number in x])
             axes.set_title(f"{name}: {view}", fontsize=10)
             bare(axes)
         row[0].set_ylabel("accuracy %")
@@ -71,9 +71,9 @@ def dial(lines: Lines, folder: Path) -> Path:
         axes.set_axis_off()
     for axes, (data, scheme) in zip(grid, panels, strict=False):
         some = lines.where(data=data, scheme=scheme, method="fedotp", lr=ABLATED_AT, round=LAST, mass="")
-        positions = some.numbers("dial")
+        zero, positions = lines.where(data=data, scheme=scheme, method="zeroshot"), some.numbers("dial")
         for number, view in enumerate(VIEWS):
-            _curve(axes, number, positions, [some.where(dial=at) for at in positions], view, view)
+            _curve(axes, number, positions, [some.where(dial=at) for at in positions], zero, view, view)
             axes.plot([1.2], [some.where(dial="confidence").mean(view)], MARKERS[number], color=COLOURS[number])
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1, 1.2], ["0\nglobal", "", "0.5", "", "1\nlocal", "by\nconf."], fontsize=8)
         axes.set_title(f"{data}, {SCHEMES[scheme]}", fontsize=9)
@@ -95,9 +95,9 @@ def mechanism(lines: Lines, folder: Path) -> Path:
     }
     for axes, name in zip(grid, data, strict=True):
         some = lines.where(data=name, scheme="pairs", method="fedotp", lr=ABLATED_AT, round=LAST, mass="")
-        positions = some.numbers("dial")
+        zero, positions = lines.where(data=name, scheme="pairs", method="zeroshot"), some.numbers("dial")
         for number, (measured, label) in enumerate(words.items()):
-            _curve(axes, number, positions, [some.where(dial=at) for at in positions], measured, label)
+            _curve(axes, number, positions, [some.where(dial=at) for at in positions], zero, measured, label)
         axes.set_title(f"{name}: images of other clients' classes", fontsize=9)
         axes.set_xlabel("dial: global (0) to local (1)")
         bare(axes)
@@ -108,6 +108,7 @@ def mechanism(lines: Lines, folder: Path) -> Path:
 
 def rates(lines: Lines, folder: Path) -> Path:
     """Accuracy in three views against the learning rate, after the last round."""
+    zero = lines.where(data="cifar10-mini", scheme="pairs", method="zeroshot")
     some = lines.where(data="cifar10-mini", scheme="pairs", round=LAST, mass="")
     figure = new_figure(9.6, 2.9)
     grid = figure.subplots(1, 3)
@@ -115,7 +116,7 @@ def rates(lines: Lines, folder: Path) -> Path:
     for axes, view in zip(grid, VIEWS, strict=True):
         for number, (label, method, dial) in enumerate(SHOWN):
             own = some.where(method=method, dial=dial)
-            _curve(axes, number, at, [own.where(lr=rate) for rate in at], view, label)
+            _curve(axes, number, at, [own.where(lr=rate) for rate in at], zero, view, label)
         axes.set_xscale("log")
         axes.set_xlabel("learning rate")
         axes.set_title(view, fontsize=10)

@@ -53,13 +53,11 @@ class Lines:
         assert found is not None
         return found
 
-    def band(self, name: str) -> tuple[float, float, float]:
-        """The mean, and the ends of its interval over splits."""
-        mine = self.pairs(name)
-        found = paired(mine, dict.fromkeys(mine, 0.0))
-        assert found is not None
-        low, high = (found.mean if end is None else end for end in (found.low, found.high))
-        return found.mean, low, high
+    def band(self, name: str, reference: "Lines") -> tuple[float, float, float]:
+        """The mean, and around it the interval of its difference from `reference`."""
+        mean, found = self.mean(name), self.less(reference, name)
+        half = 0.0 if found.high is None else found.high - found.mean
+        return mean, mean - half, mean + half
 
 
 def _plain(value: object) -> object:
