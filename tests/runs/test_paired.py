@@ -67,6 +67,12 @@ def test_differences_without_any_spread(value: float, p: float) -> None:
     assert (found.is_above, found.is_below) == (value > 0, value < 0)
 
 
+def test_rounding_is_no_difference() -> None:
+    found = paired({(i, 0): 0.1 + 0.2 for i in range(3)}, {(i, 0): 0.3 for i in range(3)})
+    assert found is not None
+    assert (found.mean, found.p, found.is_above) == (0, 1, False)
+
+
 def test_intervals_hold_the_true_difference_as_often_as_they_promise() -> None:
     """Splits favour one or the other method: intervals over pairs as if they were independent would be too short."""
     draws = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -71,7 +71,7 @@ def common_columns() -> tuple[Column, ...]:
     )
 
 
-def numbers_of(summary: dict[str, Any]) -> dict[str, float]:
+def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of one run."""
     final = summary["final"]  # empty where real sites do not tell how well they do
     told = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}

@@ -24,6 +24,9 @@ CONTROLS = {
 """What they are called, by their keys in a summary."""
 MARK = "(!)"
 
+Told = tuple[Config, Mapping[str, Any]]
+"""Configuration and summary of a run."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -48,8 +51,8 @@ class Check:
         return f"{MARK} {name} is not above {CONTROLS[self.control]}: {100 * found.mean:+.2f} points, {interval}."
 
 
-def check_runs(runs: Sequence[tuple[Config, Mapping[str, Any]]], shuffled: Sequence[Any] = ()) -> list[Check]:
-    """The checks of complete runs, given as configuration and summary; `shuffled` are those on shuffled labels."""
+def check_runs(runs: Sequence[Told], shuffled: Sequence[Told] = ()) -> list[Check]:
+    """The checks of complete runs that differ in split and seed only; `shuffled` are those on shuffled labels."""
     ours = _by_client(runs, None)
     theirs = {control: _by_client(runs, control) for control in CONTROLS if control != "shuffled"}
     theirs["shuffled"] = _by_client(shuffled, None)
@@ -57,7 +60,7 @@ def check_runs(runs: Sequence[tuple[Config, Mapping[str, Any]]], shuffled: Seque
     return [Check(control, difference) for control, difference in found.items() if difference]
 
 
-def complete(outcomes: Sequence[Outcome]) -> list[tuple[Config, dict[str, Any]]]:
+def complete(outcomes: Sequence[Outcome]) -> list[Told]:
     """Configuration and summary of those that are complete."""
     return [(outcome.trial.config, outcome.directory.summary) for outcome in outcomes if outcome.directory.is_complete]
 
@@ -83,7 +86,7 @@ def in_earnest(config: Config) -> Config:
     return replace(config, data=data, partition=partition, seed=0)
 
 
-def _by_client(runs: Sequence[tuple[Config, Mapping[str, Any]]], control: str | None) -> dict[Pair, float]:
+def _by_client(runs: Sequence[Told], control: str | None) -> dict[Pair, float]:
     """Accuracies, or those of a control, by split and client, and seed."""
     found: dict[Pair, float] = {}
     for config, summary in runs:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fedotp.runs._student import bound, within
 
 SHARE = 0.95  # of intervals, how many hold what they are about
+_DIGITS = 12  # of a share: beyond them there is rounding, which could pass for a difference that never varies
 
 Pair = tuple[Hashable, int]
 """The unit, such as the split (`partition.seed`) of a run, and the seed."""
@@ -48,18 +49,18 @@ class Difference:
 
 def paired(ours: Mapping[Pair, float], theirs: Mapping[Pair, float]) -> Difference | None:
     """Ours less theirs, over the pairs that both have; None where there are none."""
-    by_split: dict[Hashable, list[float]] = {}
+    by_group: dict[Hashable, list[float]] = {}
     for pair in ours:
         if pair in theirs:
-            by_split.setdefault(pair[0], []).append(ours[pair] - theirs[pair])
-    if not by_split:
+            by_group.setdefault(pair[0], []).append(round(ours[pair] - theirs[pair], _DIGITS))
+    if not by_group:
         return None
-    n_pairs = sum(map(len, by_split.values()))
-    units = [statistics.fmean(of_seeds) for of_seeds in by_split.values()]
+    n_pairs = sum(map(len, by_group.values()))
+    units = [statistics.fmean(of_seeds) for of_seeds in by_group.values()]
     if len(units) == 1:
-        (units,) = by_split.values()
+        (units,) = by_group.values()
     low, high, p = _interval(units)
-    return Difference(statistics.fmean(units), low, high, p, n_pairs, len(by_split))
+    return Difference(statistics.fmean(units), low, high, p, n_pairs, len(by_group))
 
 
 def _interval(units: Sequence[float]) -> tuple[float, float, float] | tuple[None, None, None]:
