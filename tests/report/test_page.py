@@ -123,6 +123,16 @@ def test_seeds_are_one_row_and_other_settings_another(tmp_path: Path) -> None:
     assert different["method.mass"] == [0.8, 0.8, 0.8, None]
 
 
+def test_methods_are_compared_with_fedotp_or_another_that_is_named(tmp_path: Path) -> None:
+    runs = [invent_run(tmp_path / f"{name}{k}", method=name, split=k) for name in ("coop", "fedotp") for k in range(2)]
+    for against, other in ((None, "FedOTP"), ("CoOp (local)", "CoOp (local)")):
+        found = data_of(make_page(runs, against=against))["comparison"]["differences"]
+        assert found["titles"][1] == f"minus {other}"
+        assert [line[0] for line in found["lines"]] == [{"FedOTP": "CoOp (local)"}.get(other, "FedOTP")]
+    with pytest.raises(FedotpError, match=r"--against coop: must be a method as the table calls it: CoOp \(local\)"):
+        make_page(runs, against="coop")
+
+
 def test_what_tells_runs_of_one_method_apart_is_in_their_names(tmp_path: Path) -> None:
     runs = [invent_run(tmp_path / f"{n}", n_rounds=n) for n in (2, 3)]
     assert [one["title"] for one in data_of(make_page(runs))["runs"]] == [

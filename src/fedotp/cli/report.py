@@ -31,6 +31,10 @@ def report(
         bool,
         typer.Option(help="Show where prompts look and what they have learned; needs the run's data and backbone."),
     ] = True,
+    against: Annotated[
+        str | None,
+        typer.Option(help="What methods are compared with, as the table calls it; FedOTP if not given, or the first."),
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say what is being analysed.")] = False,
 ) -> None:
@@ -51,7 +55,7 @@ def report(
     path = out or (found[0].path if len(found) == 1 else Path()) / _NAME
     if path.exists() and not is_page(path):  # said before the analysis, which takes a while
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
-    write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None)
+    write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None, against=against)
     print_paths([("report", path)])
     if open_:
         webbrowser.open(path.resolve().as_uri())

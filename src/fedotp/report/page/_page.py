@@ -43,12 +43,15 @@ Analysed = dict[str, Any] | str | None
 """An analysis as `Analysis.as_dict` gives it; or a text that says why there is none; or None: none was asked for."""
 
 
-def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None = None) -> str:
+def make_page(
+    runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None = None, *, against: str | None = None
+) -> str:
     """One HTML page about `runs`, complete or not. Nothing but their directories is read.
 
     Args:
         runs: at least one.
         analyses: for each run what the page says of its prompts and plans.
+        against: what the others are compared with, as the table calls it; FedOTP if None, or the first run's method.
     """
     analyses = analyses or [None] * len(runs)
     named = name_runs(runs)
@@ -61,7 +64,7 @@ def make_page(runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None 
             {**_of(run, analysis), "title": name.title, "label": name.label, "group": name.group, "colour": name.colour}
             for run, name, analysis in zip(runs, named, analyses, strict=True)
         ],
-        "comparison": compare(runs, named) if len(runs) > 1 else None,
+        "comparison": compare(runs, named, against) if len(runs) > 1 else None,
         "differences": differing_settings(runs),
     }
     title = named[0].title if len(runs) == 1 else f"{len(runs)} runs"
@@ -72,12 +75,18 @@ def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
     return {**gather(run), "views": gather_views(run), "analysis": analysis}
 
 
-def write_page(runs: Sequence[RunDirectory], path: str | Path, analyses: Sequence[Analysed] | None = None) -> Path:
+def write_page(
+    runs: Sequence[RunDirectory],
+    path: str | Path,
+    analyses: Sequence[Analysed] | None = None,
+    *,
+    against: str | None = None,
+) -> Path:
     """Write the page of `make_page` to `path`. A file there that is not such a page is not overwritten."""
     path = Path(path)
     if path.is_dir() or (path.exists() and not is_page(path)):
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
-    write_atomically(path, make_page(runs, analyses))
+    write_atomically(path, make_page(runs, analyses, against=against))
     return path
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedotp.config import difference, flatten
+from fedotp.errors import FedotpError, listed
 from fedotp.methods import FedOTP
 from fedotp.report._figure import COLOURS
 from fedotp.runs import Outcome, Row, RunDirectory, Table, Trial
@@ -51,10 +52,10 @@ def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
     return named
 
 
-def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, Any]:
+def compare(runs: Sequence[RunDirectory], named: Sequence[Named], against: str | None = None) -> dict[str, Any]:
     """The comparison table: a row per group, means and standard deviations over its runs; controls; differences.
 
-    What the others are compared with is FedOTP, or the first where there is none.
+    What the others are compared with is the row called `against`; if None, FedOTP, or the first where there is none.
     """
     outcomes = [
         Outcome(Trial(run.path.name, {"run": str(name.group)}, run.config, name.label), run)
@@ -62,8 +63,10 @@ def compare(runs: Sequence[RunDirectory], named: Sequence[Named]) -> dict[str, A
     ]
     table = Table.of(outcomes)
     called = [row.called for row in table.rows]
-    if FedOTP.title in called:
-        table = Table.of(outcomes, called.index(FedOTP.title))
+    if against is not None and against not in called:
+        raise FedotpError(f"--against {against}: must be a method as the table calls it: {listed(called)}")
+    if (wanted := against or FedOTP.title) in called:
+        table = Table.of(outcomes, called.index(wanted))
     label = {name.group: name.label for name in named}
     return {
         "columns": [{"key": column.key, "title": column.title, "better": column.better} for column in table.columns],
