@@ -7,7 +7,10 @@ python -m bench ot --save       write bench/results/ot-<cpu or gpu>.json: figure
 
 import argparse
 import importlib
+import os
 import sys
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line has it; before torch is imported
 
 from bench._record import save
 
