@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, walk_images
@@ -22,7 +22,7 @@ def read_folder(root: Path) -> Dataset:
     if not os.path.isdir(root):
         raise FedotpError(f"{root} is not a folder")
     paths = list(walk_images(root))
-    folders = [PurePosixPath(path).parts[:-1] for path in paths]
+    folders = [tuple(path.split("/")[:-1]) for path in paths]
     level = _split_level(folders)
     # what remains of each path: (class,) or (domain, class)
     places = [f if level is None else f[:level] + f[level + 1 :] for f in folders]

@@ -57,8 +57,7 @@ def walk_images(root: Path) -> Iterator[str]:
         prefix = PurePosixPath(Path(folder).relative_to(root).as_posix())
         if len(prefix.parts) > _MAX_DEPTH:
             raise FedotpError(f"{folder} is deeper than split/domain/class; move its images up")
-        for image in images:
-            yield str(prefix / image)
+        yield from images if not prefix.parts else [f"{prefix}/{image}" for image in images]
 
 
 def relative(path: str, listed_in: Path) -> str:
