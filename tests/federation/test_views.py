@@ -1,6 +1,8 @@
 """Views against a restatement: one client, one image at a time, with the method's own score and nothing else."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +12,10 @@ from numpy.typing import NDArray
 from toy_federation import NOVEL, TRAINED, make_data, make_novel, make_settings, make_task, simulator
 
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Images, Simulator, View
+from fedotp.federation import FederatedData, Images, Simulator, Together, View
+from fedotp.federation._joined import Answer, Job, Joined
+from fedotp.federation._views import NOVEL as NOVEL_PASS
+from fedotp.federation._views import TRAINED as TRAINED_PASS
 from fedotp.methods import METHODS, Batch, Method, Parameters, Task
 
 EVERYTHING = ("personal", "global", "base", "novel", "neighbours", "holdout")
@@ -184,3 +189,35 @@ def test_groups_of_clients_see_what_all_at_once_see() -> None:
     in_pairs.group_size = 2
     for one, other in zip(at_once.see(), in_pairs.see(), strict=True):
         assert_same(one, other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_federations_side_by_side_see_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, novel, task = make_data(), make_novel(), make_task(torch.float64)
+    joined: list[str] = []
+    do = Joined.do
+
+    def watched(self: Joined, jobs: Sequence[Job]) -> Sequence[Answer]:
+        joined.append(jobs[0].test)
+        return do(self, jobs)
+
+    monkeypatch.setattr(Joined, "do", watched)
+
+    def federations() -> list[Simulator]:
+        parts = {"evaluation": {"views": EVERYTHING, "batch_size": 3}, "compute": {"precision": "float64"}}
+        rounds = {"rounds": 1, "local_epochs": 1, "holdout_clients": 1}
+        several = [make_settings(**parts, **rounds, seed=seed) for seed in (0, 1)]
+        return [Simulator(METHODS[name](), task, data, settings, novel=novel) for settings in several]
+
+    def work(one: Simulator, views: list[View]) -> None:
+        one.run_round()
+        views += one.see()
+
+    found: list[list[View]] = [[], []]
+    works = [(one, partial(work, one, views)) for one, views in zip(federations(), found, strict=True)]
+    assert [error for _, error in Together().go(works)] == [None, None]
+    assert {TRAINED_PASS, NOVEL_PASS} <= {*joined}
+    for one, views in zip(federations(), found, strict=True):
+        one.run_round()
+        for alone, beside in zip(one.see(), views, strict=True):
+            assert_same(alone, beside)
