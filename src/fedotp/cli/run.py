@@ -42,7 +42,7 @@ def run(
     ] = False,
     quiet: QuietOption = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="JSON lines on stdout: start, round, evaluation, summary.")
+        bool, typer.Option("--json", help="JSON lines on stdout: start, round, evaluation, view, summary.")
     ] = False,
 ) -> None:
     """Run a federation from images to prompts and numbers, all in one directory.
