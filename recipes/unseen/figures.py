@@ -64,8 +64,8 @@ def rounds(lines: Lines, folder: Path) -> Path:
 def dial(lines: Lines, folder: Path) -> Path:
     """Accuracy in three views against the dial, after the last round."""
     panels = [(data, scheme) for data in lines.values("data") for scheme in lines.where(data=data).values("scheme")]
-    columns = 3
-    figure = new_figure(9.6, 2.9 * -(-len(panels) // columns))
+    columns = min(3, len(panels))
+    figure = new_figure(max(3.2 * columns, 4.6), 2.9 * -(-len(panels) // columns))
     grid = figure.subplots(-(-len(panels) // columns), columns, squeeze=False).ravel()
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
