@@ -2,7 +2,7 @@
 
 Every seed is a split, and a defect, of its own: each of its runs is judged alone, as `fedotp compare` judges one run.
 
-    python -m recipes.flagged runs/flagged --seeds 20 --rounds 2
+    python -m recipes.flagged runs/flagged --seeds 20
 """
 
 import argparse
