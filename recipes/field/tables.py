@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
+from fedotp.methods import METHODS
+from fedotp.runs import SHARE, Difference, Pair, holm, paired
 
 Numbers = dict[str, float]
 _REFERENCE = "fedotp"
@@ -51,13 +52,14 @@ def _left_out(summary: dict[str, Any]) -> Numbers:
     return {name: value for name, value in found.items() if value is not None}
 
 
-SETTINGS: dict[str, Callable[[dict[str, Any]], Numbers]] = {
-    "fifty": _plain,
-    "two-classes": _plain,
-    "vendors": _plain,
-    "novel": _novel,
-    "left-out": _left_out,
+SETTINGS: dict[str, tuple[Callable[[dict[str, Any]], Numbers], tuple[str, ...]]] = {
+    "fifty": (_plain, ("accuracy",)),
+    "two-classes": (_plain, ("accuracy",)),
+    "vendors": (_plain, ("accuracy",)),
+    "novel": (_novel, ("local", "base", "novel")),
+    "left-out": (_left_out, ("others", "before", "after")),
 }
+"""For each setting its numbers, and those of them in which the Markdown table compares."""
 
 
 def read(folder: Path, numbers: Callable[[dict[str, Any]], Numbers]) -> dict[str, dict[Pair, Numbers]]:
@@ -118,27 +120,38 @@ def _row(method: str, name: str, own: dict[Pair, float], ahead: Difference | Non
     }
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """A line for each method: its numbers in percent, and what FedOTP is ahead in the first of them, in points."""
+def markdown(rows: list[dict[str, Any]], compared: tuple[str, ...]) -> str:
+    """A line for each method: its numbers in percent, and what FedOTP is ahead in those `compared`, in points."""
     names = list(dict.fromkeys(row["number"] for row in rows))
-    lines = ["| method | " + " | ".join(f"{name} %" for name in names) + f" | FedOTP ahead in {names[0]} | in words |"]
-    lines.append("| --- |" + " ---: |" * (len(names) + 1) + " --- |")
+    header = ["method", *(f"{name} %" for name in names), *(f"FedOTP ahead: {name}" for name in compared)]
+    lines = [f"| {' | '.join(header)} |", "| --- |" + " ---: |" * (len(header) - 1)]
     for method in dict.fromkeys(row["method"] for row in rows):
         own = {row["number"]: row for row in rows if row["method"] == method}
         cells = [f"{100 * own[name]['mean']:.2f}" if name in own else "-" for name in names]
-        first = own[names[0]]
-        ahead = "-"
-        if first["low"] is not None:
-            ahead = f"{100 * first['fedotp_minus_it']:+.2f} ({100 * first['low']:+.2f} to {100 * first['high']:+.2f})"
-        lines.append(f"| `{method}` | {' | '.join(cells)} | {ahead} | {first['fedotp_is']} |")
+        cells += [_ahead(own[name]) if name in own else "-" for name in compared]
+        lines.append(f"| {_called(method)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _called(method: str) -> str:
+    """A method with its options; learning rates are told in the text."""
+    name, *options = method.split(",")
+    shown = [option for option in options if not option.startswith("optimizer.")]
+    return ", ".join([METHODS[name].title, *shown])
+
+
+def _ahead(row: dict[str, Any]) -> str:
+    if row["low"] is None:
+        return "-"
+    word = "" if row["fedotp_is"] == "not told apart" else f", **{row['fedotp_is']}**"
+    return f"{100 * row['fedotp_minus_it']:+.2f} ({100 * row['low']:+.2f} to {100 * row['high']:+.2f}){word}"
 
 
 def main() -> None:
     """Write them."""
     source, target = (Path(argument) for argument in sys.argv[1:])
     target.mkdir(parents=True, exist_ok=True)
-    for setting, numbers in SETTINGS.items():
+    for setting, (numbers, compared) in SETTINGS.items():
         if not (source / setting).is_dir():
             continue
         made = rows(read(source / setting, numbers))
@@ -146,7 +159,7 @@ def main() -> None:
             writer = csv.DictWriter(file, made[0].keys(), lineterminator="\n")
             writer.writeheader()
             writer.writerows(made)
-        (target / f"{setting}.md").write_text(markdown(made))
+        (target / f"{setting}.md").write_text(markdown(made, compared))
 
 
 if __name__ == "__main__":

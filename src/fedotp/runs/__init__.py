@@ -8,7 +8,7 @@ from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
-from fedotp.runs._paired import Difference, Pair, paired
+from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
 from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
 from fedotp.runs._prepare import (
     Prepared,
@@ -30,6 +30,7 @@ from fedotp.runs._views import summary_of_views
 
 __all__ = [
     "CONTROLS",
+    "SHARE",
     "VIEWS_NOTE",
     "Check",
     "Difference",
@@ -58,6 +59,7 @@ __all__ = [
     "find_device",
     "find_runs",
     "free_name",
+    "holm",
     "join",
     "kept_by",
     "load_backbone",
