@@ -32,7 +32,7 @@ def check(done: Done, right: str) -> None:
 
 
 PRESETS = ", ".join(presets())
-METHODS = f"{', '.join(list(methods.METHODS)[:-1])} or {list(methods.METHODS)[-1]}"
+METHODS = f"{', '.join(methods.METHODS)} or one of your own with --import FILE.py"
 NO_DATA = f"unknown data set 'nowhere'; did you mean 'flowers102'? ({', '.join(DATASETS)})"
 DAMAGED = (
     "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"

@@ -242,7 +242,7 @@ def test_runs_list_show_and_diff(place: Path, fedotp: Fedotp) -> None:
     (place / "not-a-run").mkdir()
     (place / "not-a-run" / "config.toml").write_text("")
     *listed, why = fedotp("runs", "list").out.splitlines()
-    assert why.startswith("unreadable: runs/damaged/config.toml: not valid TOML: ")
+    assert why.startswith("unreadable: cannot read runs/damaged/manifest.json: ")
     assert [line.split()[-1] for line in listed] == ["run", "runs/damaged", OUT, OUT.replace("seed0", "seed1")]
     assert listed[1].split()[1] == "unreadable"
     assert listed[2].split()[1:3] == ["complete", "2/2"]

@@ -88,7 +88,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),
         (
             'method.name = "fedopt"',
-            f'method.name = "fedopt": must be {", ".join(list(METHODS)[:-1])} or {list(METHODS)[-1]}; '
+            f'method.name = "fedopt": must be {", ".join(METHODS)} or one of your own with --import FILE.py; '
             "did you mean fedotp?",
         ),
         # ranges

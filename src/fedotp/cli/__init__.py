@@ -5,10 +5,12 @@ import gc
 import os
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 
 from fedotp import __version__
+from fedotp._imports import VARIABLE, name_imports
 from fedotp._memory import shortage
 from fedotp._text import printable
 from fedotp.cli import (
@@ -72,8 +74,37 @@ def _root(
     version: bool = typer.Option(
         False, "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
     ),
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="FILE.py|MODULE",
+            help="Import methods or data sets of your own: before or after the command, any number of times; "
+            f"else those of ${VARIABLE} are.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Personalised federated prompt learning of CLIP."""
+    if imports:
+        name_imports(imports)
+
+
+def _import_first(words: list[str]) -> list[str]:
+    """The words with `--import` in front of the command: whoever is told to give it will add it at the end."""
+    end = words.index("--") if "--" in words else len(words)
+    first: list[str] = []
+    others: list[str] = []
+    given = iter(words[:end])
+    for word in given:
+        if word == "--import":
+            value = next(given, None)
+            if value is None:
+                return [word]  # typer says what it lacks
+            first += [word, value]
+        else:
+            (first if word.startswith("--import=") else others).append(word)
+    return [*first, *others, *words[end:]]
 
 
 def main() -> None:
@@ -84,7 +115,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm, the limits are our own
     try:
         try:
-            app()
+            app(_import_first(sys.argv[1:]))
         except Exception as error:
             if (line := shortage(error)) is None:
                 raise

@@ -41,7 +41,7 @@ RunsArgument = Annotated[
 
 def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
     """The runs named, each once; of a folder that is not a run all runs in it."""
-    from fedotp.runs import RunDirectory, find_runs
+    from fedotp.runs import RunDirectory, find_runs, reading
 
     found: dict[Path, RunDirectory] = {}
     for path in paths:
@@ -50,6 +50,8 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
         if not runs:
             raise FedotpError(f"no runs in {path}; `fedotp run` makes one")
         for run in runs:
+            with reading(run):
+                run.require_method()  # in one line, and not once for everything that is made of the run
             found.setdefault(run.path.resolve(), run)
     return list(found.values())
 

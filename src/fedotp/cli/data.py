@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fedotp import data
+from fedotp._imports import import_named
 from fedotp._text import printable
 from fedotp.cli._options import DatasetArgument, RootOption
 from fedotp.cli.show import cell
@@ -34,6 +35,7 @@ def list_datasets(root: RootOption = None) -> None:
 
     Example: fedotp data list --root ~/data
     """
+    import_named()
     table = Table()
     table.add_column("name", no_wrap=True)
     for column in ("classes", "domains", "train", "test"):
@@ -52,6 +54,7 @@ def info(dataset: DatasetArgument, root: RootOption = None) -> None:
 
     Examples: fedotp data info oxford_pets --root ~/data, fedotp data info ~/my-photos
     """
+    import_named()
     known = data.DATASETS.get(dataset)
     if known is not None:
         domains = f" in {known.n_domains} domains" if known.n_domains > 1 else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedotp._imports import import_named
 from fedotp._text import printable
 from fedotp.cli._options import RunArgument
 from fedotp.cli._views import print_views
@@ -33,13 +34,17 @@ def list_runs(
 
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise")
+    import_named()  # what is wrong with it is wrong once, and not with every run
     table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
     found = find_runs(folder)
-    unreadable = []
+    unreadable: list[str] = []
+    only_listed: dict[str, None] = {}
     for run in found:
         try:
             with reading(run):
-                row = [cell(text) for text in _line(run)]
+                line, why = _line(run)
+            row = [cell(text) for text in line]
+            only_listed |= {printable(why): None} if why else {}
         except FedotpError as error:
             row = [cell(text) for text in ("?", "unreadable", "-", "-", "?", "?")]
             unreadable.append(printable(error))
@@ -50,6 +55,8 @@ def list_runs(
         print(f"no runs in {printable(folder)}; `fedotp run` makes one")
     for why in unreadable:
         print(f"unreadable: {why}")
+    for why in only_listed:
+        print(f"only listed: {why}")
 
 
 @app.command()
@@ -65,7 +72,8 @@ def show(
 
     directory = RunDirectory.open(run)
     with reading(directory):
-        rounds, state, accuracy = _progress(directory)  # what cannot be read is refused before anything is printed
+        # what cannot be read is refused before anything is printed
+        rounds, state, accuracy = _progress(directory, directory.config.federation.rounds)
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
@@ -112,18 +120,25 @@ def diff(
     Console().print(table)
 
 
-def _line(run: "RunDirectory") -> tuple[str, ...]:
-    rounds, state, accuracy = _progress(run)
-    manifest = run.manifest
-    return manifest["started"][:10], state, rounds, accuracy, run.config.title, manifest["data"]["name"]
+def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
+    """The cells of a run, and what brings its method if that is not here: the manifest knows what it was."""
+    from fedotp.runs import MissingMethodError
+
+    manifest, missing = run.manifest, ""
+    try:
+        title, rounds = run.config.title, run.config.federation.rounds
+    except MissingMethodError as error:
+        title, rounds, missing = manifest["method"]["title"], manifest["config"]["federation"]["rounds"], error.what
+    done, state, accuracy = _progress(run, rounds)
+    return (manifest["started"][:10], state, done, accuracy, title, manifest["data"]["name"]), missing
 
 
-def _progress(run: "RunDirectory") -> tuple[str, str, str]:
-    """Rounds done, the state, and the last accuracy."""
+def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
+    """Rounds done of `total`, the state, and the last accuracy."""
     from fedotp.federation import percent
 
     last = {record["kind"]: record for record in run.metrics()}
-    done, total = last.get("round", {}).get("round", 0), run.config.federation.rounds
+    done = last.get("round", {}).get("round", 0)
     if run.is_complete:
         state = "complete"
         total = run.summary["rounds"]
@@ -203,7 +218,7 @@ def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterat
             return numbers_of(run.summary)
 
     if not (left.is_complete and right.is_complete):
-        yield "state", *(_progress(run)[1] for run in (left, right))
+        yield "state", *(_progress(run, run.config.federation.rounds)[1] for run in (left, right))
         return
     one, other = numbers(left), numbers(right)
     for column in common_columns():

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedotp._imports import import_options
 from fedotp._text import printable
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -27,7 +28,7 @@ def cell(text: object, style: str = "") -> Text:
 
 def command(*words: object) -> str:
     """A command line to paste."""
-    return shlex.join(["fedotp", *map(str, words)])
+    return shlex.join(["fedotp", *map(str, words), *import_options()])
 
 
 def listing(*titles: str, right: Sequence[str] = ()) -> Table:

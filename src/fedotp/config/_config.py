@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from fedotp._files import read_regular
+from fedotp._imports import import_named
 from fedotp._ranges import require
 from fedotp._toml import Tables, Value, show, write_tables
 from fedotp.config._override import apply
@@ -74,6 +75,7 @@ class Config:
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":
         """Read tables as TOML or `to_dict` gives them; `where` (a file's name) opens the message of a refusal."""
+        import_named()  # what is wrong there is not wrong `where`
         with located(where):
             return cls(**read_tables(tables))
 

@@ -10,7 +10,7 @@ from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings, ServerStepSettings
-from fedotp.methods import METHODS, FedOTP, Method, PromptSettings
+from fedotp.methods import FedOTP, Method, PromptSettings, find_method, method_names
 
 SECTIONS: dict[str, type[Any]] = {
     "data": DataSettings,
@@ -24,7 +24,7 @@ SECTIONS: dict[str, type[Any]] = {
     "evaluation": EvaluationSettings,
     "compute": ComputeSettings,
 }
-"""In the order in which they are written. [method] is one of METHODS, told apart by its key `name`."""
+"""In the order in which they are written. [method] is one of the methods, told apart by its key `name`."""
 
 TOP: dict[str, Kind] = {"seed": int}
 """The keys outside of sections."""
@@ -46,9 +46,11 @@ def all_kinds(method: type[Method]) -> dict[str, Kind]:
 
 def method_named(name: object) -> type[Method]:
     """Look a method up."""
-    if not isinstance(name, str) or name not in METHODS:
-        raise SettingError("method.name", show(name), one_of(tuple(METHODS), name))
-    return METHODS[name]
+    method = find_method(name) if isinstance(name, str) else None
+    if method is None:
+        choices = (*method_names(), "one of your own with --import FILE.py")
+        raise SettingError("method.name", show(name), one_of(choices, name))
+    return method
 
 
 def read_tables(tables: Mapping[str, object]) -> dict[str, Any]:

@@ -20,11 +20,12 @@ from fedotp.methods._precision import PRECISION, Precision
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._promptfolio import PromptFolio
+from fedotp.methods._registry import METHODS, find_method, method_names, origin_of
 from fedotp.methods._task import PromptSettings, Task
 from fedotp.methods._zeroshot import ZeroShot
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method
+METHODS.update(
+    (method.name, method)
     for method in (
         FedOTP,
         ZeroShot,
@@ -43,8 +44,7 @@ METHODS: dict[str, type[Method]] = {
         PromptFolio,
         FedPGP,
     )
-}
-"""Every method by the name a configuration uses."""
+)
 
 __all__ = [
     "METHODS",
@@ -77,5 +77,8 @@ __all__ = [
     "Task",
     "ZeroShot",
     "dial_of",
+    "find_method",
+    "method_names",
+    "origin_of",
     "weighted_average",
 ]

@@ -8,6 +8,7 @@ from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
 from fedotp.runs._observer import Observer, Observers
+from fedotp.runs._origin import MissingMethodError, require_same_code
 from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
 from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
 from fedotp.runs._prepare import (
@@ -36,6 +37,7 @@ __all__ = [
     "Difference",
     "Loop",
     "ManyObserver",
+    "MissingMethodError",
     "Observer",
     "Observers",
     "Outcome",
@@ -72,6 +74,7 @@ __all__ = [
     "prepare",
     "reading",
     "require_same",
+    "require_same_code",
     "restore",
     "resume",
     "round_record",

@@ -24,12 +24,14 @@ from typing import Any
 import numpy as np
 
 from fedotp._files import cannot_write, opened_in_place, parse_json, read_regular, write_atomically
+from fedotp._imports import import_options
 from fedotp._locks import held, is_held
 from fedotp._text import one_line
 from fedotp.config import Config, difference
 from fedotp.data import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictions, load_progress
+from fedotp.runs._origin import require_method
 from fedotp.runs._seal import Growing, changed, read_sealed, sealed
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
@@ -86,6 +88,7 @@ class RunDirectory:
     def config(self) -> Config:
         """The resolved configuration, the one the run began with; only where things are may have been edited."""
         path = self._file("config.toml")
+        self.require_method()
         config = Config.read(path)
         if "config" in self.manifest:  # not in those of older versions
             began = Config.from_dict(self.manifest["config"], str(self._file("manifest.json")))
@@ -96,6 +99,11 @@ class RunDirectory:
                     "put it back, or begin a new run"
                 )
         return config
+
+    def require_method(self) -> None:
+        """Refuse a run whose method is not here, with the option that brings it."""
+        if self._file("manifest.json").is_file():
+            require_method(self.manifest, self.path)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -115,7 +123,7 @@ class RunDirectory:
     @property
     def resume_command(self) -> str:
         """What goes on with the run."""
-        path = shlex.quote(str(self.path))
+        path = shlex.join([str(self.path), *import_options()])
         return f"fedotp server --resume {path} --keys DIR" if self.is_deployed else f"fedotp run --resume {path}"
 
     @property

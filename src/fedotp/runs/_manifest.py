@@ -14,6 +14,7 @@ import fedotp
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
 from fedotp.data import EncodedDataset
+from fedotp.runs._origin import origin_facts
 from fedotp.runs._prepare import Prepared
 
 
@@ -72,7 +73,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
-        "method": {"title": config.title, "reference": config.method.reference},
+        "method": {"title": config.title, "reference": config.method.reference, **origin_facts(config.method)},
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
 

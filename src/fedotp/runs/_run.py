@@ -20,6 +20,7 @@ from fedotp.runs._directory import RunDirectory, free_name
 from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
+from fedotp.runs._origin import require_same_code
 from fedotp.runs._prepare import Prepared, prepare
 from fedotp.runs._views import summary_of_views
 
@@ -71,6 +72,7 @@ def opened(prepared: Prepared, directory: RunDirectory, observer: Observer) -> I
 
 def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, observer: Observer) -> Loop:
     """The rounds that are left of a run that is held."""
+    require_same_code(directory.manifest, prepared.config.method, directory.path)
     progress = Progress(group_size=simulator.group_size)
     if directory.checkpoint.is_file():
         progress = load_checkpoint(directory.checkpoint, simulator)

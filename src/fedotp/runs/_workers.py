@@ -17,6 +17,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
+from fedotp._imports import import_named
 from fedotp._interrupt import listen
 from fedotp._processes import die_with_parent
 from fedotp.runs._together import Work, run_group
@@ -140,6 +141,7 @@ def _serve(connection: Connection, threads: int, parent: int) -> None:
     if os.getppid() != parent:  # it died before the kernel was told
         return
     torch.set_num_threads(threads)
+    import_named()  # before what comes through the pipe: it may be of those classes
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once
         while True:
             for trial, error in run_group(connection.recv(), connection.send, lambda: None):

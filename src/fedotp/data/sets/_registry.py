@@ -4,6 +4,7 @@ import difflib
 import os
 from pathlib import Path
 
+from fedotp._imports import import_named
 from fedotp._places import cache_folder
 from fedotp.data.sets._box import box_file
 from fedotp.data.sets._catalog import DATASETS
@@ -24,6 +25,7 @@ def default_root() -> Path:
 
 def dataset_info(name: str) -> DatasetInfo:
     """Look a data set up by name."""
+    import_named()
     if name not in DATASETS:
         near = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.0)[0]
         raise FedotpError(f"unknown data set {name!r}; did you mean {near!r}? ({', '.join(DATASETS)})")
@@ -50,6 +52,7 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
     recognised (any list `split_zhou_*.json`, else a tree of class folders, if it is none of `DATASETS`); or `folder` to
     read `root` as a tree of class folders whatever it looks like; or `hf:<path>` for the Hugging Face hub.
     """
+    import_named()
     text = str(name)
     if text.startswith(_HF_PREFIX):
         return read_hf(text.removeprefix(_HF_PREFIX))

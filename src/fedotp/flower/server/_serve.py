@@ -35,6 +35,7 @@ from fedotp.runs import (
     made_with,
     make_task,
     reading,
+    require_same_code,
     template_of,
 )
 
@@ -104,6 +105,7 @@ def resume_serving(
         with reading(directory):
             _require_complete(manifest)
             settings = _as_before(settings, manifest["deployment"]["settings"])
+        require_same_code(manifest, config.method, directory.path)
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]
         agreed: dict[str, int] = manifest["deployment"]["train_images"]

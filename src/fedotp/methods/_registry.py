@@ -1,0 +1,74 @@
+"""The methods that there are: fedotp's, those of files that the user names, those of packages that are installed."""
+
+from importlib.metadata import EntryPoint, entry_points
+
+from fedotp._imports import import_named, source_of
+from fedotp._text import one_line
+from fedotp.errors import FedotpError
+from fedotp.methods._method import Method
+
+GROUP = "fedotp.methods"
+"""The entry points by which an installed package brings methods: `name = "package.module:Class"`."""
+
+_brought: dict[type[Method], EntryPoint] = {}
+
+
+class Methods(dict[str, type[Method]]):
+    """Methods by name; what is assigned is looked at, and fedotp's own stay."""
+
+    def __setitem__(self, name: str, method: type[Method]) -> None:
+        if not (isinstance(method, type) and issubclass(method, Method)):
+            raise FedotpError(f"METHODS[{name!r}] must be a class made from Method, not {one_line(repr(method), 80)}")
+        if getattr(method, "name", None) != name:
+            raise FedotpError(f"METHODS[{name!r}] is a method that calls itself {getattr(method, 'name', None)!r}")
+        if _is_ours(self.get(name)):
+            raise FedotpError(f"fedotp has a method {name} of its own; give {method.__qualname__} another name")
+        super().__setitem__(name, method)
+
+
+METHODS = Methods()
+"""Every method by the name a configuration uses; those of installed packages from when they are first asked for."""
+
+
+def find_method(name: str) -> type[Method] | None:
+    """The method of that name, imported if need be; None if there is none."""
+    import_named()
+    if name not in METHODS and (offers := list(entry_points(group=GROUP, name=name))):
+        METHODS[name] = _bring(offers)
+    return METHODS.get(name)
+
+
+def method_names() -> tuple[str, ...]:
+    """The names of all methods, those of installed packages included, which are not imported for it."""
+    import_named()
+    return tuple(dict.fromkeys([*METHODS, *sorted(entry_points(group=GROUP).names)]))
+
+
+def origin_of(method: type[Method]) -> dict[str, str]:
+    """Where a method that is not fedotp's own came from, for records: package, module, file and its SHA-256."""
+    if _is_ours(method):
+        return {}
+    entry = _brought.get(method)
+    return ({"entry_point": entry.value, "package": _package(entry)} if entry else {}) | source_of(method.__module__)
+
+
+def _is_ours(method: type[Method] | None) -> bool:
+    return method is not None and method.__module__.startswith("fedotp.")
+
+
+def _bring(offers: list[EntryPoint]) -> type[Method]:
+    entry, *others = offers
+    if others:
+        packages = " and ".join(_package(offer) for offer in offers)
+        raise FedotpError(f"the method {entry.name} is in {packages}; uninstall all but one")
+    try:
+        method: type[Method] = entry.load()
+    except Exception as error:
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise FedotpError(f"the method {entry.name} of {_package(entry)} cannot be imported: {why}") from error
+    _brought[method] = entry
+    return method
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value

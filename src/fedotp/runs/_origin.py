@@ -1,0 +1,64 @@
+"""Methods that are not fedotp's own: where a run's came from, and what to say where it is not here.
+
+Nothing is ever imported because a run says so: only the user names code.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedotp.errors import FedotpError
+from fedotp.methods import Method, find_method, origin_of
+
+_KEY = "origin"  # in the manifest, under "method"
+
+
+class MissingMethodError(FedotpError):
+    """A run whose method is not among those that are installed or named by the user.
+
+    `what` says which, and what brings it; the same for all runs of a method.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.what = what
+
+
+def origin_facts(method: Method) -> dict[str, dict[str, str]]:
+    """What the manifest says of where a method came from; nothing of fedotp's own."""
+    origin = origin_of(type(method))
+    return {_KEY: origin} if origin else {}
+
+
+def require_method(manifest: Mapping[str, Any], path: Path) -> None:
+    """Refuse the run at `path` if its method is not here, with the option that brings it."""
+    name = manifest.get("config", {}).get("method", {}).get("name")
+    if isinstance(name, str) and find_method(name) is None:
+        raise MissingMethodError(path, f"the method {name} is not here; {_remedy(_origin(manifest))}")
+
+
+def require_same_code(manifest: Mapping[str, Any], method: Method, path: Path) -> None:
+    """Refuse to go on with a run whose method has been edited since: its rounds would be of two methods."""
+    before, now = _origin(manifest), origin_of(type(method))
+    if "sha256" in before and "sha256" in now and before["sha256"] != now["sha256"]:
+        raise FedotpError(
+            f"{path}: its method {method.name} was edited: {now['file']} has SHA-256 {now['sha256'][:12]} now, and the "
+            f"run began with {before['sha256'][:12]}; put it back, or begin a new run"
+        )
+
+
+def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
+    method = manifest.get("method")
+    origin = method.get(_KEY) if isinstance(method, dict) else None
+    return {key: str(value) for key, value in origin.items()} if isinstance(origin, dict) else {}
+
+
+def _remedy(origin: Mapping[str, str]) -> str:
+    if "package" in origin:
+        return f"install {origin['package']}, which it came with"
+    if "." in (module := origin.get("module", "")):
+        return f"give --import {shlex.quote(module)}, the module it came from"
+    if file := origin.get("file"):
+        return f"give --import {shlex.quote(file)}, the file it came from"
+    return "give --import FILE.py, the file that declares it"

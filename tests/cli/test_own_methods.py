@@ -1,0 +1,304 @@
+"""A stranger's method, in a file outside the package or in a package of its own, works in every command."""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_made import Fedotp, command
+
+from fedotp import _imports
+from fedotp.classifier import load
+from fedotp.data import DATASETS
+from fedotp.methods import METHODS, find_method, method_names, origin_of
+from fedotp.runs import RunDirectory
+from serve.serve_made import served
+from stranger import NAME, TITLE, install, write_method
+
+
+def forget() -> None:
+    """As if this were a new process."""
+    os.environ.pop(_imports.VARIABLE, None)
+    for module in _imports._digests:
+        sys.modules.pop(module)
+    _imports._loaded.clear()
+    _imports._digests.clear()
+    for name in [name for name in METHODS if name.startswith(NAME)]:
+        del METHODS[name]
+
+
+@pytest.fixture(autouse=True)
+def _as_new() -> Iterator[None]:
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture(scope="module")
+def method_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_method(tmp_path_factory.mktemp("a stranger's"))
+
+
+@pytest.fixture(scope="module")
+def trained(made: Path, method_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own") / "run"
+    config = made / "tiny.toml"
+    done = command("run", config, "--set", f"method.name={NAME}", "--out", folder, "-q", "--import", method_file)
+    assert done.status == 0, done.err
+    forget()
+    return folder
+
+
+def test_the_run_says_where_its_method_came_from(trained: Path, method_file: Path) -> None:
+    origin = RunDirectory.open(trained).manifest["method"]["origin"]
+    assert origin == {"file": str(method_file), "sha256": hashlib.sha256(method_file.read_bytes()).hexdigest()}
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_option_stands_before_or_after_the_command(
+    before: bool, trained: Path, method_file: Path, fedotp: Fedotp
+) -> None:
+    option, words = [f"--import={method_file}"], ["runs", "show", trained]
+    shown = fedotp(*option, *words) if before else fedotp(*words, *option)
+    assert shown.status == 0, shown.err
+    assert TITLE in shown.out
+
+
+def test_every_command_works_on_it(
+    trained: Path, made: Path, place: Path, method_file: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_imports.VARIABLE, str(method_file))
+    image = made / "images" / "day" / "blue" / "0.png"
+    client = RunDirectory.open(trained).manifest["clients"][0]
+    for words in (
+        ["evaluate", trained],
+        ["report", trained, "--out", "report.html"],
+        ["figures", trained, "--out", "figures"],
+        ["predict", trained, "--client", client, image],
+        ["export", trained, "--client", client, "--out", "bundle"],
+        ["predict", "bundle", image, "--backbone", made / "tiny.safetensors"],
+        ["join", trained, "--data", made / "images" / "night", "--epochs", 1],
+        ["sweep", "tiny.toml", "--set", f"method.name={NAME}", "--grid", "method.strength=0.1,0.2", "--out", "sweep"],
+        ["runs", "diff", trained, trained],
+    ):
+        done = fedotp(*words)
+        assert done.status == 0, (words, done.err)
+    assert TITLE in (place / "report.html").read_text()
+    with served(trained) as page:
+        assert page.look(page.upload(image.read_bytes()), client, "blue").json["kinds"] == ["global"]
+
+
+def test_without_the_method_one_line_names_the_option(trained: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
+    image = made / "images" / "day" / "blue" / "0.png"
+    for words in (
+        ["runs", "show", trained],
+        ["runs", "diff", trained, trained],
+        ["evaluate", trained],
+        ["report", trained, "-q"],
+        ["figures", trained],
+        ["predict", trained, image],
+        ["export", trained, "--out", "bundle"],
+        ["serve", trained],
+        ["join", trained, "--data", made / "images" / "night"],
+    ):
+        done = fedotp(*words)
+        assert done.status == 2, words
+        (line,) = done.err.splitlines()
+        option = re.search(r"; give (--import .*), the file it came from$", line)
+        assert option is not None, line
+    shown = fedotp(*shlex.split(option[1]), "runs", "show", trained)  # what it says works as said
+    assert shown.status == 0, shown.err
+
+
+def test_the_list_has_it_anyway(trained: Path, method_file: Path, fedotp: Fedotp) -> None:
+    listed = fedotp("runs", "list", trained.parent)
+    assert listed.status == 0
+    assert re.search(rf"complete +2/2 +[\d.]+ +{TITLE} ", listed.out)
+    assert "unreadable" not in listed.out
+    (line,) = (line for line in listed.out.splitlines() if line.startswith("only listed"))
+    assert f"the method {NAME} is not here; give --import" in line
+    listed = fedotp("runs", "list", trained.parent, "--import", method_file)
+    assert "only listed" not in listed.out
+
+
+def test_nothing_is_imported_because_a_run_names_it(trained: Path, method_file: Path, fedotp: Fedotp) -> None:
+    fedotp("runs", "list", trained.parent)
+    fedotp("runs", "show", trained)
+    assert NAME not in METHODS
+    assert not _imports._digests
+
+
+def test_a_run_whose_method_was_edited_is_not_gone_on_with(
+    made: Path, tmp_path: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, run = write_method(tmp_path), tmp_path / "run"
+    words = ["--import", file, "run", made / "tiny.toml", "--set", f"method.name={NAME}", "--out", run, "-q"]
+    with monkeypatch.context() as patch:
+        patch.setattr("fedotp.runs._loop.Loop.go", lambda self: None)  # begun, and killed at once
+        assert fedotp(*words).status != 0
+    file.write_text(file.read_text().replace("0.01", "0.02"))
+    forget()
+    refused = fedotp("run", "--resume", run, "--import", file, "-q")
+    assert refused.status == 2
+    assert f"its method {NAME} was edited: {file} has SHA-256 " in refused.err
+    file.write_text(file.read_text().replace("0.02", "0.01"))
+    forget()
+    done = fedotp("run", "--resume", run, "--import", file, "-q")
+    assert done.status == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("x = 1\ny = z", "line 2: NameError: name 'z' is not defined"),
+        ("def f(:\n", "SyntaxError: "),
+        ("import no_such_package", "line 1: ModuleNotFoundError: "),
+        ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a class made"),
+        (
+            "from fedotp.methods import METHODS, CoOp\nMETHODS['moored'] = CoOp",
+            "line 2: METHODS['moored'] is a method that calls itself 'coop'",
+        ),
+        (
+            "from fedotp.methods import METHODS, CoOp\nclass Mine(CoOp):\n    ...\nMETHODS['coop'] = Mine",
+            "line 4: fedotp has a method coop of its own; give Mine another name",
+        ),
+    ],
+)
+def test_a_file_with_a_mistake_is_one_line(text: str, what: str, tmp_path: Path, fedotp: Fedotp) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    (tmp_path / "run").mkdir()
+    for words in (["run", "--set", f"method.name={NAME}"], ["runs", "list", tmp_path], ["data", "list"]):
+        done = fedotp(*words, "--import", file)
+        assert done.status == 2
+        (line,) = done.err.splitlines()
+        assert line.startswith(f"error: {file} cannot be imported: {what}")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--import", "none.py"], "error: --import none.py: no such file"),
+        (["--import", "some/folder"], "error: --import some/folder: must be a file that ends in .py, or a module"),
+        (["--import"], "Option '--import' requires an argument."),
+    ],
+)
+def test_what_cannot_be_named(words: list[str], what: str, place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("runs", "list", *words)
+    assert done.status == 2
+    assert what in done.err
+
+
+def test_a_module_is_named_as_python_finds_it(tmp_path: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_method(tmp_path, "moored_module").rename(tmp_path / "strangers_methods.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    listed = fedotp("runs", "list", tmp_path, "--import", "strangers_methods")
+    assert listed.status == 0, listed.err
+    origin = origin_of(METHODS["moored_module"])
+    assert origin["module"] == "strangers_methods"
+    assert origin["file"] == str(tmp_path / "strangers_methods.py")
+
+
+def test_a_data_set_comes_through_the_same_door(tmp_path: Path, made: Path, fedotp: Fedotp) -> None:
+    file = tmp_path / "scans.py"
+    file.write_text(
+        "from dataclasses import replace\n"
+        "from fedotp.data import DATASETS, load_dataset\n"
+        "DATASETS['scans'] = replace(DATASETS['emoji'], name='scans', folder='scans', in_box=False, "
+        "markers=('day/',), read=lambda folder: load_dataset('folder', root=folder))\n"
+    )
+    try:
+        shown = fedotp("data", "info", "scans", "--root", made / "images", "--import", file)
+        assert shown.status == 0, shown.err
+        assert "scans" in fedotp("data", "list", "--root", made / "images", "--import", file).out
+    finally:
+        DATASETS.pop("scans", None)
+
+
+# Packages that are installed -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_method(tmp_path, "moored_entry").rename(tmp_path / "a_package.py")
+    install(tmp_path, "moored_entry", "a-package", "a_package:Moored_Entry")
+    install(tmp_path, "moored_broken", "a-broken-package", "no_such_module:It")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_package_brings_a_method(package: Path, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "a_package" not in sys.modules
+    assert {"moored_entry", "moored_broken"} <= set(method_names())
+    assert "a_package" not in sys.modules  # to list it is not to import it
+    done = fedotp("compare", "tiny.toml", "--methods", "moored_entry", "--seeds", 0, "--out", "compared", "-q")
+    assert done.status == 0, done.err
+    (config,) = place.glob("compared/*/config.toml")
+    origin = RunDirectory.open(config.parent).manifest["method"]["origin"]
+    assert origin["package"] == "a-package 1.5"
+    assert origin["entry_point"] == "a_package:Moored_Entry"
+    assert origin["sha256"] == hashlib.sha256((package / "a_package.py").read_bytes()).hexdigest()
+    forget()
+    monkeypatch.delitem(sys.modules, "a_package")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(package)])
+    gone = fedotp("runs", "show", config.parent)
+    assert gone.err.endswith("the method moored_entry is not here; install a-package 1.5, which it came with\n")
+
+
+def test_a_broken_package_is_one_line(package: Path, place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("run", "tiny.toml", "--set", "method.name=moored_broken")
+    assert done.status == 2
+    assert "the method moored_broken of a-broken-package 1.5 cannot be imported: ModuleNotFoundError" in done.err
+    install(package, "moored_entry", "another-package", "a_package:Moored_Entry")
+    done = fedotp("run", "tiny.toml", "--set", "method.name=moored_entry")
+    assert done.status == 2
+    assert re.search(r"the method moored_entry is in an?\S+ 1.5 and an?\S+ 1.5; uninstall all but one", done.err)
+
+
+def test_packages_do_not_replace_what_fedotp_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = find_method("coop")
+    install(tmp_path, "coop", "a-package", "no_such_module:It")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_method("coop") is before
+
+
+# Real processes --------------------------------------------------------------------------------------------------
+
+
+def test_side_by_side_in_processes_and_resumed_in_another(
+    place: Path, method_file: Path, made: Path, trained: Path
+) -> None:
+    """Nothing of this process is there to help: only what the command line says."""
+
+    def fedotp(*words: object, named: bool = True) -> "subprocess.CompletedProcess[str]":
+        path = os.pathsep.join(path for path in sys.path if path)
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        option = ["--import", os.path.relpath(method_file, place)] if named else []
+        call = [sys.executable, "-m", "fedotp", *map(str, words), *option]
+        return subprocess.run(call, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+    compared = fedotp("compare", "tiny.toml", "--methods", f"{NAME},coop", "--seeds", 0, "--jobs", 2, "--out", "both")
+    assert compared.returncode == 0, compared.stderr
+    run = next(path.parent for path in place.glob(f"both/{NAME}*/config.toml"))
+    assert RunDirectory.open(run).manifest["method"]["origin"]["file"] == str(method_file)
+    assert json.loads((run / "summary.json").read_text())["final"] == RunDirectory.open(trained).summary["final"]
+    for file in ("summary.json", "predictions.npz"):  # as if it had been killed after the last checkpoint
+        (run / file).unlink()
+    refused = fedotp("run", "--resume", run, "-q", named=False)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    resumed = fedotp("run", "--resume", run, "-q")
+    assert resumed.returncode == 0, resumed.stderr
+    assert RunDirectory.open(run).summary["final"] == RunDirectory.open(trained).summary["final"]
+    os.environ[_imports.VARIABLE] = str(method_file)
+    image = made / "images" / "day" / "blue" / "0.png"
+    client = RunDirectory.open(run).manifest["clients"][0]
+    one, other = (load(folder, client).predict(image).probabilities for folder in (run, trained))
+    np.testing.assert_array_equal(one, other)
