@@ -132,6 +132,8 @@ def test_commands_to_deploy_are_spelt_right() -> None:
 def check_command(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     command = typer.main.get_command(fedotp.cli.app)
+    while "--import" in words:  # before the command or after it
+        del words[words.index("--import") : words.index("--import") + 2]
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     parsed = command.make_context(line, words).params

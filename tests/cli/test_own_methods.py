@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,6 +134,27 @@ def test_nothing_is_imported_because_a_run_names_it(trained: Path, method_file: 
     fedotp("runs", "show", trained)
     assert NAME not in METHODS
     assert not _imports._digests
+
+
+@pytest.mark.parametrize(
+    ("origin", "remedy"),
+    [
+        (None, "give --import FILE.py, the file that declares it"),
+        ([1], "give --import FILE.py, the file that declares it"),
+        ({"file": 3}, "give --import 3, the file it came from"),
+        ({"file": "a b.py\x1b[31m"}, "give --import 'a b.py\\x1b[31m', the file it came from"),
+        ({"module": "some.module", "file": "/module.py"}, "give --import some.module, the module it came from"),
+    ],
+)
+def test_a_forged_origin_is_words_only(
+    origin: object, remedy: str, trained: Path, tmp_path: Path, fedotp: Fedotp
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    run = RunDirectory.open(tmp_path / "run")
+    run.save_manifest({**run.manifest, "method": {**run.manifest["method"], "origin": origin}})
+    done = fedotp("runs", "show", run.path)
+    assert done.status == 2
+    assert done.err == f"error: {run.path}: the method {NAME} is not here; {remedy}\n"
 
 
 def test_a_run_whose_method_was_edited_is_not_gone_on_with(
