@@ -22,14 +22,14 @@ settings.load_profile("fedotp")
 
 
 @pytest.fixture
-def balanced_accuracy(monkeypatch: pytest.MonkeyPatch) -> Metric:
+def worst_recall(monkeypatch: pytest.MonkeyPatch) -> Metric:
     """One more metric, added as any other is: by one entry."""
 
-    def mean_recall(tested: Tested) -> np.ndarray:
-        hits, all_ = tested.count(tested.label, tested.label == tested.predicted), tested.count(tested.label)
-        return np.nanmean(np.divide(hits, all_, out=np.full_like(hits, np.nan), where=all_ > 0), 1)
+    def least(tested: Tested) -> np.ndarray:
+        hits, all_ = tested.hits(), tested.count(tested.label)
+        return np.nanmin(np.divide(hits, all_, out=np.full_like(hits, np.nan), where=all_ > 0), 1)
 
-    metric = Metric("balanced_accuracy", "balanced accuracy", mean_recall)
+    metric = Metric("worst_recall", "worst recall", least)
     monkeypatch.setitem(METRICS, metric.key, metric)
     return metric
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, recall_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, recall_score
 
 from fedotp.federation import METRICS, Evaluation, Metric, Predictions, evaluate_predictions
 
@@ -27,8 +27,9 @@ def predictions(draw: st.DrawFn, n_classes: int = 4) -> Predictions:
     return Predictions(client, np.arange(len(lines)), label, predicted, loss)
 
 
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true", "ignore:A single label was found")
 @given(predictions())
-def test_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Predictions) -> None:
+def test_accuracy_balanced_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Predictions) -> None:
     evaluation = evaluate_predictions(p, 4, DOMAINS)
     assert evaluation.clients.tolist() == sorted(set(p.client.tolist()))
     for i, client in enumerate(evaluation.clients):
@@ -36,8 +37,10 @@ def test_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Predictions) -> None
         truth, guess = p.label[mine], p.predicted[mine]
         assert evaluation.n[i] == mine.sum()
         assert evaluation.accuracy[i] == pytest.approx(accuracy_score(truth, guess), abs=1e-12)
-        expected = f1_score(truth, guess, average="macro", zero_division=0)
+        expected = f1_score(truth, guess, average="macro", labels=np.unique(truth))
         assert evaluation.values["macro_f1"][i] == pytest.approx(expected, abs=1e-12)
+        expected = balanced_accuracy_score(truth, guess)
+        assert evaluation.values["balanced_accuracy"][i] == pytest.approx(expected, abs=1e-12)
         assert evaluation.values["loss"][i] == pytest.approx(p.loss[mine].mean(), abs=1e-12)
     for k in range(4):
         ours, of_class = evaluation.class_accuracy[k], p.label == k
@@ -82,6 +85,16 @@ def test_domains_by_hand() -> None:
     }
 
 
+def test_a_stray_prediction_into_a_class_that_a_client_does_not_have_is_no_class_of_f1_zero() -> None:
+    label, predicted = np.repeat([0, 1], 50), np.repeat([0, 1], 50)
+    predicted[[0, 1, 50, 51]] = 7, 8, 9, 7
+    p = Predictions(np.zeros(100, int), np.arange(100), label, predicted, np.zeros(100))
+    values = evaluate_predictions(p, 10, DOMAINS).values
+    assert values["accuracy"][0] == values["balanced_accuracy"][0] == pytest.approx(0.96)
+    assert values["macro_f1"][0] == pytest.approx(2 * 48 / 98)
+    assert f1_score(label, predicted, average="macro") == pytest.approx(2 / 5 * 2 * 48 / 98)  # what it was before
+
+
 def test_classes_nobody_has_or_predicts_do_not_count() -> None:
     p = Predictions(np.zeros(4, int), np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.zeros(4))
     evaluation = evaluate_predictions(p, 100, DOMAINS)
@@ -100,7 +113,7 @@ def test_an_evaluation_reads_back_as_it_was_written() -> None:
 def test_what_some_clients_do_not_tell_is_left_out_of_the_mean() -> None:
     evaluation = of_accuracies([0.25, 0.75])
     evaluation.values["macro_f1"] = np.array([0.5, np.nan])
-    evaluation.values["loss"] = np.full(2, np.nan)
+    evaluation.values["balanced_accuracy"] = evaluation.values["loss"] = np.full(2, np.nan)
     assert evaluation.totals()["macro_f1"] == 0.5
     assert "loss" not in evaluation.totals()
     assert evaluation.of_client(1) == {"accuracy": 0.75}
@@ -125,11 +138,11 @@ def test_a_metric_is_added_by_one_entry(p: Predictions) -> None:
     assert "loss_squared" not in old.totals()
 
 
-def test_balanced_accuracy_is_that_of_scikit_learn(balanced_accuracy: Metric) -> None:
+def test_the_metric_that_tests_add_is_that_of_scikit_learn(worst_recall: Metric) -> None:
     random = np.random.default_rng(0)
     client, label, predicted = np.repeat([0, 1, 2], 20), random.integers(0, 4, 60), random.integers(0, 4, 60)
     evaluation = evaluate_predictions(Predictions(client, client, label, predicted, np.zeros(60)), 9, DOMAINS)
     for i in range(3):
         truth, guess = label[client == i], predicted[client == i]
-        expected = recall_score(truth, guess, average="macro", labels=np.unique(truth))
-        assert evaluation.values[balanced_accuracy.key][i] == pytest.approx(expected)
+        expected = recall_score(truth, guess, average=None, labels=np.unique(truth)).min()
+        assert evaluation.values[worst_recall.key][i] == pytest.approx(expected)

@@ -153,7 +153,7 @@ def test_a_site_tells_what_it_chose_to_tell(share: str, inputs: Path, tmp_path: 
     }
     expected = {"num-examples", "images", "arrays"}
     expected |= {"loss"} if share != "nothing" else set()
-    expected |= {"accuracy", "macro-f1"} if share in ("scores", "predictions") else set()
+    expected |= {"accuracy", "balanced-accuracy", "macro-f1"} if share in ("scores", "predictions") else set()
     expected |= {"predictions"} if share == "predictions" else set()
     assert told == expected
     assert bool(run.summary["final"]) == (share in ("scores", "predictions"))
@@ -162,25 +162,25 @@ def test_a_site_tells_what_it_chose_to_tell(share: str, inputs: Path, tmp_path: 
 
 
 def test_a_site_tells_a_metric_that_was_added_and_one_of_an_older_version_does_not(
-    inputs: Path, tmp_path: Path, balanced_accuracy: Metric
+    inputs: Path, tmp_path: Path, worst_recall: Metric
 ) -> None:
     def forget(_asked: Message, reply: Message) -> Message:
         for record in reply.content.metric_records.values():
-            record.pop("balanced-accuracy", None)
+            record.pop("worst-recall", None)
         return reply
 
     grid = NearGrid(parts(tmp_path, 2), meddle={101: forget})
     run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
     new, old = run.summary["clients"]
-    assert new["balanced_accuracy"] == run.summary["final"]["balanced_accuracy"]
-    assert new.keys() - old.keys() == {"balanced_accuracy"}
-    assert list(run.metrics("evaluation"))[-1]["client_balanced_accuracy"] == [new["balanced_accuracy"], None]
+    assert new["worst_recall"] == run.summary["final"]["worst_recall"]
+    assert new.keys() - old.keys() == {"worst_recall"}
+    assert list(run.metrics("evaluation"))[-1]["client_worst_recall"] == [new["worst_recall"], None]
     assert evaluate_run(run.path).totals() == run.summary["final"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("accuracy", 1.5), ("balanced-accuracy", -0.1), ("loss", -1.0)])
+@pytest.mark.parametrize(("key", "value"), [("accuracy", 1.5), ("worst-recall", -0.1), ("loss", -1.0)])
 def test_a_metric_out_of_its_range_does_not_count(
-    key: str, value: float, inputs: Path, tmp_path: Path, lines: Any, balanced_accuracy: Metric
+    key: str, value: float, inputs: Path, tmp_path: Path, lines: Any, worst_recall: Metric
 ) -> None:
     def boast(asked: Message, reply: Message) -> Message:
         if asked.metadata.message_type == "evaluate":

@@ -81,15 +81,15 @@ def test_views_are_rows_with_their_curves(tmp_path: Path) -> None:
 
 def test_the_clients_table_has_the_metrics_there_are(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     before = invent_run(tmp_path / "before")
-    balanced_accuracy = request.getfixturevalue("balanced_accuracy")
+    worst_recall = request.getfixturevalue("worst_recall")
     page = make_page([before, made := invent_run(tmp_path / "run")])
     assert [metric["heading"] for metric in data_of(page)["metrics"]] == [
-        "accuracy %", "macro-F1 %", "loss", "balanced accuracy %",
+        "accuracy %", "balanced accuracy %", "macro-F1 %", "loss", "worst recall %",
     ]  # fmt: skip
     old, new = data_of(page)["runs"]
-    values = list(made.metrics("evaluation"))[-1][f"client_{balanced_accuracy.key}"]
-    np.testing.assert_allclose(new["clients"][balanced_accuracy.key], np.multiply(values, 1e6), atol=0.51)
-    assert old["clients"][balanced_accuracy.key] == [None, None, None]
+    values = list(made.metrics("evaluation"))[-1][f"client_{worst_recall.key}"]
+    np.testing.assert_allclose(new["clients"][worst_recall.key], np.multiply(values, 1e6), atol=0.51)
+    assert old["clients"][worst_recall.key] == [None, None, None]
 
 
 def test_confusions_are_counted_for_each_client(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import scipy.stats
 
+from fedotp.cli._trials import _print as print_table
 from fedotp.config import Config, DataSettings
 from fedotp.errors import FedotpError
 from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_grid, by_method, n_bytes
@@ -99,27 +100,44 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
     csv, markdown = (path.read_text() for path in table.save(tmp_path))
     assert csv == (
         "method,runs,accuracy_mean,accuracy_std,best_mean,best_std,last_five_mean,last_five_std,"
-        "worst_decile_mean,worst_decile_std,macro_f1_mean,macro_f1_std,"
+        "worst_decile_mean,worst_decile_std,balanced_accuracy_mean,balanced_accuracy_std,macro_f1_mean,macro_f1_std,"
         "bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
         "accuracy_clip_art_mean,accuracy_clip_art_std,"
         "against,difference,difference_low,difference_high,difference_p,difference_p_holm,pairs,splits,"
         "not_above\n"
-        "A|B,3,0.5,0.25,0.875,0.0,,,0.25,0.0,0.5,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,,,,,,,,,\n"
-        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "D,1,1.0,,0.875,,,,0.25,,0.5,,2048.0,,2.0,,0.125,,1.0,,A|B,0.75,,,,,1,1,\n"
-        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "A|B,3,0.5,0.25,0.875,0.0,,,0.25,0.0,,,0.5,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,,,,,,,,,\n"
+        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "D,1,1.0,,0.875,,,,0.25,,,,0.5,,2048.0,,2.0,,0.125,,1.0,,A|B,0.75,,,,,1,1,\n"
+        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
     )
     assert markdown.splitlines()[2:5] == [
-        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | - | 25.00 | 50.00 | 2.0 KiB | 2.0 | 12.50 ± 0.00 | 50.00 ± 25.00 |",
-        "| C | 0 of 1 | - | - | - | - | - | - | - | - | - |",
-        "| D | 1 | 100.00 | 87.50 | - | 25.00 | 50.00 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
+        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | - | 25.00 | - | 50.00 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
+        "| 50.00 ± 25.00 |",
+        "| C | 0 of 1 | - | - | - | - | - | - | - | - | - | - |",
+        "| D | 1 | 100.00 | 87.50 | - | 25.00 | - | 50.00 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
     assert markdown.splitlines()[-3:] == [
         "| D | +75.00 | - | 1 | one pair tells nothing |",
         "",
         "One pair is no evidence: several splits (--splits) give differences an interval.",
     ]
+
+
+def test_the_table_in_a_narrow_terminal_has_balanced_accuracy_and_no_f1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = Table.of([outcome(tmp_path, "PromptFL with fine-tuning", seed, 0.25 * seed) for seed in range(3)])
+    headings = {}
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_table(table)
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width
+        headings[width] = " ".join(lines[:2])
+    assert all(word in headings[80] for word in ("accuracy %", "decile %", "balanced"))
+    assert "macro-F1" not in headings[80]
+    assert "macro-F1 %" in headings[120]
 
 
 def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:

@@ -33,17 +33,22 @@ def _there(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(old)  # where things are is written relative to it
 
 
+def same_as_before(numbers: dict[str, float]) -> dict[str, float]:
+    """Without what was not measured when the runs were made, or was measured otherwise."""
+    return {key: value for key, value in numbers.items() if key not in ("balanced_accuracy", "macro_f1")}
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_an_old_run_is_evaluated_as_it_was(name: str) -> None:
     before = RunDirectory.open(name).summary["final"]
-    now = fedotp.evaluate_run(name).totals()
-    assert now == pytest.approx({key: before[key] for key in now}, abs=1e-6)
+    assert same_as_before(fedotp.evaluate_run(name).totals()) == pytest.approx(same_as_before(before), abs=1e-6)
 
 
 def test_an_old_run_goes_on_and_ends_where_it_would_have_ended() -> None:
     resume("stopped")
     ended, undisturbed = RunDirectory.open("stopped"), RunDirectory.open("fedotp")
-    assert ended.summary["final"] == pytest.approx(undisturbed.summary["final"], abs=1e-6)
+    mine, theirs = (same_as_before(run.summary["final"]) for run in (ended, undisturbed))
+    assert mine == pytest.approx(theirs, abs=1e-6)
     for mine, theirs in zip(stored_parameters(ended)[:2], stored_parameters(undisturbed)[:2], strict=True):
         assert mine.keys() == theirs.keys()
         for name in mine:
@@ -74,7 +79,7 @@ def test_a_client_that_joined_an_old_run_is_there_and_joins_alike() -> None:
     before = json.loads(Path("fedotp/joined/newcomer/result.json").read_text())
     again = join("fedotp", "data/day", name="again")
     for when in ("before", "after"):
-        assert again[when] == pytest.approx(before[when], abs=1e-5)
+        assert same_as_before(again[when]) == pytest.approx(same_as_before(before[when]), abs=1e-5)
 
 
 def test_an_old_run_is_looked_into() -> None:

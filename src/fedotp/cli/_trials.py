@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from fedotp.runs import Outcome, Table, Trial
 
 
-_WIDE = 110  # characters of a terminal in which there is room for what training costs
+_WIDE = 110  # characters of a terminal in which there is room for all columns
 
 
 def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool, against: int = 0) -> "list[Outcome]":
@@ -52,7 +52,7 @@ def _print(table: "Table") -> None:
     from fedotp.runs import VIEWS_NOTE, common_columns
 
     console = Console()
-    columns = [column for column in common_columns() if column.better or console.width >= _WIDE]
+    columns = [column for column in common_columns() if console.width >= _WIDE or not column.if_wide]
     titles = [column.title for column in columns]
     short = [label.rpartition(".")[2] for label in table.labels]
     labels = short if len(set(short)) == len(short) else table.labels

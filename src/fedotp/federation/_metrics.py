@@ -39,6 +39,10 @@ class Tested:
         )
         return cells.reshape(self.n_clients, self.n_classes).astype(np.float64)
 
+    def hits(self) -> Floats:
+        """How many of each client's images of each class are predicted to be of it: (C, K)."""
+        return self.count(self.label, self.label == self.predicted)
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -50,6 +54,7 @@ class Metric:
         of: from the tests of C clients, (C,); nan where a client has none.
         better: which of two is.
         range: what a site may tell; a number from 0 to 1 is a share, which people read in percent and find in tables.
+        if_wide: it is left out of tables in a narrow terminal.
     """
 
     key: str
@@ -57,6 +62,7 @@ class Metric:
     of: Callable[[Tested], Floats]
     better: Literal["higher", "lower"] = "higher"
     range: tuple[float, float] = (0.0, 1.0)
+    if_wide: bool = False
 
     @property
     def is_share(self) -> bool:
@@ -80,19 +86,32 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
+def balanced_accuracy(tested: Tested) -> Floats:
+    """Mean recall over the classes that are among a client's labels: (C,)."""
+    return _over_own_classes(tested, tested.hits(), tested.count(tested.label))
+
+
 def macro_f1(tested: Tested) -> Floats:
-    """Mean F1 over the classes that are among a client's labels or predictions, as scikit-learn has it: (C,)."""
-    hits = tested.count(tested.label, tested.label == tested.predicted)
+    """Mean F1 over the classes that are among a client's labels: (C,).
+
+    A prediction outside of them costs recall, as any wrong one does. It does not add a class whose F1 is 0.
+    """
     marked = tested.count(tested.label) + tested.count(tested.predicted)  # 2 TP + FP + FN
-    f1 = np.divide(2 * hits, marked, out=np.zeros_like(marked), where=marked > 0)
-    return f1.sum(1) / np.maximum((marked > 0).sum(1), 1)
+    return _over_own_classes(tested, 2 * tested.hits(), marked)
+
+
+def _over_own_classes(tested: Tested, above: Floats, below: Floats) -> Floats:
+    """The mean of above / below, both (C, K), over the classes that are among each client's labels: (C,)."""
+    own = tested.count(tested.label) > 0
+    return np.divide(above, below, out=np.zeros_like(above), where=own).sum(1) / own.sum(1)
 
 
 METRICS = {
     metric.key: metric
     for metric in (
         Metric("accuracy", "accuracy", lambda tested: tested.mean(tested.label == tested.predicted)),
-        Metric("macro_f1", "macro-F1", macro_f1),
+        Metric("balanced_accuracy", "balanced accuracy", balanced_accuracy),
+        Metric("macro_f1", "macro-F1", macro_f1, if_wide=True),
         Metric("loss", "loss", lambda tested: tested.mean(tested.loss), better="lower", range=(0.0, inf)),
     )
 }

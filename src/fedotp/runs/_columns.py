@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 class Column:
     """A number of runs: its name in files, its title for people, how to write a value, and whether to write its spread.
 
-    `better` is None where neither more nor less of it is the better result.
+    `better` is None where neither more nor less of it is the better result; `if_wide`, where there is room only.
     """
 
     key: str
@@ -25,6 +25,7 @@ class Column:
     write: Callable[[float], str]
     with_std: bool = False
     better: Literal["higher", "lower"] | None = "higher"
+    if_wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ def seconds(value: float) -> str:
 def common_columns() -> tuple[Column, ...]:
     """What every table has; domains and clients that joined come after it. Accuracy is that after the last round."""
     accuracy, *others = (
-        Column(metric.key, metric.heading, metric.write, with_std=metric.key == "accuracy", better=metric.better)
-        for metric in METRICS.values()
-        if metric.is_share
+        Column(m.key, m.heading, m.write, with_std=m.key == "accuracy", better=m.better, if_wide=m.if_wide)
+        for m in METRICS.values()
+        if m.is_share
     )
     return (
         accuracy,
@@ -66,8 +67,8 @@ def common_columns() -> tuple[Column, ...]:
         Column("last_five", "last 5 %", percent),
         Column("worst_decile", "worst decile %", percent),
         *others,
-        Column("bytes", "sent", n_bytes, better=None),
-        Column("seconds", "seconds", seconds, better=None),
+        Column("bytes", "sent", n_bytes, better=None, if_wide=True),
+        Column("seconds", "seconds", seconds, better=None, if_wide=True),
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from fedotp.federation import METRICS
+
 WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
 """Which of a run's evaluations a number is of: after the last round, after the best, or the mean of the last five."""
 _GLOBAL_PART = ", global part"  # ends the name of a view by it
@@ -81,7 +83,8 @@ def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
     clients = ["all"] if one_for_all else [names[client] for client in last["clients"]]
     return {
         **{key: last[key] for key in ("view", "model", "classes", "images", "round")},
-        **{key: last[key] for key in ("accuracy", "accuracy_std", "macro_f1", "loss")},
+        "accuracy_std": last["accuracy_std"],
+        **{key: last[key] for key in METRICS if key in last},
         "clients": dict(zip(clients, last["client_accuracy"], strict=True)),
         "domains": last["domains"],
         **_over_rounds({record["round"]: record["accuracy"] for record in records}),
