@@ -33,7 +33,7 @@ def check(done: Done, right: str) -> None:
 
 PRESETS = ", ".join(presets())
 METHODS = f"{', '.join(methods.METHODS)} or one of your own with --import FILE.py"
-NO_DATA = f"unknown data set 'nowhere'; did you mean 'flowers102'? ({', '.join(DATASETS)})"
+NO_DATA = f"unknown data set 'nowhere', and there is no such folder here (data sets: {', '.join(DATASETS)})"
 DAMAGED = (
     "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
 )
@@ -63,6 +63,10 @@ CASES = {
     "run tiny.toml --set rounds": '--set: "rounds": must be key=value, for example method.mass=0.5',
     "run tiny.toml --set data.dataset=nowhere": NO_DATA,
     "run tiny.toml --set data.dataset=empty": "no image in empty; add some or remove the folder",
+    "run tiny.toml --set data.dataset=alone": (
+        "alone: all images are of one class, 'red', and there is nothing to tell apart; a folder per class is needed "
+        "(`fedotp data info` shows what was found)"
+    ),
     "run tiny.toml --set partition.scheme=pathological --set partition.n_clients=3 --set partition.shots=99": (
         "pathological: 99 shots, but class 'blue' has only 12 training images; use shots <= 12"
     ),
@@ -149,6 +153,8 @@ def runs(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (folder / name / path.name).write_bytes(path.read_bytes())
     (folder / "damaged" / "manifest.json").write_text("{")
     (folder / "empty").mkdir()
+    (folder / "alone").mkdir()
+    (folder / "alone" / "red").symlink_to(made / "images" / "day" / "red")
     (folder / "full").mkdir()
     (folder / "full" / "precious.txt").write_text("mine")
     (folder / "broken.toml").write_text("not toml")

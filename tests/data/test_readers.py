@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -300,6 +301,17 @@ def test_unknown_name_suggests_the_nearest() -> None:
         load_dataset("oxford_pet")
 
 
+def test_a_name_like_no_data_set_is_taken_for_a_folder_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FedotpError, match="unknown data set 'my-photos', and there is no such folder here"):
+        load_dataset("my-photos")
+    Path("photos.zip").write_bytes(b"")
+    with pytest.raises(FedotpError, match=r"photos\.zip is a file"):
+        load_dataset("photos.zip")
+
+
 # Flowers without an official split; MAT files
 
 
@@ -541,8 +553,9 @@ def test_test_folder_takes_precedence_over_val(tmp_path: Path) -> None:
         (["a/b/c/d/1.png"], "deeper than split/domain/class"),
         (["train/a/1.png", "train/b/1.png"], "has only train/; it needs train/ and test/"),
         (["val/a/1.png", "test/b/1.png"], "has only test and val/"),
-        (["train/a/1.png", "test/b/1.png"], "no image of class 'b'"),
-        (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "both read 'cat'"),
+        (["train/a/1.png", "test/b/1.png"], "test/b/ is a class without training images; put some into its folder"),
+        (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "the classes of Cat/ and cat/ both read 'cat'"),
+        (["photo/big_cat/1.png", "sketch/Big Cat/1.png"], "of photo/big_cat/ and sketch/Big Cat/ both read 'big cat'"),
         (["a/1.png", "b/1.png"], "test split is empty"),
     ],
 )
@@ -550,6 +563,46 @@ def test_unclear_folder_is_refused(names: list[str], message: str, tmp_path: Pat
     write_tree(tmp_path, names)
     with pytest.raises(FedotpError, match=message):
         read_folder(tmp_path)
+
+
+def test_folders_that_archives_and_disks_add_are_no_classes(tmp_path: Path) -> None:
+    write_tree(tmp_path, [f"{c}/{i}.png" for c in ("a", "b", "__MACOSX", ".thumbs", "a/@eaDir") for i in range(5)])
+    dataset = read_folder(tmp_path)
+    assert (dataset.classes, len(dataset.train)) == (("a", "b"), 8)
+
+
+def test_val_beside_test_is_left_out_and_said(tmp_path: Path) -> None:
+    write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "val", "test") for c in "ab" for i in range(2)])
+    dataset = read_folder(tmp_path)
+    assert dataset.notes == ("left out: 4 images in val/; test/ is the test split",)
+    assert dataset.split_note == "folders train/ and test/"
+    for name in ("test/a", "test/b"):
+        shutil.rmtree(tmp_path / name)
+    (tmp_path / "test").rmdir()
+    used = read_folder(tmp_path)
+    assert (used.notes, used.split_note) == ((), "folders train/ and val/")
+
+
+def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) -> None:
+    write_tree(tmp_path, [f"{c}/{i}.png" for c in "ab" for i in range(5)])
+    for name in ("a/1.HEIC", "b/2.heic", "b/3.dcm", "b/notes.txt", "b/._1.heic"):
+        (tmp_path / name).write_bytes(b"x")
+    dataset = read_folder(tmp_path)
+    (told,) = dataset.notes
+    assert told.startswith("left out, as fedotp does not read them: 1 .dcm, 2 .heic; convert them to PNG or JPEG, ")
+    assert told.endswith("pillow-heif and pydicom can read them")
+    for path in (tmp_path / "a").glob("*.png"):
+        path.unlink()
+    with pytest.raises(FedotpError, match=f"no image in {tmp_path / 'a'}; left out, .*: 1 .heic; .*; add some or"):
+        read_folder(tmp_path)
+
+
+def test_pets_without_lists_are_not_one_class(tmp_path: Path) -> None:
+    write_tree(tmp_path, [f"oxford_pets/images/beagle_{i}.png" for i in range(5)])
+    missing = "annotations/trainval.txt or split_zhou_OxfordPets.json is missing, and all images"
+    with pytest.raises(FedotpError, match=f"has the name of Oxford-IIIT Pets, but not its lists: {missing}"):
+        load_dataset(tmp_path / "oxford_pets")
+    assert load_dataset("folder", root=tmp_path / "oxford_pets").classes == ("images",)
 
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:

@@ -194,6 +194,8 @@ def _print_counts(dataset: "data.Dataset") -> None:
     table.add_column("class")
     for domain in dataset.domains:
         table.add_column("train / test" if len(dataset.domains) == 1 else cell(domain), justify="right")
+    for note in dataset.notes:
+        _print(f"note: {note}")
     for label, name in enumerate(dataset.classes):
         cells = (
             " / ".join(

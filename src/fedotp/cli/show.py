@@ -130,6 +130,8 @@ def print_headline(run: "RunDirectory", n_clients: int) -> None:
     what = f"{run.config.title} on {run.manifest['data']['name']}"
     text = f"{what}, {_count(n_clients, 'client')}, {_count(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
+    for note in run.manifest["data"].get("notes", ()):
+        print(f"note: {printable(note)}")
 
 
 def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:

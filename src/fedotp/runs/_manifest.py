@@ -35,6 +35,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "test_images": len(dataset.test),
             "test_images_also_in_train": _in_both(prepared.encoded),
             "skipped": list(dataset.skipped),
+            "notes": list(dataset.notes),
         },
         **_novel(prepared),
         "partition": prepared.partition.digest,

@@ -93,6 +93,11 @@ class Preparation:
         self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
         self._all = load_dataset(config.data.source, root=config.data.root_folder)
+        if len(self._all.classes) < 2:
+            raise FedotpError(
+                f"{config.data.source}: all images are of one class, {self._all.classes[0]!r}, and there is nothing to "
+                "tell apart; a folder per class is needed (`fedotp data info` shows what was found)"
+            )
         self._clip = load_backbone(config.backbone.source, self._device)
 
     @cached_property

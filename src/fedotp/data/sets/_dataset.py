@@ -155,7 +155,8 @@ class Dataset:
 
     `classes` are the K names as CLIP should read them, in label order; `split_note` says in one line where
     the division into train and test comes from. `coarse_of` (K,) maps classes to `coarse_classes` where the
-    data set has a second level of labels. `skipped` lists the images left out by `without`.
+    data set has a second level of labels. `skipped` lists the images left out by `without`; `notes` say what else of
+    the data set's folder was left out, a line each.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Dataset:
     coarse_classes: tuple[str, ...] = ()
     coarse_of: tuple[int, ...] = ()
     skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a data set in which a class cannot be told apart, learnt or found."""

@@ -1,11 +1,13 @@
 """Anyone's images: a folder per class, or `domain/class`, each also with `train` and `test` folders."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, walk_images
+from fedotp.data.sets._names import readable
 from fedotp.data.sets._split import BY_DOMAIN, split_by_domain
 from fedotp.errors import FedotpError
 
@@ -21,7 +23,7 @@ def read_folder(root: Path) -> Dataset:
     """
     if not os.path.isdir(root):
         raise FedotpError(f"{root} is not a folder")
-    paths = list(walk_images(root))
+    paths, notes = walk_images(root)
     folders = [tuple(path.split("/")[:-1]) for path in paths]
     level = _split_level(folders)
     # what remains of each path: (class,) or (domain, class)
@@ -31,18 +33,23 @@ def read_folder(root: Path) -> Dataset:
         raise FedotpError(
             f"{root}: images must all be at class/ or all at domain/class/, not {', '.join(example.values())}"
         )
+    _require_apart(root, ["/".join(folder) for folder in folders], [place[-1] for place in places])
     domains = sorted({place[0] for place in places}) if 2 in example else ONE_DOMAIN
     classes = sorted({place[-1] for place in places})
     domain_of = {name: d for d, name in enumerate(domains)}
     label_of = {name: k for k, name in enumerate(classes)}
-    items = [(path, label_of[place[-1]], domain_of.get(place[0], 0)) for path, place in zip(paths, places, strict=True)]
+    items: list[Item] = [
+        (path, label_of[place[-1]], domain_of.get(place[0], 0)) for path, place in zip(paths, places, strict=True)
+    ]
     if level is None:
         train, test = split_by_domain(items)
         note = BY_DOMAIN
     else:
-        train, test, note = _by_split_folder(items, [f[level].lower() for f in folders], root)
+        train, test, note, unused = _by_split_folder(items, [f[level].lower() for f in folders], root)
+        notes += unused
+    name = root.resolve().name
     return file_dataset(
-        root.resolve().name, root, classes=classes, domains=domains, train=train, test=test, split_note=note
+        name, root, classes=classes, domains=domains, train=train, test=test, split_note=note, notes=notes
     )
 
 
@@ -54,11 +61,33 @@ def _split_level(folders: Sequence[tuple[str, ...]]) -> int | None:
     return None
 
 
-def _by_split_folder(items: Sequence[Item], splits: Sequence[str], root: Path) -> tuple[list[Item], list[Item], str]:
-    """Return train items, test items and where the split comes from."""
+def _require_apart(root: Path, folders: Sequence[str], classes: Sequence[str]) -> None:
+    """Refuse folders, one for each image, of two `classes` that would read alike."""
+    first: dict[str, tuple[str, str]] = {}
+    for folder, name in zip(folders, classes, strict=True):
+        other, other_name = first.setdefault(readable(name), (folder, name))
+        if other_name != name:
+            raise FedotpError(
+                f"{root}: the classes of {other}/ and {folder}/ both read {readable(name)!r}; "
+                "give their folders one name if they are one class, and names that differ by a word if they are not"
+            )
+
+
+def _by_split_folder(
+    items: Sequence[Item], splits: Sequence[str], root: Path
+) -> tuple[list[Item], list[Item], str, tuple[str, ...]]:
+    """Return train items, test items, where the split comes from, and notes on what is in neither."""
     test_name = next((name for name in _TEST if name in splits), None)
     train = [item for item, split in zip(items, splits, strict=True) if split in _TRAIN]
     test = [item for item, split in zip(items, splits, strict=True) if split == test_name]
     if not train or test_name is None:
         raise FedotpError(f"{root} has only {' and '.join(sorted(set(splits)))}/; it needs train/ and test/")
-    return train, test, f"folders train/ and {test_name}/"
+    trained = {label for _, label, _ in train}
+    if (only := next((path for path, label, _ in test if label not in trained), None)) is not None:
+        raise FedotpError(
+            f"{root}: {PurePosixPath(only).parent}/ is a class without training images; "
+            f"put some into its folder in train/, or remove it from {test_name}/"
+        )
+    unused = Counter(split for split in splits if split not in (*_TRAIN, test_name))
+    notes = (f"left out: {n:,} images in {name}/; {test_name}/ is the test split" for name, n in unused.items())
+    return train, test, f"folders train/ and {test_name}/", tuple(notes)

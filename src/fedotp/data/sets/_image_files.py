@@ -1,7 +1,8 @@
 """What the readers of files share: listing images, and making the data set of them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -14,14 +15,28 @@ Item = tuple[str, int, int]  # an image: path below the data set's folder, label
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _MAX_DEPTH = 3  # split/domain/class
+_NOBODYS = ("__MACOSX", "@eaDir")  # folders that archives and disks add, with files of the same names
+
+# Images that are not read, and what turns them into PNG or JPEG.
+_UNREAD = {
+    ".heic": "pillow-heif",
+    ".heif": "pillow-heif",
+    ".avif": "Pillow",
+    ".dcm": "pydicom",
+    ".dicom": "pydicom",
+    ".nii": "nibabel",
+    ".jp2": "Pillow",
+    ".dng": "rawpy",
+    ".nef": "rawpy",
+    ".cr2": "rawpy",
+    ".arw": "rawpy",
+}
 
 
 def list_images(folder: Path) -> list[str]:
     """Return the names of the image files directly in `folder`, sorted by code point."""
     try:
-        return sorted(
-            name for name in os.listdir(folder) if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES)
-        )
+        return _images_of(os.listdir(folder))
     except OSError as error:
         raise FedotpError(f"cannot list {folder}: {error.strerror}") from error
 
@@ -29,7 +44,7 @@ def list_images(folder: Path) -> list[str]:
 def list_folders(folder: Path) -> list[str]:
     """Return the names of the visible folders directly in `folder`, sorted by code point."""
     try:
-        return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+        return _visible(entry.name for entry in os.scandir(folder) if entry.is_dir())
     except OSError as error:
         raise FedotpError(f"cannot list {folder}: {error.strerror}") from error
 
@@ -43,21 +58,48 @@ def in_folders(root: Path, images: str, folders: Sequence[str]) -> list[Item]:
     ]
 
 
-def walk_images(root: Path) -> Iterator[str]:
-    """Yield every image below `root` as a relative path with forward slashes, in a fixed order.
+def walk_images(root: Path) -> tuple[list[str], tuple[str, ...]]:
+    """Every image below `root` as a relative path with forward slashes, in a fixed order; notes on what is left out.
 
     A folder without images and folders is an error: it is a class whose images are missing. So is one deeper
     than `_MAX_DEPTH`, which also ends a circle of links.
     """
-    for folder, names, _ in os.walk(root, followlinks=True):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        images = list_images(Path(folder))
+    paths: list[str] = []
+    unread: Counter[str] = Counter()
+    for folder, names, files in os.walk(root, followlinks=True):
+        names[:] = _visible(names)
+        images, others = _images_of(files), _unread(files)
         if not images and not names:
-            raise FedotpError(f"no image in {folder}; add some or remove the folder")
+            raise FedotpError("; ".join([f"no image in {folder}", *_notes(others), "add some or remove the folder"]))
         prefix = PurePosixPath(Path(folder).relative_to(root).as_posix())
         if len(prefix.parts) > _MAX_DEPTH:
             raise FedotpError(f"{folder} is deeper than split/domain/class; move its images up")
-        yield from images if not prefix.parts else [f"{prefix}/{image}" for image in images]
+        paths += images if not prefix.parts else [f"{prefix}/{image}" for image in images]
+        unread += others
+    return paths, _notes(unread)
+
+
+def _visible(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith(".") and name not in _NOBODYS)
+
+
+def _images_of(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES))
+
+
+def _unread(names: Iterable[str]) -> Counter[str]:
+    """How many of the visible files there are of each kind of image that is not read."""
+    suffixes = (os.path.splitext(name)[1].lower() for name in names if not name.startswith("."))
+    return Counter(suffix for suffix in suffixes if suffix in _UNREAD)
+
+
+def _notes(unread: Counter[str]) -> tuple[str, ...]:
+    """What is left out and what would read it, in one line if there is any."""
+    if not unread:
+        return ()
+    kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in sorted(unread.items()))
+    tools = " and ".join(sorted({_UNREAD[suffix] for suffix in unread}))
+    return (f"left out, as fedotp does not read them: {kinds}; convert them to PNG or JPEG, {tools} can read them",)
 
 
 def relative(path: str, listed_in: Path) -> str:
@@ -77,6 +119,7 @@ def file_dataset(
     train: Sequence[Item],
     test: Sequence[Item],
     split_note: str,
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """Make the data set whose images are files below `root`; class names become plain words.
 
@@ -98,6 +141,7 @@ def file_dataset(
         train=_split(root, train),
         test=_split(root, test),
         split_note=split_note,
+        notes=notes,
     )
 
 

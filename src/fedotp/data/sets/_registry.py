@@ -27,8 +27,10 @@ def dataset_info(name: str) -> DatasetInfo:
     """Look a data set up by name."""
     import_named()
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.0)[0]
-        raise FedotpError(f"unknown data set {name!r}; did you mean {near!r}? ({', '.join(DATASETS)})")
+        near = difflib.get_close_matches(name, DATASETS, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(DATASETS)
+        raise FedotpError(f"unknown data set {name!r}, and there is no such folder here{meant} (data sets: {known})")
     return DATASETS[name]
 
 
@@ -65,9 +67,9 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
         known = next((info for info in DATASETS.values() if info.is_at(folder)), None)
         if known is not None:
             return known.read(folder)
-        return read_listed(folder) if zhou_lists(folder) else read_folder(folder)
-    if text not in DATASETS and len(Path(text).parts) > 1:
-        raise FedotpError(f"the folder {text} does not exist")
+        return read_listed(folder) if zhou_lists(folder) else _read_tree(folder)
+    if text not in DATASETS and (len(Path(text).parts) > 1 or os.path.isfile(text)):
+        raise FedotpError(f"{text} is a file" if os.path.isfile(text) else f"the folder {text} does not exist")
     info = dataset_info(text)
     place = find_dataset(text, root)
     if place is None:
@@ -75,3 +77,16 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
         how = f"`fedotp data download {text}` fetches it" if info.resources else info.advice
         raise FedotpError(f"{info.title} is not at {expected} (no {info.markers[0]} there); {how}")
     return info.read(place)
+
+
+def _read_tree(folder: Path) -> Dataset:
+    """Read a tree of class folders. A known data set without its lists is none: all of its images lie in one."""
+    dataset = read_folder(folder)
+    name = folder.resolve().name
+    known = next((info for info in DATASETS.values() if name in (info.name, info.folder, *info.others)), None)
+    if known is not None and len(dataset.classes) == 1:
+        raise FedotpError(
+            f"{folder} has the name of {known.title}, but not its lists: {' or '.join(known.markers)} is missing, "
+            f"and all images would be one class, {dataset.classes[0]!r}"
+        )
+    return dataset
