@@ -63,6 +63,10 @@ CASES = {
     "run tiny.toml --set rounds": '--set: "rounds": must be key=value, for example method.mass=0.5',
     "run tiny.toml --set data.dataset=nowhere": NO_DATA,
     "run tiny.toml --set data.dataset=empty": "no image in empty; add some or remove the folder",
+    "run tiny.toml --quiet --set data.dataset=spoilt": (
+        "spoilt: 1 broken images, first spoilt/day/red/broken.png (zero bytes); `fedotp data check` lists them; a "
+        "run goes on without them with --set data.skip_broken=true, `fedotp data` with --skip-broken"
+    ),
     "run tiny.toml --set data.dataset=alone": (
         "alone: all images are of one class, 'red', and there is nothing to tell apart; a folder per class is needed "
         "(`fedotp data info` shows what was found)"
@@ -153,6 +157,12 @@ def runs(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (folder / name / path.name).write_bytes(path.read_bytes())
     (folder / "damaged" / "manifest.json").write_text("{")
     (folder / "empty").mkdir()
+    (folder / "spoilt" / "day" / "red").mkdir(parents=True)
+    (folder / "spoilt" / "day" / "red" / "broken.png").touch()
+    for path in (made / "images" / "day" / "red").iterdir():
+        (folder / "spoilt" / "day" / "red" / path.name).symlink_to(path)
+    (folder / "spoilt" / "day" / "blue").symlink_to(made / "images" / "day" / "blue")
+    (folder / "spoilt" / "night").symlink_to(made / "images" / "night")
     (folder / "alone").mkdir()
     (folder / "alone" / "red").symlink_to(made / "images" / "day" / "red")
     (folder / "full").mkdir()

@@ -154,13 +154,31 @@ def test_skipping_the_last_image_of_a_class_is_an_error(folder: Path) -> None:
 
 def test_duplicates_across_train_and_test_are_reported(folder: Path) -> None:
     shutil.copy(folder / "train/a/1.png", folder / "test/b/copy.png")
-    shutil.copy(folder / "train/a/1.png", folder / "train/a/again.png")  # within train: no leak
+    shutil.copy(folder / "train/a/1.png", folder / "train/a/again.png")
     dataset = read_folder(folder)
     report = check_dataset(dataset)
     ((train, test),) = report.duplicates
     assert Path(dataset.where(train)).parent.name == "a"
     assert dataset.where(test) == str(folder / "test/b/copy.png")
     assert report.n_images == 14
+
+
+def test_duplicates_within_train_and_under_two_labels_are_reported(folder: Path) -> None:
+    shutil.copy(folder / "train/a/1.png", folder / "train/a/again.png")
+    shutil.copy(folder / "train/b/0.png", folder / "train/a/wrong.png")
+    shutil.copy(folder / "train/b/1.png", folder / "test/a/wrong.png")
+    dataset = read_folder(folder)
+    report = check_dataset(dataset)
+
+    def names(pairs: tuple[tuple[ImageRef, ImageRef], ...]) -> list[tuple[str, ...]]:
+        return [tuple(dataset.split(ref.split).name(ref.index) for ref in pair) for pair in pairs]
+
+    assert names(report.twice) == [("train/a/1.png", "train/a/again.png"), ("train/a/wrong.png", "train/b/0.png")]
+    assert names(report.duplicates) == [("train/b/1.png", "test/a/wrong.png")]
+    assert names(report.contradictions) == [
+        ("train/a/wrong.png", "train/b/0.png"),
+        ("train/b/1.png", "test/a/wrong.png"),
+    ]
 
 
 def test_progress_is_told_of_every_image(folder: Path) -> None:

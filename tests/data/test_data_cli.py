@@ -62,14 +62,19 @@ def test_cache_variable_is_the_default_root(office: Path, monkeypatch: pytest.Mo
 
 def test_check_reports_broken_files_and_duplicates(tmp_path: Path) -> None:
     write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in "ab" for i in range(3)])
-    assert "12 images, 0 broken, 0 also in train" in ok("check", tmp_path)
+    assert "12 images, 0 broken, 0 also in train, 0 there twice, 0 under two labels" in ok("check", tmp_path)
     shutil.copy(tmp_path / "train/a/0.png", tmp_path / "test/a/0.png")
     (tmp_path / "train/b/1.png").write_bytes(b"")
     result = run("check", tmp_path, "--workers", 1)
     assert result.exit_code == 1
-    assert "12 images, 1 broken, 1 also in train" in result.output
+    assert "12 images, 1 broken, 1 also in train, 0 there twice, 0 under two labels" in result.output
     assert f"broken: {tmp_path / 'train/b/1.png'}: zero bytes" in result.output
     assert f"{tmp_path / 'test/a/0.png'} = {tmp_path / 'train/a/0.png'}" in result.output
+    shutil.copy(tmp_path / "train/a/0.png", tmp_path / "train/b/0.png")
+    result = run("check", tmp_path, "--workers", 1)
+    same = f"{tmp_path / 'train/b/0.png'} = {tmp_path / 'train/a/0.png'}"
+    assert f"there twice: {same}" in result.output
+    assert f"under two labels: {same}" in result.output
 
 
 def test_partition_saves_prints_and_draws(office: Path, tmp_path: Path) -> None:

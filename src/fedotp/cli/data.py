@@ -80,7 +80,8 @@ def check(
     root: RootOption = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one per core if not given.")] = None,
 ) -> None:
-    """Decode every image; report broken files, test images that are also in train, and class counts.
+    """Decode every image; report broken files, test images that are also in train, images that are there twice or under
+    two labels, and class counts.
 
     Exit status 1 if an image is broken. Example: fedotp data check office_caltech10 --root ~/data
     """
@@ -90,11 +91,16 @@ def check(
         task = progress.add_task("", total=len(loaded.train) + len(loaded.test))
         report = data.check_dataset(loaded, workers=workers, on_image=lambda: progress.advance(task))
     _print_counts(loaded)
-    print(f"{report.n_images:,} images, {len(report.broken)} broken, {len(report.duplicates)} also in train")
+    found = f"{len(report.broken)} broken, {len(report.duplicates)} also in train, {len(report.twice)} there twice"
+    print(f"{report.n_images:,} images, {found}, {len(report.contradictions)} under two labels")
     for broken in report.broken:
         _print(f"broken: {broken.where}: {broken.reason}")
     for train, test in report.duplicates:
         _print(f"also in train: {loaded.where(test)} = {loaded.where(train)}")
+    for one, other in report.twice:
+        _print(f"there twice: {loaded.where(other)} = {loaded.where(one)}")
+    for one, other in report.contradictions:
+        _print(f"under two labels: {loaded.where(other)} = {loaded.where(one)}")
     if report.broken:
         raise typer.Exit(1)
 

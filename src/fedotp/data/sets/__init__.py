@@ -2,7 +2,7 @@
 
 from fedotp.data.sets._box import ImageZip
 from fedotp.data.sets._catalog import DATASETS
-from fedotp.data.sets._check import Broken, CheckReport, check_dataset, require_sound
+from fedotp.data.sets._check import Broken, CheckReport, broken_images, check_dataset, require_sound
 from fedotp.data.sets._coarse import coarse_labels
 from fedotp.data.sets._dataset import (
     SPLITS,
@@ -40,6 +40,7 @@ __all__ = [
     "Resource",
     "Split",
     "SplitName",
+    "broken_images",
     "check_dataset",
     "coarse_labels",
     "dataset_info",

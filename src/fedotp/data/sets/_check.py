@@ -1,13 +1,13 @@
-"""Look at every image before anything depends on it: broken files, and test images that are in train."""
+"""Look at every image before anything depends on it: broken files, test images in train, images there twice."""
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fedotp._images import reason
-from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef
+from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef, SplitName
 from fedotp.errors import FedotpError
 
 _BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
@@ -24,11 +24,17 @@ class Broken:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check_dataset` found; `duplicates` are (train image, test image) pairs with equal bytes."""
+    """What `check_dataset` found.
+
+    Pairs of images with equal bytes: `duplicates` are (train image, test image), `twice` are two of one split, the
+    first and another, and `contradictions` are those of either kind whose labels differ.
+    """
 
     n_images: int
     broken: tuple[Broken, ...]
     duplicates: tuple[tuple[ImageRef, ImageRef], ...]
+    twice: tuple[tuple[ImageRef, ImageRef], ...] = ()
+    contradictions: tuple[tuple[ImageRef, ImageRef], ...] = ()
 
 
 def check_dataset(
@@ -40,8 +46,9 @@ def check_dataset(
     """
     refs = [ImageRef(name, i) for name in SPLITS for i in range(len(dataset.split(name)))]
     broken: list[Broken] = []
-    in_train: dict[bytes, ImageRef] = {}
+    first: dict[SplitName, dict[bytes, ImageRef]] = {name: {} for name in SPLITS}
     duplicates: list[tuple[ImageRef, ImageRef]] = []
+    twice: list[tuple[ImageRef, ImageRef]] = []
 
     def look(ref: ImageRef) -> tuple[bytes, str | None]:
         split = dataset.split(ref.split)
@@ -59,11 +66,17 @@ def check_dataset(
                 on_image()
             if why is not None:
                 broken.append(Broken(ref, dataset.where(ref), why))
-            elif ref.split == "train":
-                in_train.setdefault(digest, ref)
-            elif digest in in_train:
-                duplicates.append((in_train[digest], ref))
-    return CheckReport(len(refs), tuple(broken), tuple(duplicates))
+                continue
+            if (same := first[ref.split].setdefault(digest, ref)) is not ref:
+                twice.append((same, ref))
+            if ref.split == "test" and (same_in_train := first["train"].get(digest)):
+                duplicates.append((same_in_train, ref))
+    contradictions = [pair for pair in (*twice, *duplicates) if len({_label(dataset, ref) for ref in pair}) > 1]
+    return CheckReport(len(refs), tuple(broken), tuple(duplicates), tuple(twice), tuple(contradictions))
+
+
+def _label(dataset: Dataset, ref: ImageRef) -> int:
+    return int(dataset.split(ref.split).labels[ref.index])
 
 
 def require_sound(
@@ -83,7 +96,13 @@ def require_sound(
         return dataset
     if skip_broken:
         return dataset.without(b.ref for b in broken)
-    raise FedotpError(
+    raise broken_images(dataset, broken)
+
+
+def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:
+    """The error that `dataset` has `broken` images, which nobody said to leave out."""
+    return FedotpError(
         f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
-        "`fedotp data check` lists them, --skip-broken goes on without them"
+        "`fedotp data check` lists them; a run goes on without them with --set data.skip_broken=true, "
+        "`fedotp data` with --skip-broken"
     )

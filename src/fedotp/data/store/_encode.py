@@ -10,7 +10,7 @@ import torch
 
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.data._types import Ints, OnProgress
-from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName
+from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName, broken_images
 from fedotp.data.store._content import hash_images
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
@@ -79,10 +79,7 @@ def encode(
         )
     broken = [*train.broken, *test.broken]
     if broken and not skip_broken:
-        raise FedotpError(
-            f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
-            "`fedotp data check` lists them, --skip-broken goes on without them"
-        )
+        raise broken_images(dataset, broken)
     return EncodedDataset(
         dataset=dataset.without(b.ref for b in broken) if broken else dataset,
         train=train.sound(),
