@@ -40,6 +40,20 @@ def test_one_run_has_its_page_in_its_directory(report: Report, tmp_path: Path) -
     assert report("a", "--no-analysis")[0] == 0  # its own page it overwrites
 
 
+def test_a_folder_of_runs_has_its_page_in_it_and_no_other_is_overwritten(report: Report, tmp_path: Path) -> None:
+    for name in ("one/a", "one/b", "two/a", "two/b"):
+        invent_run(tmp_path / name)
+    for folder in ("one", "two", "one"):
+        assert report(folder, "--no-analysis") == (0, f"report  {folder}/report.html\n", "")
+    assert not (tmp_path / "report.html").exists()
+    assert report("one/a", "one/b", "--no-analysis")[0] == 0
+    before = (tmp_path / "report.html").read_bytes()
+    line = "report.html exists already; say where to write with --out, --out report.html to overwrite it"
+    assert report("two/a", "two/b", "--no-analysis") == (2, "", f"error: {line}\n")
+    assert (tmp_path / "report.html").read_bytes() == before
+    assert report("two/a", "two/b", "--no-analysis", "--out", "report.html")[0] == 0
+
+
 def test_several_runs_have_theirs_here_or_where_asked(report: Report, tmp_path: Path) -> None:
     for name in ("runs/a", "runs/b"):
         invent_run(tmp_path / name)

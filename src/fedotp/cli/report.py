@@ -25,7 +25,9 @@ def report(
     runs: RunsArgument,
     out: Annotated[
         Path | None,
-        typer.Option(help=f"The file to write; if not given, {_NAME} in the run, or here for several runs."),
+        typer.Option(
+            help=f"The file to write; if not given, {_NAME} in the run or folder; of several, here if none is there."
+        ),
     ] = None,
     analysis: Annotated[
         bool,
@@ -52,7 +54,9 @@ def report(
     from fedotp.report.page import is_page, write_page
 
     found = runs_at(runs)
-    path = out or (found[0].path if len(found) == 1 else Path()) / _NAME
+    path = out or (runs[0] if len(runs) == 1 else Path()) / _NAME
+    if out is None and len(runs) > 1 and path.exists():  # of other runs, perhaps
+        raise FedotpError(f"{path} exists already; say where to write with --out, --out {path} to overwrite it")
     if path.exists() and not is_page(path):  # said before the analysis, which takes a while
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
     write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None, against=against)
