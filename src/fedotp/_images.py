@@ -16,8 +16,10 @@ from fedotp.errors import FedotpError
 ImageLike = str | Path | Image.Image
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start another program for it
 MAX_BYTES = 128 << 20  # of a file
-MAX_PIXELS = 80_000_000  # of one picture, and of all together that are decoded at a time: 320 MB in memory
+MAX_PIXELS = 120_000_000  # of one picture, and of all together that are decoded at a time: 480 MB; phones take 108
 _TILE_WIDTH, _TILE_LENGTH = 322, 323  # tags of TIFF
+
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS  # Pillow would warn of three quarters of that
 
 # Pillow asks for pixels in blocks. Of blocks up to 32 MB, malloc keeps a hoard for every thread; larger ones go back.
 Image.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
@@ -45,14 +47,14 @@ def read_image(path: str | Path) -> bytes:
     return read_regular(path, MAX_BYTES)
 
 
-def decode_image(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The picture in the bytes of a file, in its own mode; one of more than `max_pixels` is refused undecoded."""
-    with decoded(content, max_pixels=max_pixels) as image:
+def decode_image(content: bytes) -> Image.Image:
+    """The picture in the bytes of a file, in its own mode; one of more than `MAX_PIXELS` is refused undecoded."""
+    with decoded(content) as image:
         return image
 
 
 @contextmanager
-def decoded(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+def decoded(content: bytes) -> Iterator[Image.Image]:
     """The same for as long as the block lasts: all threads together have at most `MAX_PIXELS` in such blocks.
 
     Who does not fit in waits, so that a thread must not be in two of them. Of processes that share their room with
@@ -63,8 +65,8 @@ def decoded(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Iterator[Image.I
     with _complaints():
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         unfolded = _unfolded(image)
-    if unfolded > max_pixels:
-        raise FedotpError(f"{unfolded / 1e6:,.0f} million pixels; at most {max_pixels / 1e6:,.0f} million are decoded")
+    if unfolded > MAX_PIXELS:
+        raise FedotpError(f"{unfolded / 1e6:,.0f} million pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded")
     with room_for(unfolded):
         with _complaints():
             image.load()

@@ -41,9 +41,21 @@ function complain(message) {
 
 // An image ---------------------------------------------------------------------------------------------------
 
+// What was predicted is of the image before: it must not stand beside an error about another one.
+function forget() {
+  state.asked++; // an answer that is on its way is of that image, too
+  state.image = state.label = null;
+  $("picture").hidden = $("name").hidden = $("best").hidden = $("maps").hidden = true;
+  $("invitation").hidden = $("waiting").hidden = false;
+  $("drop").classList.remove("full");
+  $("status").textContent = "";
+  for (const button of document.querySelectorAll("#samples button")) button.setAttribute("aria-pressed", "false");
+}
+
 async function take(file) {
   if (!file) return;
   complain("");
+  forget();
   if (file.size > state.about.max_bytes) {
     complain(`${file.name} has ${(file.size / 1e6).toFixed(1)} MB; at most ${state.about.max_bytes / 1e6} MB are taken.`);
     return;
