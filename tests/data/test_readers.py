@@ -288,6 +288,8 @@ def test_absent_data_set_says_where_it_should_be(name: str, tmp_path: Path) -> N
     with pytest.raises(FedotpError) as caught:
         load_dataset(name, root=tmp_path)
     assert str(tmp_path / DATASETS[name].folder) in str(caught.value)
+    if DATASETS[name].resources:  # the command fetches it to where it was looked for
+        assert f"`fedotp data download {name} --root {tmp_path}` fetches it" in str(caught.value)
     assert find_dataset(name, tmp_path) is None
 
 

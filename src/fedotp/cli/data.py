@@ -140,6 +140,8 @@ def download(
     for line in checked:
         print(line)
     _print(f"{known.title} is at {base / known.folder}")
+    if root is not None:
+        _print(f"a run finds it with --set data.root={base}")
     if known.advice:
         print(f"note: {known.advice}")
 

@@ -74,7 +74,8 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
     place = find_dataset(text, root)
     if place is None:
         expected = (root or default_root()) / info.folder
-        how = f"`fedotp data download {text}` fetches it" if info.resources else info.advice
+        there = "" if root is None else f" --root {root}"
+        how = f"`fedotp data download {text}{there}` fetches it" if info.resources else info.advice
         raise FedotpError(f"{info.title} is not at {expected} (no {info.markers[0]} there); {how}")
     return info.read(place)
 
