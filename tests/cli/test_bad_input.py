@@ -85,7 +85,7 @@ CASES = {
     ),
     "run --resume done --set seed=1": (
         "--resume goes on with the configuration and in the directory of the run it names: leave out PRESET|FILE, "
-        "--set, --out, --holdout-clients and --sequential"
+        "--set, --out, --partition, --holdout-clients and --sequential"
     ),
     "run --resume nowhere": "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
     "evaluate done --quiet --set backbone.name={made}/other.safetensors": (

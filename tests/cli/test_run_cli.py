@@ -19,6 +19,7 @@ from fedotp import RunDirectory, load_config, run
 from fedotp.cli import progress
 from fedotp.cli.show import print_numbers, printable
 from fedotp.config import presets
+from fedotp.data import Partition
 from fedotp.federation import Metric
 from invented_run import invent_run
 
@@ -63,6 +64,25 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
         "      fedotp compare tiny.toml --methods fedotp,promptfl,coop,zeroshot --set federation.holdout_clients=1 "
         "--set compute.sequential=true",
     ]
+
+
+def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: Path, fedotp: Fedotp) -> None:
+    words = ("--scheme", "dirichlet", "--clients", 3, "--alpha", 0.9, "--seed", 5, "--out", "who.json")
+    assert fedotp("data", "partition", made / "images", *words).status == 0
+    done = fedotp("run", "tiny.toml", "--partition", "who.json", "--out", "here", "--quiet")
+    assert done.status == 0, done.err
+    run, saved = RunDirectory.open("here"), Partition.load(Path("who.json"))
+    assert run.partition.digest == saved.digest == run.manifest["partition"]
+    assert run.config.partition == saved.settings
+    assert run.manifest["clients"] == [client.name for client in saved.clients]
+    again = fedotp("evaluate", "here", "--quiet", "--json")
+    assert json.loads(again.out)["accuracy"] == run.summary["final"]["accuracy"]
+    both = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", "partition.seed=1")
+    assert both.err == "error: --partition who.json says who has which images; leave partition.* out of --set\n"
+    other = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", f"data.dataset={made}/images/day", "--quiet")
+    assert other.err.startswith(
+        f"error: the partition divides images {saved.data_digest[:12]}, but the data read are day"
+    )
 
 
 def test_quiet_is_quiet_and_names_do_not_collide(place: Path, fedotp: Fedotp) -> None:

@@ -165,7 +165,7 @@ def partition(
         int, typer.Option(help="Seed of all random draws, the class shuffle included.")
     ] = data.PartitionSettings.seed,
     root: RootOption = None,
-    out: Annotated[Path | None, typer.Option(help="Save the partition as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Decode every image first, leave broken ones out.")] = False,
 ) -> None:

@@ -1,5 +1,6 @@
 """`fedotp run`, `fedotp evaluate` and `fedotp presets`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.config import Config
+    from fedotp.data import Partition
     from fedotp.federation import View
     from fedotp.runs import Observer, RunDirectory
 
@@ -28,6 +30,9 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(help="The new directory of the run; named after the run, in runs/, if not given."),
+    ] = None,
+    partition: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who has which images, from `fedotp data partition --out`.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this directory.")] = None,
     holdout_clients: Annotated[
@@ -55,6 +60,7 @@ def run(
       fedotp run
       fedotp run demo --set method.name=promptfl --set seed=1
       fedotp run office --set data.root=~/data --out runs/office
+      fedotp run office --set data.root=~/data --partition office.json
       fedotp run --resume runs/office
       fedotp run demo --json | jq 'select(.kind == "evaluation").accuracy'
     """
@@ -64,20 +70,26 @@ def run(
     if sequential:
         chosen.append("compute.sequential=true")
     if resume is not None:
-        if source is not None or out is not None or chosen:
+        if source is not None or out is not None or partition is not None or chosen:
             raise FedotpError(
                 "--resume goes on with the configuration and in the directory of the run it names: leave out "
-                "PRESET|FILE, --set, --out, --holdout-clients and --sequential"
+                "PRESET|FILE, --set, --out, --partition, --holdout-clients and --sequential"
             )
-        directory, where = _run(None, resume, tensorboard, quiet=quiet, as_json=as_json), None
+        directory, where = _run(None, resume, None, tensorboard, quiet=quiet, as_json=as_json), None
     else:
         from fedotp.config import load_config
+        from fedotp.data import Partition
         from fedotp.runs import free_name
 
         where = source or SOURCE
+        if partition is not None and any(change.startswith("partition.") for change in chosen):
+            raise FedotpError(f"--partition {partition} says who has which images; leave partition.* out of --set")
         config = load_config(where).override(chosen)
+        divided = None if partition is None else Partition.load(partition)
+        if divided is not None:
+            config = replace(config, partition=divided.settings)
         path = out or free_name(config, Path("runs"))
-        directory = _run(config, path, tensorboard, quiet=quiet, as_json=as_json)
+        directory = _run(config, path, divided, tensorboard, quiet=quiet, as_json=as_json)
     if as_json:
         from fedotp.cli.progress import print_json
 
@@ -87,7 +99,7 @@ def run(
     print_views(directory.summary)
     print()
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
-    if where is not None:
+    if where is not None and partition is None:
         options = [word for change in chosen for word in ("--set", change)]
         paths.append(("", command("compare", where, "--methods", METHODS, *options)))
     print_paths(paths)
@@ -151,7 +163,9 @@ def presets() -> None:
     Console().print(table)
 
 
-def _run(config: "Config | None", path: Path, tensorboard: bool, *, quiet: bool, as_json: bool) -> "RunDirectory":
+def _run(
+    config: "Config | None", path: Path, divided: "Partition | None", tensorboard: bool, *, quiet: bool, as_json: bool
+) -> "RunDirectory":
     """Run `config` in `path`, or resume what is there; return the complete run, or end the command."""
     from fedotp import runs
     from fedotp.cli.progress import run_progress
@@ -163,7 +177,7 @@ def _run(config: "Config | None", path: Path, tensorboard: bool, *, quiet: bool,
             if config is None:
                 directory = runs.resume(path, observer=observer)
             else:
-                directory = runs.run(config, path, observer=observer)
+                directory = runs.run(config, path, observer=observer, partition=divided)
     except KeyboardInterrupt:
         raise _stopped(path, "at once, the round in progress is lost", as_json=as_json) from None
     if not directory.is_complete:

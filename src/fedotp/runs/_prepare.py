@@ -48,14 +48,19 @@ class Prepared:
     novel: Novel | None = None
 
 
-def prepare(config: Config, observer: Observer | None = None, like: RunDirectory | None = None) -> Prepared:
+def prepare(
+    config: Config,
+    observer: Observer | None = None,
+    like: RunDirectory | None = None,
+    partition: Partition | None = None,
+) -> Prepared:
     """Load backbone and data, divide them, encode what is not encoded yet.
 
     `like` is the run that is to go on or to be looked at: the division is its own, and another backbone or other data
-    than it began with are refused.
+    than it began with are refused. `partition` is the division of a new run, where it is made already.
     """
     preparation = Preparation(config, observer)
-    run = preparation.divide(config, like)
+    run = preparation.divide(config, like, partition)
     return preparation.finish(run, preparation.encode([run]))
 
 
@@ -121,12 +126,13 @@ class Preparation:
         held = _resident([test], self._device)
         return Novel(novel.classes, held[0] if held else test, novel.test.labels, novel.digest)
 
-    def divide(self, config: Config, like: RunDirectory | None = None) -> Divided:
-        """Say who has which images in the run of `config`; `like` as for `prepare`."""
+    def divide(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> Divided:
+        """Say who has which images in the run of `config`; `like` and `partition` as for `prepare`."""
         if like is not None:
             require_same(like, "backbone", config.backbone.name, self._clip.digest)
             require_same(like, "data", self._dataset.name, self._dataset.digest)
-        partition = make_partition(self._dataset, config.partition) if like is None else like.partition
+        if partition is None:
+            partition = make_partition(self._dataset, config.partition) if like is None else like.partition
         partition.require(self._dataset)
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]

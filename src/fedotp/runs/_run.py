@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedotp.config import Config
+from fedotp.data import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import (
     Evaluation,
@@ -25,8 +27,16 @@ from fedotp.runs._prepare import Prepared, prepare
 from fedotp.runs._views import summary_of_views
 
 
-def run(config: Config, out: str | Path | None = None, *, observer: Observer | None = None) -> RunDirectory:
+def run(
+    config: Config,
+    out: str | Path | None = None,
+    *,
+    observer: Observer | None = None,
+    partition: Partition | None = None,
+) -> RunDirectory:
     """Run the federation that `config` describes, in the new directory `out` (below `runs/` if not given).
+
+    `partition` is one that was saved, of the same data: it is taken as it is, and its settings are those of the run.
 
     Returns the directory; `is_complete` tells whether the run has ended or was interrupted.
 
@@ -35,10 +45,12 @@ def run(config: Config, out: str | Path | None = None, *, observer: Observer | N
         >>> done = fedotp.run(fedotp.load_config("demo").override(["seed=1"]))       # doctest: +SKIP
         >>> done.summary["final"]["accuracy"]                                        # doctest: +SKIP
     """
+    if partition is not None:
+        config = replace(config, partition=partition.settings)
     observer = observer or Observer()
     directory = RunDirectory(out or free_name(config, Path("runs")))
     directory.require_new()
-    with opened(prepare(config, observer), directory, observer) as (loop, _):
+    with opened(prepare(config, observer, partition=partition), directory, observer) as (loop, _):
         loop.go()
     return directory
 
