@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedotp.config import Config
-from fedotp.runs._paired import SHARE, Difference, Pair, paired
+from fedotp.runs._paired import Difference, Pair, paired
 from fedotp.runs._trial_run import Outcome
 
 CONTROLS = {
@@ -37,12 +37,8 @@ class Check:
 
     @property
     def is_passed(self) -> bool:
-        """Whether it is above, beyond chance where that can be told: by the one-sided t-test, of 5 %.
-
-        Below a control is as bad as level with it, so only one side is asked about.
-        """
-        found = self.difference
-        return found.mean > 0 and (found.p is None or found.p / 2 <= 1 - SHARE)
+        """Whether it is above, beyond chance where that can be told."""
+        return self.difference.is_above if self.difference.low is not None else self.difference.mean > 0
 
     def sentence(self, name: str) -> str:
         """Why the method called `name` is marked."""
