@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,13 +48,18 @@ def foremen(monkeypatch: pytest.MonkeyPatch) -> list[Foreman]:
     return started
 
 
-def decoding(foreman: Foreman) -> list[int]:
-    """The numbers of its decoding processes, once there are two."""
+def children(foreman: Foreman) -> list[int]:
+    """The numbers of its decoding processes, as many as there are."""
     assert foreman.process is not None
-    while True:
-        tasks = Path(f"/proc/{foreman.process.pid}/task").glob("*/children")
-        if len(pids := [int(pid) for task in tasks for pid in task.read_text().split()]) >= 2:
-            return pids
+    tasks = Path(f"/proc/{foreman.process.pid}/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
+def decoding(foreman: Foreman) -> list[int]:
+    """The same once there are two: they are started with the foreman."""
+    while len(pids := children(foreman)) < 2:
+        time.sleep(0.01)
+    return pids
 
 
 def odd_files(root: Path) -> Dataset:
@@ -194,9 +199,11 @@ def test_killed_processes_are_replaced(tmp_path: Path, foremen: list[Foreman]) -
 
     def kill(what: str, done: int, total: int) -> None:
         if what == "encoding train" and 4 <= done < 12:
-            for pid in decoding(foremen[0]):
+            # Others are started when they are needed: nobody may wait for them here, where images are handed out.
+            for pid in children(foremen[0]) if killed else decoding(foremen[0]):
                 killed.append(pid)
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     encoded = encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=kill)
     assert len(killed) >= 2
