@@ -9,7 +9,7 @@ Neither torch nor NumPy is imported before it is needed: processes that only cro
 import math
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
 
@@ -34,6 +34,25 @@ _TURNS = {  # by EXIF orientation
 }
 
 
+class Window(NamedTuple):
+    """What the tower sees of an upright RGB picture: a part, resized (bicubic), and of that a square, maybe mirrored."""
+
+    part: tuple[int, int, int, int]  # left, top, width, height in the picture
+    scaled: tuple[int, int]  # width and height after resizing
+    corner: tuple[int, int]  # left and top of the square, there
+    mirrored: bool = False
+
+    def cut(self, image: Image.Image, size: int) -> Image.Image:
+        """The square, size x size, of an RGB picture."""
+        left, top, width, height = self.part
+        if self.part != (0, 0, *image.size):
+            image = image.crop((left, top, left + width, top + height))
+        image = image.resize(self.scaled, Image.Resampling.BICUBIC)
+        left, top = self.corner
+        image = image.crop((left, top, left + size, top + size))
+        return ImageOps.mirror(image) if self.mirrored else image
+
+
 @dataclass(frozen=True)
 class EvalTransform:
     """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation."""
@@ -49,13 +68,15 @@ class EvalTransform:
 
     def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
-        image = _without_ends(to_rgb(image))
-        width, height = image.size
+        image = to_rgb(image)
+        return self.window(*image.size).cut(image, self.size)
+
+    def window(self, width: int, height: int, rng: random.Random | None = None) -> Window:
+        """The central part of a picture of this size."""
+        *_, width, height = part = _without_ends(width, height)
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
-        image = image.resize((width, height), Image.Resampling.BICUBIC)
-        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
-        return image.crop((left, top, left + self.size, top + self.size))
+        return Window(part, (width, height), (round((width - self.size) / 2), round((height - self.size) / 2)))
 
     @property
     def spec(self) -> str:
@@ -87,11 +108,12 @@ class TrainTransform:
         `random.Random(seed)` is the same on every platform and in every version.
         """
         image = to_rgb(image)
-        left, top, width, height = self.sample_box(*image.size, rng)
-        mirrored = rng.random() < self.flip
-        image = image.crop((left, top, left + width, top + height))
-        image = image.resize((self.size, self.size), Image.Resampling.BICUBIC)
-        return ImageOps.mirror(image) if mirrored else image
+        return self.window(*image.size, rng).cut(image, self.size)
+
+    def window(self, width: int, height: int, rng: random.Random) -> Window:
+        """A random part of a picture of this size."""
+        part = self.sample_box(width, height, rng)
+        return Window(part, (self.size, self.size), (0, 0), mirrored=rng.random() < self.flip)
 
     def sample_box(self, width: int, height: int, rng: random.Random) -> tuple[int, int, int, int]:
         """A random part (left, top, width, height) of a picture of this size."""
@@ -138,14 +160,11 @@ def to_rgb(image: Image.Image) -> Image.Image:
         raise FedotpError(f"a picture of mode {image.mode} cannot be turned into RGB: {error}") from error
 
 
-def _without_ends(image: Image.Image) -> Image.Image:
+def _without_ends(width: int, height: int) -> tuple[int, int, int, int]:
     """The middle of a very long picture: scaled to `size` across, all its length would take gigabytes unseen."""
-    width, height = image.size
     most = _LONGEST * min(width, height)
-    if max(width, height) <= most:
-        return image
     across, along = max(0, (width - most) // 2), max(0, (height - most) // 2)
-    return image.crop((across, along, min(width, across + most), min(height, along + most)))
+    return across, along, min(width, most), min(height, most)
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
