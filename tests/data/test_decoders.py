@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from store_made import Deadly, array_dataset, file_dataset, noise, tiny_clip
+from store_made import Deadly, array_dataset, assert_same_tokens, file_dataset, noise, tiny_clip
 
+import fedotp.clip
 from fedotp import _images
-from fedotp.clip import EvalTransform
+from fedotp.clip import EvalTransform, Shown
 from fedotp.data import Dataset, ImageFiles, Split, load_dataset
-from fedotp.data.store import _decoders
+from fedotp.data.store import _decoders, _encode
 from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crew import Crew
 from fedotp.data.store._crops import Portable, Request
@@ -29,7 +30,9 @@ from fedotp.data.store._encode import encode
 from fedotp.data.store._foreman import Foreman
 from fedotp.data.store._process import DecodingProcess
 from fedotp.data.store._tokens import EncodedDataset
+from fedotp.data.store._tower import Tower
 from fedotp.errors import FedotpError
+from resized import restated
 
 
 @pytest.fixture
@@ -176,6 +179,44 @@ def test_broken_images_are_told_alike(tmp_path: Path) -> None:
         encode(dataset, tiny_clip(), root=tmp_path / "store")
 
 
+def restated_resize(pixels: torch.Tensor, shown: list[Shown], size: int, out: torch.Tensor | None) -> torch.Tensor:
+    pictures = (
+        Image.frombytes("RGB", one[:2], row.numpy().tobytes()[: 3 * one.width * one.height])
+        for row, one in zip(pixels, shown, strict=True)
+    )
+    squares = [restated(picture, one.window, size) for picture, one in zip(pictures, shown, strict=True)]
+    assert out is None
+    return torch.from_numpy(np.stack(squares).astype(np.uint8))
+
+
+@pytest.mark.parametrize(("in_processes", "views"), [(False, 2), (True, 0)])
+def test_pictures_resized_on_the_device_are_the_same(
+    in_processes: bool, views: int, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU by a restatement of its kernels; pictures larger than the room for them are mixed in."""
+    dataset, clip = odd_files(tmp_path / "here"), tiny_clip()
+    (tmp_path / "here" / "5.png").write_bytes(b"no picture")
+    if torch.cuda.is_available():
+        clip = clip.cuda()
+    else:
+        monkeypatch.setattr(fedotp.clip, "resize", restated_resize, raising=False)
+    monkeypatch.setattr(Tower, "room", 0)
+    plain = encode(dataset, clip, root=tmp_path / "plain", views=views, batch_size=4, skip_broken=True)
+    if in_processes:
+        request.getfixturevalue("foremen")
+    monkeypatch.setattr(Tower, "room", 60 * 60 * 3)
+    monkeypatch.setattr(_encode, "_MANY_VIEWS", 1)
+    found: list[Shown] = []
+    fetched = Tower._fetched
+    monkeypatch.setattr(
+        Tower, "_fetched", lambda self, pixels, shown, *out: found.extend(shown) or fetched(self, pixels, shown, *out)
+    )
+    other = encode(dataset, clip, root=tmp_path / "other", views=views, batch_size=4, skip_broken=True)
+    assert len(found) == other.n_encoded == plain.n_encoded
+    assert len({(one.width, one.height) for one in found}) > 2
+    assert_same_tokens(plain, other)
+
+
 @pytest.mark.usefixtures("foremen")
 def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     split = file_dataset(tmp_path / "here").train
@@ -255,8 +296,9 @@ def test_interrupted_no_process_is_left(tmp_path: Path, foremen: list[Foreman]) 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from resized import restated
 from store_made import file_dataset, tiny_clip
-from fedotp.data.store import _decoders
+from fedotp.data.store import _decoders, _encode
 from fedotp.data.store._encode import encode
 from fedotp.data.store._foreman import Foreman
 from test_decoders import Foreman, decoding

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fedotp.clip._mini import MINI
     from fedotp.clip._model import CLIP, ImageFeatures
     from fedotp.clip._pixels import normalise
-    from fedotp.clip._preprocess import MEAN, STD, EvalTransform, TrainTransform, to_rgb
+    from fedotp.clip._preprocess import MEAN, STD, EvalTransform, Shown, TrainTransform, Window, to_rgb
+    from fedotp.clip._resize import resize
     from fedotp.clip._tokenizer import Tokenizer
     from fedotp.clip._transformer import Attention, Block, Transformer
 
@@ -33,14 +34,17 @@ __all__ = [
     "EvalTransform",
     "ImageFeatures",
     "ResNetConfig",
+    "Shown",
     "TextConfig",
     "Tokenizer",
     "TrainTransform",
     "Transformer",
     "VitConfig",
+    "Window",
     "fetch",
     "load",
     "normalise",
+    "resize",
     "save",
     "to_rgb",
 ]
@@ -48,5 +52,5 @@ __all__ = [
 __getattr__ = lazy_face(
     __name__,
     __all__,
-    ["_config", "_mini", "_preprocess", "_hub", "_tokenizer", "_pixels", "_transformer", "_model", "_load"],
+    ["_config", "_mini", "_preprocess", "_hub", "_tokenizer", "_pixels", "_transformer", "_model", "_load", "_resize"],
 )

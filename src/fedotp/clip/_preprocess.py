@@ -35,7 +35,7 @@ _TURNS = {  # by EXIF orientation
 
 
 class Window(NamedTuple):
-    """What the tower sees of an upright RGB picture: a part, resized (bicubic), and of that a square, maybe mirrored."""
+    """What the tower sees of an upright RGB picture: of a part, resized (bicubic), a square, maybe mirrored."""
 
     part: tuple[int, int, int, int]  # left, top, width, height in the picture
     scaled: tuple[int, int]  # width and height after resizing
@@ -51,6 +51,14 @@ class Window(NamedTuple):
         left, top = self.corner
         image = image.crop((left, top, left + size, top + size))
         return ImageOps.mirror(image) if self.mirrored else image
+
+
+class Shown(NamedTuple):
+    """The width and height of an upright RGB picture, and the window of it that is to be seen."""
+
+    width: int
+    height: int
+    window: Window
 
 
 @dataclass(frozen=True)

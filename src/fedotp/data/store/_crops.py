@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from PIL import Image
 
 from fedotp._images import decoded, read_image, reason
+from fedotp.clip import Shown, Window, to_rgb
 from fedotp.errors import FedotpError
 
 View = tuple[int, int]  # seed and number; 0 and 0 for the plain view
@@ -21,6 +22,13 @@ View = tuple[int, int]  # seed and number; 0 and 0 for the plain view
 
 class Transform(Protocol):
     """What crops: a transform of `fedotp.clip`."""
+
+    @property
+    def size(self) -> int:
+        """Of a crop, across."""
+
+    def window(self, width: int, height: int, rng: random.Random) -> Window:
+        """Where in a picture of this size a crop is."""
 
     def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size."""
@@ -67,33 +75,42 @@ class Portable(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Hash `image`, which must have the `digest` if one is given, and put `views` of it into the rows from `row` on."""
+    """Hash `image`, which must have the `digest` if one is given, and put `views` of it into the rows from `row` on.
+
+    With `room`, which is the bytes of a row, the picture itself is put there instead of a crop, if it fits in.
+    """
 
     image: StoredImage
     digest: bytes = b""
     views: tuple[View, ...] = ()
     transform: Transform | None = None
     row: int = 0
+    room: int = 0
 
 
 class Looked(NamedTuple):
-    """The digest of what was read, empty if nothing could be, and what is wrong with the image."""
+    """The digest of what was read, empty if nothing could be, and what is wrong with the image.
+
+    Where there was room for pictures: what is in each row, and which window of it the view is.
+    """
 
     digest: bytes
     broken: str = ""
+    shown: tuple[Shown, ...] = ()
 
 
 class Rows:
-    """Memory for crops, one after the other, (rows, size, size, 3)."""
+    """Memory for crops, one after the other, (rows, size, size, 3), or for pictures, (rows, bytes)."""
 
     def __init__(self, memory: memoryview | int) -> None:
         """`memory` may be a descriptor, which must have its size by the time of the first crop."""
         self._given = memory
 
-    def put(self, row: int, crop: Image.Image) -> None:
-        """Write an RGB picture down; all have the same size."""
-        pixels = crop.tobytes()
-        self._memory[row * len(pixels) : (row + 1) * len(pixels)] = pixels
+    def put(self, row: int, picture: Image.Image, room: int = 0) -> None:
+        """Write an RGB picture down; all have the same size, or `room` for so many bytes."""
+        pixels = picture.tobytes()
+        start = row * (room or len(pixels))
+        self._memory[start : start + len(pixels)] = pixels
 
     @cached_property
     def _memory(self) -> memoryview:
@@ -102,7 +119,7 @@ class Rows:
 
 def look(request: Request, rows: Rows) -> Looked:
     """Do what is asked for."""
-    image, digest = request.image, b""
+    image, digest, shown = request.image, b"", []
     try:
         content = image.read()
         digest = content_digest(content, image.shape)
@@ -111,10 +128,24 @@ def look(request: Request, rows: Rows) -> Looked:
         if request.transform is not None:
             with image.decoded(content) as picture:
                 for row, (seed, view) in enumerate(request.views, start=request.row):
-                    rows.put(row, request.transform.crop(picture, view_rng(digest, seed=seed, view=view)))
+                    rng = view_rng(digest, seed=seed, view=view)
+                    if request.room:
+                        shown.append(_show(picture, request.transform, rng, rows, row, request.room))
+                    else:
+                        rows.put(row, request.transform.crop(picture, rng))
     except (OSError, FedotpError) as error:
         return Looked(digest, reason(error))
-    return Looked(digest)
+    return Looked(digest, shown=tuple(shown))
+
+
+def _show(picture: Image.Image, transform: Transform, rng: random.Random, rows: Rows, row: int, room: int) -> Shown:
+    """Put a picture, or the crop of one that is too large, into a row."""
+    picture, size = to_rgb(picture), transform.size
+    window = transform.window(*picture.size, rng)
+    if picture.width * picture.height * 3 > room:
+        picture, window = window.cut(picture, size), Window((0, 0, size, size), (size, size), (0, 0))
+    rows.put(row, picture, room)
+    return Shown(*picture.size, window)
 
 
 def content_digest(content: bytes, shape: tuple[int, ...] = ()) -> bytes:

@@ -5,6 +5,7 @@ A process is up in a tenth of a second. Crops come back in memory that all of th
 with the last of them.
 """
 
+import math
 import mmap
 import os
 import sys
@@ -28,15 +29,19 @@ _FEW_IMAGES = 512  # threads have looked at them before processes are up
 
 
 class Decoders:
-    """Looks at images; their crops of size x size go to `pixels` (rows, size, size, 3)."""
+    """Looks at images; their crops of size x size go to `pixels` (rows, size, size, 3).
 
-    def __init__(self, n_rows: int, size: int, workers: int | None = None) -> None:
+    With `room` for so many bytes in a row, `pixels` (rows, room) have whole pictures, for somebody else to crop.
+    """
+
+    def __init__(self, n_rows: int, size: int, workers: int | None = None, room: int = 0) -> None:
         """There are at most `workers` threads or processes, by default as many as cores."""
-        self._cores, self._workers = n_cores(), workers
-        n_bytes = n_rows * size * size * 3
+        self._cores, self._workers, self.room = n_cores(), workers, room
+        shape = (n_rows, room) if room else (n_rows, size, size, 3)
+        n_bytes = math.prod(shape)
         self._file = _nameless_file(n_bytes)
         memory = mmap.mmap(self._file, n_bytes)
-        self.pixels: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(n_rows, size, size, 3)
+        self.pixels: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(shape)
         self._rows = Rows(memoryview(memory))
         self._threads = ThreadPoolExecutor(workers or min(self._cores, _MOST_THREADS))
         self._foreman: Foreman | None = None

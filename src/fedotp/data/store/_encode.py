@@ -21,6 +21,7 @@ from fedotp.data.store._tower import Tower
 from fedotp.data.store._views import AHEAD, Encoder, Missing, encode_views
 from fedotp.errors import FedotpError
 
+_MANY_VIEWS = 512  # resizing them on the device is worth the start of its kernels
 _MANY_BATCHES = 4  # of new images: recording the tower is worth it
 
 
@@ -61,10 +62,12 @@ def encode(
         raise FedotpError(f"views {views}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
     size = clip.config.image_size
     central, drawn = EvalTransform(size), TrainTransform(size)
-    with Decoders((AHEAD + 1) * batch_size, size, workers) as decoders:
+    tower = Tower(clip, precision)
+    room = tower.room if max(views, 1) * len(dataset.train) + len(dataset.test) >= _MANY_VIEWS else 0
+    with Decoders((AHEAD + 1) * batch_size, size, workers, room) as decoders:
         job = _Job(
             root=root or default_store(),
-            tower=Tower(clip, precision),
+            tower=tower,
             seed=seed,
             storage=storage,
             batch_size=batch_size,

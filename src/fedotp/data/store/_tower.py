@@ -1,12 +1,16 @@
 """The image tower, fed with pixels as they are decoded."""
 
+import importlib.util
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
 from fedotp._graphs import Recorded, Recordings
-from fedotp.clip import CLIP, ImageFeatures, normalise
+from fedotp.clip import CLIP, ImageFeatures, Shown, Window, normalise
+
+_ROOM = 512 * 512 * 3  # bytes: pictures that are larger are cropped before they come here
 
 
 class Tower:
@@ -22,6 +26,14 @@ class Tower:
         """Where the weights are."""
         return self.clip.text_projection.device
 
+    @property
+    def room(self) -> int:
+        """Bytes of a picture that can be cropped and resized here; 0 where only crops can be taken.
+
+        Two thirds of the work on a JPEG file is resizing it, which a GPU does to the same bits in no time.
+        """
+        return _ROOM if self.device.type == "cuda" and importlib.util.find_spec("triton") is not None else 0
+
     def get_ready(self, batch_size: int) -> None:
         """Record the way of a batch of this size, in the background, if it goes through a GPU.
 
@@ -35,16 +47,30 @@ class Tower:
         self._recorded = recording.submit(self._record, self._pixels)
         recording.shutdown(wait=False)
 
-    def __call__(self, pixels: Tensor) -> ImageFeatures:
-        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then."""
-        if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
-            pixels = pixels.pin_memory()
+    def __call__(self, pixels: Tensor, shown: Sequence[Shown] = ()) -> ImageFeatures:
+        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then.
+
+        Or pictures (n, bytes), and what is to be seen of each.
+        """
         recorded = self._recorded.result() if self._recorded is not None else None
         if recorded is None or self._pixels is None or len(pixels) != len(self._pixels):
-            return self._encode(pixels.to(self.device, non_blocking=True))
-        self._pixels.copy_(pixels, non_blocking=True)
+            return self._encode(self._fetched(pixels, shown))
+        self._fetched(pixels, shown, self._pixels)
         features = recorded()
         return ImageFeatures(features.pooled.clone(), features.tokens.clone())  # before the next batch comes
+
+    def _fetched(self, pixels: Tensor, shown: Sequence[Shown], out: Tensor | None = None) -> Tensor:
+        """Crops (n, H, W, 3) on the device, in `out` if that is given."""
+        if shown:
+            pixels = pixels[:, : max(3 * one.width * one.height for one in shown)]
+        if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
+            pixels = torch.empty(pixels.shape, dtype=torch.uint8, pin_memory=True).copy_(pixels)
+        pixels = pixels.to(self.device, non_blocking=True)
+        if shown:
+            from fedotp.clip import resize  # Triton is only there on CUDA machines
+
+            return resize(pixels, shown, self.clip.config.image_size, out)
+        return pixels if out is None else out.copy_(pixels)
 
     def _encode(self, pixels: Tensor) -> ImageFeatures:
         mixed = self.precision is not None
@@ -53,6 +79,10 @@ class Tower:
 
     def _record(self, pixels: Tensor) -> Recorded[ImageFeatures] | None:
         with torch.cuda.device(self.device):
+            if self.room:  # its kernels are compiled, or loaded
+                n, size = len(pixels), self.clip.config.image_size
+                plain = Shown(size, size, Window((0, 0, size, size), (size, size), (0, 0)))
+                self._fetched(pixels.new_zeros(n, size * size * 3, device="cpu"), [plain] * n)
             try:
                 recordings: Recordings[ImageFeatures] = Recordings()
                 return recordings.get(None, lambda: self._encode(pixels))

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp.clip import ImageFeatures
+from fedotp.clip import ImageFeatures, Shown
 from fedotp.data._types import Ints
 from fedotp.data.sets import Split
 from fedotp.data.store._content import SplitImage
@@ -82,9 +82,9 @@ class Encoder:
             self.on_views(len(batch) - len(todo))
             yield todo
 
-    def requests(self, views: Ints, row: int) -> list[Request]:
-        """What is to be decoded for the views (n,), into the rows from `row` on."""
-        return [self._request(views[part], row + part.start) for part in self._by_image(views)]
+    def requests(self, views: Ints, row: int, room: int = 0) -> list[Request]:
+        """What is to be decoded for the views (n,), into the rows from `row` on, which may have room for pictures."""
+        return [self._request(views[part], row + part.start, room) for part in self._by_image(views)]
 
     def sound(self, views: Ints, requests: Sequence[Request], found: Iterable[Looked]) -> NDArray[np.bool_]:
         """Which of the views (n,) can be seen, now that their images were looked at."""
@@ -114,7 +114,7 @@ class Encoder:
         changes = np.flatnonzero(np.diff(self._missing.images[views], prepend=-1, append=-1)).tolist()
         return (slice(first, last) for first, last in pairwise(changes))
 
-    def _request(self, views: Ints, row: int) -> Request:
+    def _request(self, views: Ints, row: int, room: int) -> Request:
         """The views (n,) of one image, to go into the rows from `row` on."""
         keys = split_keys(self._missing.keys[views])
         return Request(
@@ -123,6 +123,7 @@ class Encoder:
             views=tuple(zip(keys["seed"].tolist(), keys["view"].tolist(), strict=True)),
             transform=self._transform,
             row=row,
+            room=room,
         )
 
 
@@ -135,8 +136,8 @@ def encode_views(encoders: Sequence[Encoder], tower: Tower, decoders: Decoders, 
     decoders.expect(sum(encoder.n_images for encoder in encoders))
     written: deque[Future[None]] = deque()
     with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and the disk, while the tower works
-        for encoder, views, pixels in _decoded(encoders, decoders, batch_size):
-            features = tower(pixels)
+        for encoder, views, pixels, shown in _decoded(encoders, decoders, batch_size):
+            features = tower(pixels, shown)
             while len(written) >= _WRITERS:
                 written.popleft().result()
             written.append(writers.submit(encoder.write, views, features))
@@ -149,21 +150,26 @@ def encode_views(encoders: Sequence[Encoder], tower: Tower, decoders: Decoders, 
 
 def _decoded(
     encoders: Sequence[Encoder], decoders: Decoders, batch_size: int
-) -> Iterator[tuple[Encoder, Ints, Tensor]]:
-    """Batches of views: their numbers (n,) and their pixels (n, H, W, 3), which last until the next one."""
+) -> Iterator[tuple[Encoder, Ints, Tensor, list[Shown]]]:
+    """Batches of views: their numbers (n,) and their pixels (n, H, W, 3), which last until the next one.
+
+    Where `decoders` have room for pictures, these (n, bytes), and what is to be seen of each.
+    """
     batches = ((encoder, views) for encoder in encoders for views in encoder.batches(batch_size) if len(views))
     free = deque(range(0, len(decoders.pixels), batch_size))  # rows where a batch fits in
     ahead: deque[tuple[Encoder, Ints, int, list[Request], Iterator[Looked]]] = deque()
     while True:
         for encoder, views in islice(batches, AHEAD - len(ahead)):
             row = free.popleft()
-            requests = encoder.requests(views, row)
+            requests = encoder.requests(views, row, decoders.room)
             ahead.append((encoder, views, row, requests, decoders.submit(requests)))
         if not ahead:
             return
-        encoder, views, row, requests, found = ahead.popleft()
+        encoder, views, row, requests, looked = ahead.popleft()
+        found = list(looked)
         sound = encoder.sound(views, requests, found)
         if sound.any():
             pixels = torch.from_numpy(decoders.pixels[row : row + len(views)])
-            yield encoder, views[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)]
+            shown = [one for each in found for one in each.shown]
+            yield encoder, views[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)], shown
         free.append(row)
