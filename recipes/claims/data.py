@@ -1,0 +1,135 @@
+"""The numbers of the study's runs, as series over splits and seeds."""
+
+import csv
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from recipes.claims.judge import Judged, Series, Word
+from recipes.claims.settings import SEEDS, Asked
+
+from fedotp.runs import Pair
+
+ZERO_SHOT = "zeroshot"
+_SETTLED = 0.01  # from the level of the last rounds
+_LAST = 10
+_FIELD_NAMES = {"promptfl-fedamp": "promptfl-fedamp,optimizer.lr=0.03", "pfedprompt": "pfedprompt,optimizer.lr=0.003"}
+_FIELD_WORDS = {"ahead": Word.AHEAD, "behind": Word.BEHIND, "not told apart": Word.OPEN}
+
+Row = dict[str, str]
+Index = dict[tuple[str, str, str], dict[Pair, Row]]
+
+
+class Results:
+    """What is in a folder of the study's CSV files, and in that of recipes/field."""
+
+    def __init__(self, folder: Path, field: Path) -> None:
+        self.runs, self.curves, self.focus, self.alike = (
+            _read(folder / f"{name}.csv") for name in ("runs", "curves", "focus", "alike")
+        )
+        self.field = field
+
+    def series(self, setting: str, method: str, value: float | None = None, number: str = "accuracy") -> Series:
+        """A number of the runs of a method; zero-shot's is in those of FedOTP."""
+        if method == ZERO_SHOT:
+            method, number = "fedotp", "zero_shot"
+        return _numbers(self.runs, setting, method, value, number)
+
+    def mean(self, setting: str, method: str, values: Sequence[float], number: str = "accuracy") -> Series:
+        """The mean over the values of what is varied."""
+        return mean_of(self.series(setting, method, value, number) for value in values)
+
+    def slope(self, setting: str, method: str, values: Sequence[float], base: float) -> Series:
+        """How much accuracy rises where what is varied grows `base` times: the slope of a line through all values."""
+        at = [math.log(value, base) for value in values]
+        centre = statistics.fmean(at)
+        weights = [(x - centre) / sum((other - centre) ** 2 for other in at) for x in at]
+        parts = [self.series(setting, method, value) for value in values]
+        return {pair: math.fsum(w * part[pair] for w, part in zip(weights, parts, strict=True)) for pair in parts[0]}
+
+    def curve(self, setting: str, method: str) -> dict[Pair, list[float]]:
+        """Accuracy before the first round and after each."""
+        found = self.curves[setting, method, ""]
+        return {pair: [float(word) for word in row["accuracies"].split()] for pair, row in found.items()}
+
+    def settled(self, setting: str, method: str) -> Series:
+        """The first round within a point of the mean of the last ten."""
+        return {
+            pair: float(next(n for n, value in enumerate(curve) if value >= _level(curve) - _SETTLED))
+            for pair, curve in self.curve(setting, method).items()
+        }
+
+    def wobble(self, setting: str, method: str) -> Series:
+        """How much accuracy changes from round to round in the second half, up or down, on average."""
+        second = {pair: curve[len(curve) // 2 :] for pair, curve in self.curve(setting, method).items()}
+        return {
+            pair: statistics.fmean(abs(after - before) for before, after in itertools.pairwise(curve))
+            for pair, curve in second.items()
+        }
+
+    def looks(self, method: str, prompt: str) -> Series:
+        """How much more of the plan lies on what is drawn than if all patches were alike."""
+        return _numbers(self.focus, "emoji-shots", method, 16, prompt)
+
+    def correlation(self, method: str, alpha: float) -> Series:
+        """Of distances between clients' labels and between their prompts."""
+        return _numbers(self.alike, "alpha", method, alpha, "correlation")
+
+    def recorded(self, setting: str, methods: Sequence[str], column: str) -> list[Judged]:
+        """FedOTP less each of `methods` in a setting of recipes/field, as judged there."""
+        with (self.field / f"{setting}.csv").open(newline="") as file:
+            rows = {row["method"]: row for row in csv.DictReader(file) if row["number"] == "accuracy"}
+        found = {method: rows[_FIELD_NAMES.get(method, method)] for method in methods}
+        return [
+            Judged(
+                method,
+                column,
+                float(row["fedotp_minus_it"]),
+                float(row["low"]),
+                float(row["high"]),
+                _FIELD_WORDS[row["fedotp_is"]],
+                recorded=True,
+            )
+            for method, row in found.items()
+        ]
+
+
+def mean_of(parts: Iterable[Series]) -> Series:
+    """The mean of several numbers of the same splits and seeds."""
+    several = list(parts)
+    return {pair: statistics.fmean(part[pair] for part in several) for pair in several[0]}
+
+
+def less(one: Series, other: Series) -> Series:
+    """The difference, pair by pair."""
+    return {pair: one[pair] - other[pair] for pair in one if pair in other}
+
+
+def nothing(like: Series) -> Series:
+    """0 for every pair."""
+    return dict.fromkeys(like, 0.0)
+
+
+def as_splits(series: Series) -> Series:
+    """Seeds on one split as if they were of several: to set them beside a setting that has splits."""
+    return {(seed // len(SEEDS), seed % len(SEEDS)): value for (_, seed), value in series.items()}
+
+
+def _level(curve: Sequence[float]) -> float:
+    return statistics.fmean(curve[-_LAST:])
+
+
+def _numbers(index: Index, setting: str, method: str, value: float | None, number: str) -> Series:
+    found = index[setting, method, "" if value is None else f"{value:g}"]
+    return {pair: float(row[number]) for pair, row in found.items()}
+
+
+def _read(path: Path) -> Index:
+    index: Index = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            setting, value, method, split, seed = (row[name] for name in Asked.COLUMNS)
+            index.setdefault((setting, method, value), {})[int(split), int(seed)] = row
+    return index
