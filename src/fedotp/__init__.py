@@ -23,6 +23,20 @@ _WHERE = {
     "run": "runs",
 }
 
+_ROOMS = (
+    "classifier",
+    "clip",
+    "config",
+    "data",
+    "federation",
+    "matching",
+    "methods",
+    "ot",
+    "prompts",
+    "report",
+    "runs",
+)
+
 __all__ = [
     "Classifier",
     "Config",
@@ -40,4 +54,11 @@ def __getattr__(name: str) -> object:
     """Import what is asked for: `import fedotp` alone does not wait for torch."""
     if name in _WHERE:
         return getattr(importlib.import_module(f"fedotp.{_WHERE[name]}"), name)
+    if name in _ROOMS:
+        return importlib.import_module(".".join((__name__, name)))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What `dir(fedotp)` and completion show: the names for users, and where more is found."""
+    return sorted([*__all__, *_ROOMS, "__version__"])

@@ -2,18 +2,23 @@
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Union, cast
 
 from PIL import Image, UnidentifiedImageError
 
+from fedotp._arrays import is_array, picture_of
 from fedotp._files import read_regular
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
-ImageLike = str | Path | Image.Image
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+ImageLike = Union[str, Path, Image.Image, "NDArray[Any]", "Tensor"]
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start another program for it
 MAX_BYTES = 128 << 20  # of a file
 MAX_PIXELS = 120_000_000  # of one picture, and of all together that are decoded at a time: 480 MB; phones take 108
@@ -32,10 +37,19 @@ class Room(Protocol):
         """Take room for `n` pixels while the block lasts."""
 
 
+def as_images(images: "ImageLike | Iterable[ImageLike]") -> list[ImageLike]:
+    """One image or several as a list; an array or tensor with four axes is several."""
+    if isinstance(images, str | Path | Image.Image) or (is_array(images) and len(images.shape) < 4):
+        return [images]
+    return list(cast("Iterable[ImageLike]", images))
+
+
 def open_image(image: ImageLike) -> Image.Image:
-    """A picture from a path; one that is open already is returned as it is."""
+    """A picture from a path, an array or a tensor (`fedotp._arrays`); one that is open already is returned as it is."""
     if isinstance(image, Image.Image):
         return image
+    if not isinstance(image, str | Path):
+        return picture_of(image)
     try:
         return decode_image(read_image(image))
     except (OSError, FedotpError) as error:

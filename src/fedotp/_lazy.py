@@ -4,8 +4,13 @@ import importlib
 from collections.abc import Callable, Sequence
 
 
-def lazy_face(package: str, names: Sequence[str], parts: Sequence[str]) -> Callable[[str], object]:
-    """The `__getattr__` of `package`, which shows `names`; they are looked for in its `parts`, the lightest first."""
+def lazy_face(
+    package: str, names: Sequence[str], parts: Sequence[str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of `package`, which shows `names`.
+
+    They are looked for in its `parts`, the lightest first.
+    """
     shown = frozenset(names)
 
     def find(name: str) -> object:
@@ -16,4 +21,4 @@ def lazy_face(package: str, names: Sequence[str], parts: Sequence[str]) -> Calla
                     return getattr(module, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find
+    return find, lambda: sorted(shown)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp._images import ImageLike, open_image
+from fedotp._images import ImageLike, as_images, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
 from fedotp.data import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
@@ -19,6 +19,7 @@ from fedotp.methods import PRECISION, Dial, Kind, Memory, Method, Parameters, Pr
 
 Floats = NDArray[np.float64]
 _BATCH = 64  # images in a step of the tower
+_SHOWN = 3  # images that a prediction's `repr` names
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Prediction:
 
     classes: tuple[str, ...]
     probabilities: Floats
+
+    def __repr__(self) -> str:
+        sure = [f"{names[0][0]} {names[0][1]:.0%}" for names in self._first(_SHOWN).top(1)]
+        more = ", ..." if len(self.probabilities) > _SHOWN else ""
+        return f"<Prediction of {len(self.probabilities):,} images: {', '.join(sure)}{more}>"
+
+    def _first(self, n: int) -> "Prediction":
+        return Prediction(self.classes, self.probabilities[:n])
 
     @property
     def labels(self) -> list[str]:
@@ -77,6 +86,10 @@ class Maps:
     plan: Floats | None
     kinds: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        what = "similarity" if self.plan is None else "similarity and plan"
+        return f"<Maps of {self.label}: {what} {self.similarity.shape} of {', '.join(self.kinds)}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
@@ -101,6 +114,9 @@ class Classifier:
     storage: Storage = STORAGE
     precision: Precision = PRECISION
     image_precision: Precision = PRECISION
+
+    def __repr__(self) -> str:
+        return f"<Classifier of {self.client}: {self.method.title}, {len(self.classes):,} classes>"
 
     @property
     def method(self) -> Method:
@@ -160,18 +176,25 @@ class Classifier:
     # Prediction --------------------------------------------------------------------------------------------
 
     def predict(self, images: ImageLike | Sequence[ImageLike] | ImageFeatures) -> Prediction:
-        """Probabilities of the classes for paths, pictures, or what `encode` made of them."""
+        """Probabilities of the classes for one image or several, or for what `encode` made of them.
+
+        An image is a path, a picture of Pillow's, a NumPy array (H, W, 3) or a tensor (3, H, W), of uint8 or of numbers
+        from 0 to 1. Arrays and tensors may have an axis of images in front.
+        """
         if not isinstance(images, ImageFeatures):
-            listed = [images] if isinstance(images, ImageLike) else list(images)
+            listed = as_images(images)
             starts = range(0, len(listed), _BATCH)
             parts = [self._probabilities(self.encode(listed[i : i + _BATCH])) for i in starts]
             return Prediction(self.classes, np.concatenate([np.empty((0, len(self.classes))), *parts]))
         return Prediction(self.classes, self._probabilities(images))
 
-    @torch.no_grad()
     def encode(self, images: Sequence[ImageLike]) -> ImageFeatures:
         """Pooled (B, e) and token (B, V, e) features: the part of a prediction that is the same for all clients."""
-        pixels = torch.stack([self.transform(open_image(image)) for image in images])
+        return self.encode_pixels(torch.stack([self.transform(open_image(image)) for image in images]))
+
+    @torch.no_grad()
+    def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
+        """The same of what `fedotp.clip.preprocess` or `transform` made of images: (B, 3, H, W), normalised."""
         device = self.tower.text_projection.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.image_precision == "bfloat16"):
             features = self.tower.encode_image(pixels.to(device))

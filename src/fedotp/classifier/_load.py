@@ -8,7 +8,7 @@ from fedotp.classifier._bundle import FACTS
 from fedotp.classifier._classifier import Classifier
 from fedotp.classifier._from_run import RunClassifiers, choose
 from fedotp.classifier._read_bundle import Bundle
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.runs import find_runs
 
 
@@ -20,6 +20,9 @@ class Classifiers:
     names: tuple[str, ...]
     make: Callable[[str], Classifier]
     _made: dict[str, Classifier] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Classifiers in {self.path}: {listed(self.names)}>"
 
     def __getitem__(self, client: str | None) -> Classifier:
         """The classifier of `client`; None will do where there is one only."""

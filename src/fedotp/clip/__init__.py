@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedotp.clip._mini import MINI
     from fedotp.clip._model import CLIP, ImageFeatures
     from fedotp.clip._pixels import normalise
-    from fedotp.clip._preprocess import MEAN, STD, EvalTransform, Shown, TrainTransform, Window, to_rgb
+    from fedotp.clip._preprocess import MEAN, STD, EvalTransform, Shown, TrainTransform, Window, preprocess, to_rgb
     from fedotp.clip._resize import resize
     from fedotp.clip._tokenizer import Tokenizer
     from fedotp.clip._transformer import Attention, Block, Transformer
@@ -44,12 +44,13 @@ __all__ = [
     "fetch",
     "load",
     "normalise",
+    "preprocess",
     "resize",
     "save",
     "to_rgb",
 ]
 
-__getattr__ = lazy_face(
+__getattr__, __dir__ = lazy_face(
     __name__,
     __all__,
     ["_config", "_mini", "_preprocess", "_hub", "_tokenizer", "_pixels", "_transformer", "_model", "_load", "_resize"],

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedotp._images import ImageLike
 from fedotp.clip._config import ClipConfig, ResNetConfig
+from fedotp.clip._preprocess import preprocess
 from fedotp.clip._resnet import ModifiedResNet
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.clip._transformer import Transformer
@@ -24,6 +26,9 @@ class ImageFeatures(NamedTuple):
     """(B, e): the class token (ViT) or the attention-pooled feature (ResNet)."""
     tokens: Tensor
     """(B, V, e): one feature per patch, row by row from the top left; the class token is not among them."""
+
+    def __repr__(self) -> str:
+        return f"<ImageFeatures: pooled {tuple(self.pooled.shape)}, tokens {tuple(self.tokens.shape)}>"
 
 
 class CLIP(nn.Module):
@@ -72,6 +77,12 @@ class CLIP(nn.Module):
             torch.default_generator.manual_seed(seed)
             return cls(config, tokenizer=tokenizer).freeze()
 
+    def __repr__(self) -> str:
+        kind = "ResNet" if isinstance(self.config.vision, ResNetConfig) else "ViT"
+        size, width = self.config.image_size, self.config.embed_dim
+        n_patches = self.config.vision.grid**2
+        return f"<CLIP, {kind}: images of {size} x {size} in {n_patches} patches, e = {width}>"
+
     def freeze(self) -> "CLIP":
         """Switch to evaluation and stop all gradients into the weights."""
         return self.eval().requires_grad_(False)
@@ -102,6 +113,10 @@ class CLIP(nn.Module):
         hashing = ThreadPoolExecutor(1)
         self._file_digest = _Coming(hashing.submit(tensors_digest, stored))
         hashing.shutdown(wait=False)
+
+    def preprocess(self, image: ImageLike) -> Tensor:
+        """What the image tower is given of a path, a picture, an array or a tensor: (3, H, W), normalised."""
+        return preprocess(image, self.config.image_size)
 
     def encode_image(self, pixels: Tensor) -> ImageFeatures:
         """Pixels (B, 3, H, W), normalised as in training, to pooled (B, e) and token (B, V, e) features."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
 
+from fedotp._images import ImageLike, open_image
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:
@@ -90,6 +91,18 @@ class EvalTransform:
     def spec(self) -> str:
         """One line that says exactly what is done, for manifests and cache keys."""
         return f"rgb-upright, short side {self.size} bicubic, centre crop {self.size}, {_NORMALISE_SPEC}"
+
+
+def preprocess(image: ImageLike, size: int = 224) -> "Tensor":
+    """What a tower for images of `size` x `size` is given of an image: float32 (3, size, size), normalised.
+
+    The image is a path, a picture, a NumPy array or a tensor. A model knows its size: `model.preprocess(image)`.
+
+    Example:
+        >>> preprocess("cat.jpg").shape                                    # doctest: +SKIP
+        torch.Size([3, 224, 224])
+    """
+    return EvalTransform(size)(open_image(image))
 
 
 @dataclass(frozen=True)

@@ -25,4 +25,4 @@ __all__ = [
     "presets",
 ]
 
-__getattr__ = lazy_face(__name__, __all__, ["_presets", "_reading", "_settings", "_compare", "_config"])
+__getattr__, __dir__ = lazy_face(__name__, __all__, ["_presets", "_reading", "_settings", "_compare", "_config"])

@@ -103,4 +103,4 @@ __all__ = [
     "select_stores",
 ]
 
-__getattr__ = lazy_face(__name__, __all__, ["partition", "store", "_files", "sets", "_types"])
+__getattr__, __dir__ = lazy_face(__name__, __all__, ["partition", "store", "_files", "sets", "_types"])

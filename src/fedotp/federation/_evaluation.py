@@ -25,6 +25,10 @@ class Evaluation:
     class_accuracy: Floats
     domain_accuracy: dict[str, tuple[float, float, int]]
 
+    def __repr__(self) -> str:
+        told = f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}" if len(self.clients) else "no accuracy"
+        return f"<Evaluation of {len(self.clients):,} clients: {told}>"
+
     @property
     def accuracy(self) -> Floats:
         """Of each client (C,)."""

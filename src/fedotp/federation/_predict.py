@@ -50,6 +50,10 @@ class Predictor:
         classes = F.normalize(method.class_features(task, known), dim=-1).expand(n_clients, -1, -1, -1)
         return cls(method, task, params, classes, method.kinds(task, params), memory)
 
+    def __repr__(self) -> str:
+        n_prompts, n_classes = self.classes.shape[1:3]
+        return f"<Predictor of {len(self)} clients: {self.method.title}, {n_prompts} prompts, {n_classes} classes>"
+
     def __len__(self) -> int:
         """Return the number of clients C."""
         return len(self.classes)

@@ -52,6 +52,9 @@ class Transport:
     _reg: float
     _rule: Rule
 
+    def __repr__(self) -> str:
+        return f"<Transport ({self._rule}): plan {tuple(self.plan.shape)}>"
+
     @cached_property
     def value(self) -> Tensor:
         """(...) <C, T>. Its gradient with respect to C is T: the plan is held fixed (paper, Section 4.2)."""

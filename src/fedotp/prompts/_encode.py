@@ -62,6 +62,10 @@ class PromptEncoder:
         self._base = tokens + clip.positional_embedding[row.positions].detach()  # (P + T, d)
         self._mlps = [block.mlp.fused() for block in clip.transformer.blocks()[:-1]]
 
+    def __repr__(self) -> str:
+        own = ", vectors of their own" if self.per_class else ""
+        return f"<PromptEncoder: {self.n_ctx} vectors before {len(self.class_names):,} class names{own}>"
+
     @property
     def n_positions(self) -> int:
         """Positions that one prompt takes in the tower, of all classes together."""

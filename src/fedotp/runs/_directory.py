@@ -48,6 +48,10 @@ class RunDirectory:
         self.path = Path(path)
         self._written: Growing | None = None  # metrics.jsonl as this process knows it
 
+    def __repr__(self) -> str:
+        state = "complete" if self.is_complete else "not complete" if self.is_begun else "not begun"
+        return f"<RunDirectory {self.path}: {state}>"
+
     @classmethod
     def open(cls, path: str | Path) -> "RunDirectory":
         """An existing run; anything else is refused."""

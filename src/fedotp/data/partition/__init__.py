@@ -22,4 +22,4 @@ __all__ = [
     "plot_partition",
 ]
 
-__getattr__ = lazy_face(__name__, __all__, ["_settings", "_partition", "_schemes", "_bubbles"])
+__getattr__, __dir__ = lazy_face(__name__, __all__, ["_settings", "_partition", "_schemes", "_bubbles"])

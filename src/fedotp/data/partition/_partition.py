@@ -32,6 +32,10 @@ class Client:
     train: Ints
     test: Ints
 
+    def __repr__(self) -> str:
+        domain = f" ({self.domain})" if self.domain else ""
+        return f"<Client {self.name}{domain}: {len(self.train):,} train and {len(self.test):,} test images>"
+
     def rows(self, split: SplitName) -> Ints:
         """Return the positions in the split called `split`."""
         return self.train if split == "train" else self.test
@@ -45,6 +49,9 @@ class Partition:
     data_digest: str
     settings: PartitionSettings
     clients: tuple[Client, ...]
+
+    def __repr__(self) -> str:
+        return f"<Partition of {self.dataset} ({self.settings.scheme}): {len(self):,} clients>"
 
     def __len__(self) -> int:
         """Return the number of clients, C."""

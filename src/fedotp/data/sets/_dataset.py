@@ -53,6 +53,9 @@ class ImageFiles(FileContents):
     root: Path
     paths: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"<ImageFiles: {len(self.paths):,} in {self.root}>"
+
     def name(self, row: int) -> str:
         """Return the path below the data set's folder."""
         return self.paths[row]
@@ -72,6 +75,9 @@ class ImageArray:
 
     path: Path
     pixels: NDArray[np.uint8]
+
+    def __repr__(self) -> str:
+        return f"<ImageArray: pixels {self.pixels.shape} of {self.path}>"
 
     def name(self, row: int) -> str:
         """Return for example `train[17]`."""
@@ -102,6 +108,9 @@ class Split:
     rows: Ints
     labels: Ints
     domains: Ints
+
+    def __repr__(self) -> str:
+        return f"<Split: {len(self):,} images of {len(np.unique(self.labels)):,} classes>"
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -185,6 +194,11 @@ class Dataset:
             raise FedotpError(f"{self.name}: {(counts == 0).sum()} of the classes have no training image: {missing}")
         if not len(self.test):
             raise FedotpError(f"{self.name}: the test split is empty; it needs at least one image")
+
+    def __repr__(self) -> str:
+        domains = f", {len(self.domains)} domains" if len(self.domains) > 1 else ""
+        sizes = f"{len(self.train):,} train and {len(self.test):,} test images"
+        return f"<Dataset {self.name}: {len(self.classes):,} classes{domains}, {sizes}>"
 
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`."""

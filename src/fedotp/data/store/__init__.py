@@ -34,4 +34,4 @@ __all__ = [
 
 _PARTS = ["_defaults", "_format", "_store", "_cache", "_storage", "_tokens", "_encode"]
 
-__getattr__ = lazy_face(__name__, __all__, _PARTS)
+__getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

@@ -50,6 +50,9 @@ class TokenStore:
             self._describe()
             self.refresh()
 
+    def __repr__(self) -> str:
+        return f"<TokenStore in {self.folder}>"
+
     def refresh(self) -> Keys:
         """Take in what was written since the last look, by anyone; return the new keys (n,)."""
         for name in sorted(os.listdir(self.folder)):

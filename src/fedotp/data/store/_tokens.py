@@ -22,6 +22,9 @@ class EncodedSplit:
     store: TokenStore
     records: Ints
 
+    def __repr__(self) -> str:
+        return f"<EncodedSplit: {len(self):,} images, {self.n_views} views of each>"
+
     def __len__(self) -> int:
         """Return the number of images."""
         return self.records.shape[1]

@@ -1,0 +1,175 @@
+"""What somebody meets who uses fedotp in Python: names, short representations, images of every kind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from classifier_made import Made
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from PIL import Image
+
+import fedotp
+from fedotp import ot
+from fedotp._arrays import picture_of
+from fedotp.classifier import Classifier, open_classifiers, open_image
+from fedotp.clip import CLIP, TINY, EvalTransform, preprocess
+from fedotp.data import load_dataset
+from fedotp.errors import FedotpError
+from fedotp.prompts import PromptEncoder
+from fedotp.runs import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def classifier(made: Made) -> Classifier:
+    return fedotp.load(made.run("fedotp").path, "client-1")
+
+
+@pytest.fixture(scope="module")
+def picture(made: Made) -> Image.Image:
+    return made.test_images(np.array([0]))[0].convert("RGB")
+
+
+# Names ---------------------------------------------------------------------------------------------------------
+
+
+def test_dir_shows_what_there_is_and_all_of_it_can_be_asked_for() -> None:
+    shown = dir(fedotp)
+    assert {"run", "load", "Classifier", "clip", "data", "ot"} <= set(shown)
+    assert not [name for name in shown if name.startswith("_") and name != "__version__"]
+    for name in shown:
+        assert getattr(fedotp, name) is not None
+    assert "preprocess" in dir(fedotp.clip)
+    assert "load_dataset" in dir(fedotp.data)
+
+
+def test_dir_does_not_import_torch() -> None:
+    code = "import sys, fedotp; dir(fedotp); dir(fedotp.clip); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Representations -----------------------------------------------------------------------------------------------
+
+
+def test_representations_are_one_short_line_that_says_what_it_is(made: Made, classifier: Classifier) -> None:
+    data = load_dataset(str(made.inputs / "data"))
+    run = made.run("fedotp")
+    partition = run.partition
+    clip = CLIP.random(TINY)
+    images = made.test_images(np.arange(5))
+    shown = {
+        "<Classifier of client-1: FedOTP, 3 classes>": classifier,
+        f"<RunDirectory {run.path}: complete>": run,
+        "<RunDirectory nowhere: not begun>": RunDirectory("nowhere"),
+        f"<Dataset {data.name}: 3 classes, 2 domains, {len(data.train)} train and {len(data.test)} test images>": data,
+        f"<Split: {len(data.test)} images of 3 classes>": data.test,
+        "<PromptEncoder: 4 vectors before 2 class names>": PromptEncoder(clip, ["cat", "dog"], n_ctx=4),
+        "<CLIP, ViT: images of 32 x 32 in 16 patches, e = 32>": clip,
+        "<ImageFeatures: pooled (5, 32), tokens (5, 16, 32)>": classifier.encode(images),
+        f"<Partition of {data.name} ({partition.settings.scheme}): {len(partition)} clients>": partition,
+        "<Transport (unbalanced): plan (7, 2)>": ot.solve(torch.rand(7, 2)),
+        "<Predictor of 1 clients: FedOTP, 2 prompts, 3 classes>": classifier.predictor,
+    }
+    for text, thing in shown.items():
+        assert repr(thing) == text
+    several = [
+        classifier.predict(images),
+        classifier.explain(images[0]),
+        open_classifiers(run.path),
+        partition.clients[0],
+        data.train.source,
+        fedotp.evaluate_run(run.path),
+    ]
+    for thing in several:
+        assert repr(thing).startswith(f"<{type(thing).__name__} "[:-1])
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 200
+
+
+def test_a_prediction_names_the_first_images_only(classifier: Classifier, made: Made) -> None:
+    some = classifier.predict(made.test_images(np.arange(5)))
+    first = ", ".join(f"{name} {p:.0%}" for ((name, p),) in some.top(1)[:3])
+    assert repr(some) == f"<Prediction of 5 images: {first}, ...>"
+
+
+# Images --------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_image_gives_the_same_prediction(
+    classifier: Classifier, picture: Image.Image, tmp_path: Path
+) -> None:
+    pixels = np.asarray(picture)  # (H, W, 3)
+    picture.save(tmp_path / "picture.png")
+    expected = classifier.predict(picture).probabilities
+    alike = {
+        "path": tmp_path / "picture.png",
+        "text": str(tmp_path / "picture.png"),
+        "array": pixels,
+        "shares of white": pixels / 255,
+        "single precision": (pixels / 255).astype(np.float32),
+        "array with opacity": np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)]),
+        "tensor": torch.from_numpy(pixels.copy()).permute(2, 0, 1),
+        "tensor of shares": torch.from_numpy(pixels / 255).permute(2, 0, 1),
+        "array of images": pixels[None],
+        "tensor of images": torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None],
+        "list": [pixels],
+    }
+    for name, given_ in alike.items():
+        np.testing.assert_array_equal(classifier.predict(given_).probabilities, expected, err_msg=name)
+
+
+def test_several_of_different_kinds_and_sizes(classifier: Classifier, picture: Image.Image) -> None:
+    other = picture.resize((50, 40))
+    found = classifier.predict([picture, np.asarray(other), torch.from_numpy(np.array(other)).permute(2, 0, 1)])
+    assert found.probabilities.shape == (3, 3)
+    np.testing.assert_array_equal(found.probabilities[1], found.probabilities[2])
+
+
+def test_preprocess_is_public_and_the_tower_takes_what_it_gives(classifier: Classifier, picture: Image.Image) -> None:
+    size = classifier.tower.config.image_size
+    pixels = preprocess(np.asarray(picture), size)
+    assert pixels.shape == (3, size, size)
+    assert torch.equal(pixels, EvalTransform(size)(picture))
+    assert torch.equal(pixels, classifier.tower.preprocess(picture))
+    assert preprocess(picture).shape == (3, 224, 224)
+    expected = classifier.predict(picture).probabilities
+    np.testing.assert_array_equal(classifier.predict(classifier.encode_pixels(pixels[None])).probabilities, expected)
+
+
+@given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 8), st.integers(1, 8), st.sampled_from([3, 4]))))
+def test_pixels_of_eight_bits_come_back_as_they_were(pixels: np.ndarray) -> None:
+    np.testing.assert_array_equal(np.asarray(picture_of(pixels)), pixels)
+    np.testing.assert_array_equal(np.asarray(picture_of(pixels / 255)), pixels)
+    np.testing.assert_array_equal(np.asarray(picture_of(torch.from_numpy(pixels).permute(2, 0, 1))), pixels)
+
+
+def test_greys_and_masks() -> None:
+    grey = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    assert open_image(grey).mode == "L"
+    assert open_image(grey[..., None]).size == (4, 3)
+    assert open_image(torch.from_numpy(grey)[None]).size == (4, 3)
+    assert open_image(grey.astype(np.uint16) * 4000).mode.startswith("I;16")
+    assert set(np.asarray(open_image(grey > 3)).ravel().tolist()) == {0, 255}
+
+
+@pytest.mark.parametrize(
+    ("given_", "told"),
+    [
+        (np.zeros((3, 8, 8), np.uint8), r"shape \(3, 8, 8\) is no picture; give \(height, width\)"),
+        (torch.zeros(8, 8, 3, dtype=torch.uint8), r"shape \(8, 8, 3\) is no picture"),
+        (np.zeros((0, 8, 3), np.uint8), "no picture"),
+        (np.zeros(8, np.uint8), "no picture"),
+        (np.zeros((8, 8, 3), np.int64), "an array of int64 is no picture"),
+        (np.full((8, 8, 3), 200.0), "from 0 to 1, this one from 200 to 200; divide by 255"),
+        (np.full((8, 8, 3), -0.5, np.float32), "give what `preprocess` made to `encode_pixels`"),
+        (np.full((8, 8, 3), np.nan), "from 0 to 1"),
+        (np.array([["a"]]), "an array of <U1 is no picture"),
+    ],
+)
+def test_numbers_that_are_no_picture_are_refused(classifier: Classifier, given_: object, told: str) -> None:
+    with pytest.raises(FedotpError, match=told):
+        classifier.predict(given_)
