@@ -18,7 +18,7 @@ from rich.console import Console
 from fedotp import RunDirectory
 from fedotp.cli.many_progress import ManyBars
 from fedotp.config import load_config
-from fedotp.runs import ManyObserver, Update, by_method, run_many
+from fedotp.runs import Local, ManyObserver, Update, by_method, run_many
 
 
 def table(folder: str) -> list[dict[str, str]]:
@@ -137,7 +137,7 @@ class Killer(ManyObserver):
 def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
     config = load_config("tiny.toml").override(["federation.rounds=60", "evaluation.every=0"])
     trials = by_method(config, ["fedotp", "promptfl"], [0])
-    outcomes = run_many(trials, "here", jobs=2, observer=Killer())
+    outcomes = run_many(trials, "here", engine=Local(2), observer=Killer())
     assert sorted(outcome.directory.is_complete for outcome in outcomes) == [False, True]
     assert sorted(outcome.error for outcome in outcomes) == [
         "",

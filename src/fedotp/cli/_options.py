@@ -10,7 +10,7 @@ import typer
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import RunDirectory
+    from fedotp.runs import Engine, RunDirectory
 
 # Configurations ------------------------------------------------------------------------------------------------
 
@@ -29,6 +29,53 @@ SetOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
+
+# Many runs -----------------------------------------------------------------------------------------------------
+
+
+class EngineName(StrEnum):
+    """Where many runs go."""
+
+    local = "local"
+    ray = "ray"
+
+
+EngineOption = Annotated[
+    EngineName, typer.Option(help="Where the runs go: this machine, or the cluster that `ray start` made.")
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes at a time, each with runs of its own and, where there are several, a GPU of its own; "
+        "if not given, 1, and on a cluster as many as there is room for.",
+        show_default=False,
+    ),
+]
+CpusOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="On a cluster, cores and threads of each process; 1 if not given.", show_default=False),
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="On a cluster, GPUs of each process, or a share such as 0.5; 1 if not given and nodes have any.",
+        show_default=False,
+    ),
+]
+
+
+def engine_of(name: EngineName, jobs: int | None, cpus: int | None, gpus: float | None) -> "Engine":
+    """Where the runs go, by these options."""
+    from fedotp.runs import Local, RayCluster
+
+    if name == EngineName.ray:
+        return RayCluster(jobs, cpus or 1, gpus)
+    if cpus is not None or gpus is not None:
+        raise FedotpError("--cpus and --gpus are for --engine ray; on this machine processes share what there is")
+    return Local(jobs or 1)
+
 
 # Runs ----------------------------------------------------------------------------------------------------------
 

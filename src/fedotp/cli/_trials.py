@@ -11,13 +11,15 @@ from fedotp.cli._status import INTERRUPTED, SOME_FAILED
 from fedotp.cli.show import cell, listing, print_paths
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import Outcome, Table, Trial
+    from fedotp.runs import Engine, Outcome, Table, Trial
 
 
 _WIDE = 110  # characters of a terminal in which there is room for all columns
 
 
-def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool, against: int = 0) -> "list[Outcome]":
+def run_trials(
+    trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet: bool, against: int = 0
+) -> "list[Outcome]":
     """Run what is missing, print and save the table; where not all is complete, end the command.
 
     `against` is the row that the others are compared with.
@@ -28,7 +30,7 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
 
     try:
         with many_progress(quiet=quiet) as observer:
-            outcomes = run_many(trials, folder, jobs=jobs, observer=observer)
+            outcomes = run_many(trials, folder, engine=engine, observer=observer)
     except KeyboardInterrupt:
         say("stopped at once; the same command again goes on after the last whole rounds")
         raise typer.Exit(INTERRUPTED) from None

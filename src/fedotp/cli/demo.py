@@ -31,9 +31,9 @@ def demo(
     Example: fedotp demo
     """
     from fedotp.config import load_config
-    from fedotp.runs import by_method
+    from fedotp.runs import Local, by_method
 
-    outcomes = run_trials(by_method(load_config("demo"), _METHODS, [0]), out, 1, quiet=quiet)
+    outcomes = run_trials(by_method(load_config("demo"), _METHODS, [0]), out, Local(), quiet=quiet)
     print()
     try:
         print_paths([("picture", path) for path in _draw(outcomes, out)])

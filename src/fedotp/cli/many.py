@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedotp.cli._options import METHODS, SOURCE, QuietOption, SetOption, SourceArgument
+from fedotp.cli._options import (
+    METHODS,
+    SOURCE,
+    CpusOption,
+    EngineName,
+    EngineOption,
+    GpusOption,
+    JobsOption,
+    QuietOption,
+    SetOption,
+    SourceArgument,
+    engine_of,
+)
 from fedotp.cli._trials import run_trials
 from fedotp.errors import FedotpError
 
@@ -21,7 +33,6 @@ SplitsOption = Annotated[
     str | None,
     typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.", show_default=False),
 ]
-JobsOption = Annotated[int, typer.Option(min=1, help="Processes at a time, each with runs of its own.")]
 
 
 @app.command()
@@ -41,7 +52,10 @@ def compare(
     ] = False,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
+    engine: EngineOption = EngineName.local,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Compare methods over splits of the data and seeds: a table of means, and of differences with intervals.
@@ -63,11 +77,12 @@ def compare(
     """
     from fedotp.runs import by_method
 
+    where = engine_of(engine, jobs, cpus, gpus)
     config = _load(source, changes)
     named = methods.split(",")
     trials = by_method(config, named, _numbers(seeds, "--seeds"), _splits(splits), controls=controls)
     reference = _place(against, named)
-    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
+    run_trials(trials, out or _default("compare", source), where, quiet=quiet, against=reference)
 
 
 @app.command()
@@ -83,7 +98,10 @@ def sweep(
     splits: SplitsOption = None,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/sweep-PRESET if not given.")] = None,
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
+    engine: EngineOption = EngineName.local,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Run every combination of some settings: a table of them, means over splits and seeds.
@@ -103,11 +121,12 @@ def sweep(
     """
     from fedotp.runs import by_grid
 
+    where = engine_of(engine, jobs, cpus, gpus)
     if not grid:
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
     config = _load(source, changes)
     trials = by_grid(config, grid, [config.seed] if seeds is None else _numbers(seeds, "--seeds"), _splits(splits))
-    run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
+    run_trials(trials, out or _default("sweep", source), where, quiet=quiet)
 
 
 def _load(source: str | None, changes: list[str] | None) -> "Config":

@@ -54,6 +54,10 @@ class ManyLines(ManyObserver):
         else:
             self._say(f"{name}: {'failed' if outcome.error else 'interrupted'}")
 
+    def on_lost(self, name: str, why: str) -> None:
+        """A line, for it takes a while until there is another."""
+        self._say(f"{name}: goes on elsewhere from its last checkpoint ({why})")
+
     def on_interrupt(self) -> None:
         """Say that it was heard."""
         self._say(_STOPPING)

@@ -3,6 +3,7 @@
 from fedotp.runs._columns import common_columns, n_bytes, numbers_of
 from fedotp.runs._controls import CONTROLS, Check, check_runs
 from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
+from fedotp.runs._engine import Engine, Local
 from fedotp.runs._join import class_numbers, join
 from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
@@ -28,6 +29,7 @@ from fedotp.runs._tensorboard import TensorBoard
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
 from fedotp.runs._views import summary_of_views
+from fedotp.runs.cluster import RayCluster
 
 __all__ = [
     "CONTROLS",
@@ -35,6 +37,8 @@ __all__ = [
     "VIEWS_NOTE",
     "Check",
     "Difference",
+    "Engine",
+    "Local",
     "Loop",
     "ManyObserver",
     "MissingMethodError",
@@ -43,6 +47,7 @@ __all__ = [
     "Outcome",
     "Pair",
     "Prepared",
+    "RayCluster",
     "Row",
     "RunDirectory",
     "StoredParameters",

@@ -4,7 +4,7 @@ What is complete is kept, what was begun is resumed, what is missing is run: doi
 left.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,20 +12,17 @@ from pathlib import Path
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError
 from fedotp.runs._directory import RunDirectory
-from fedotp.runs._observer import Observer
-from fedotp.runs._prepare import prepare
-from fedotp.runs._together import Work, run_group, side_by_side
+from fedotp.runs._engine import Engine, Local
 from fedotp.runs._trial_run import ManyObserver, Outcome
 from fedotp.runs._trials import Trial, value_text
-from fedotp.runs._workers import run_in_processes
 
 _SHOWN = 3  # differing keys named in a refusal
 
 
 def run_many(
-    trials: Sequence[Trial], parent: str | Path, *, jobs: int = 1, observer: ManyObserver | None = None
+    trials: Sequence[Trial], parent: str | Path, *, engine: Engine | None = None, observer: ManyObserver | None = None
 ) -> list[Outcome]:
-    """Run what is missing of `trials` below `parent`, in this process or in `jobs` processes.
+    """Run what is missing of `trials` below `parent`: in this process, or wherever `engine` says.
 
     Runs that differ in no more than seed, split, learning rate and the like go side by side, as many as fit into
     memory: their clients are trained as those of one federation. Each ends as it would alone, up to rounding.
@@ -33,52 +30,31 @@ def run_many(
     A run that fails does not stop the others. What all runs need (backbone, tokens) is prepared first; bad input there
     is refused before anything is written, and so is a directory that holds anything else than its trial.
 
-    With more than one job, a script needs the usual `if __name__ == "__main__":`, for its processes are spawned.
+    With `Local(jobs=2)`, a script needs the usual `if __name__ == "__main__":`, for its processes are spawned.
     """
+    engine = engine or Local()
     observer = observer or ManyObserver()
     directories = {trial.name: RunDirectory(Path(parent) / trial.name) for trial in trials}
     for trial in trials:
         _require_own(trial, directories[trial.name])
     todo = [trial for trial in trials if not directories[trial.name].is_complete]
-    _prepare_once([trial.config for trial in todo], observer)
+    _prepare_once(engine, [trial.config for trial in todo], observer)
     observer.on_begin(len(trials), len(trials) - len(todo))
     outcomes = {trial.name: Outcome(trial, directories[trial.name]) for trial in trials}
     work = [(trial, directories[trial.name].path) for trial in todo]
-    groups = side_by_side(work, jobs)
-    with closing(_in_turn(groups, observer) if jobs == 1 else run_in_processes(groups, jobs, observer)) as ended:
+    with closing(engine.run(work, observer)) as ended:
         for trial, error in ended:
             outcomes[trial.name] = replace(outcomes[trial.name], error=error)
             observer.on_outcome(outcomes[trial.name])
     return list(outcomes.values())
 
 
-class _Encoding(Observer):
-    """Passes on how encoding goes."""
-
-    def __init__(self, observer: ManyObserver) -> None:
-        self.observer = observer
-
-    def on_encoding(self, what: str, done: int, total: int) -> None:
-        self.observer.on_encoding(what, done, total)
-
-
-def _in_turn(groups: list[list[Work]], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
-    for group in groups:
-        failed = set()
-        with closing(run_group(group, observer.on_update, observer.on_interrupt)) as ended:
-            for trial, error in ended:
-                failed |= {trial.name} if error else set()
-                yield trial, error
-        if not all(trial.name in failed or RunDirectory(path).is_complete for trial, path in group):
-            return  # interrupted
-
-
-def _prepare_once(configs: Sequence[Config], observer: ManyObserver) -> None:
+def _prepare_once(engine: Engine, configs: Sequence[Config], observer: ManyObserver) -> None:
     """Encode what is not encoded yet. Bad input that concerns all runs is refused; a single run's is left to it."""
     needs = {(c.data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c for c in configs}
     for config in needs.values():
         try:
-            prepare(config, _Encoding(observer))
+            engine.prepare(config, observer)
         except FedotpError:
             if len(needs) == 1:
                 raise

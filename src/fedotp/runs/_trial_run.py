@@ -46,6 +46,9 @@ class ManyObserver:
     def on_update(self, update: Update) -> None:
         """A run has begun, or gone on."""
 
+    def on_lost(self, name: str, why: str) -> None:
+        """The node of a cluster that had a run is lost; it goes on elsewhere from its last checkpoint."""
+
     def on_outcome(self, outcome: Outcome) -> None:
         """A run has ended in one way or another."""
 

@@ -1,4 +1,4 @@
-"""Several processes, each with runs side by side.
+"""Several processes, each with runs side by side, and a GPU of its own where there are several.
 
 Processes are spawned, and each takes one group of runs after the other. One that dies takes only its runs with it.
 Ctrl-C reaches this process alone, which passes it on: every run ends its round. If this process is killed, so are they.
@@ -25,6 +25,7 @@ from fedotp.runs._trial_run import ManyObserver, Update
 from fedotp.runs._trials import Trial
 
 _HAS_SESSIONS = hasattr(os, "setsid")  # on Windows Ctrl-C reaches every process, and SIGTERM kills at once
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PATIENCE = 10.0  # seconds to wait for a process that was asked to end
 
 
@@ -38,9 +39,10 @@ class _Ended:
 
 @dataclass
 class _Worker:
-    """A process, the parent's end of its pipe, and the trials it has not ended yet, by name."""
+    """A process, its GPU, the parent's end of its pipe, and the trials it has not ended yet, by name."""
 
     process: SpawnProcess
+    gpu: str | None
     connection: Connection
     trials: dict[str, Trial]
 
@@ -72,6 +74,7 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
     waiting = deque(groups)
     busy: list[_Worker] = []
     threads = max(1, torch.get_num_threads() // jobs)
+    gpus = _gpus_to_share(groups)
 
     def stop() -> None:
         observer.on_interrupt()
@@ -84,7 +87,7 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
             while True:
                 while waiting and len(busy) < jobs and not interrupt.wanted:
                     with _ctrl_c_ignored():
-                        busy.append(_start(waiting.popleft(), threads))
+                        busy.append(_start(waiting.popleft(), threads, _least_used(gpus, busy)))
                 if not busy:
                     return
                 ready = wait([worker.connection for worker in busy])
@@ -110,12 +113,27 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
                 worker.stop()
 
 
-def _start(group: list[Work], threads: int) -> _Worker:
+def _gpus_to_share(groups: list[list[Work]]) -> list[str | None]:
+    """The GPUs among which processes choose, as CUDA_VISIBLE_DEVICES names them; None: all are as they are.
+
+    A run that names its GPU, such as cuda:1, counts them as they are here.
+    """
+    devices = {trial.config.compute.device for group in groups for trial, _ in group}
+    n = torch.cuda.device_count() if devices <= {"auto", "cuda"} else 0
+    listed = [name.strip() for name in os.environ.get(_VISIBLE, "").split(",") if name.strip()]
+    return [*(listed or map(str, range(n)))][:n] if n > 1 else [None]
+
+
+def _least_used(gpus: list[str | None], busy: list[_Worker]) -> str | None:
+    return min(gpus, key=lambda gpu: sum(worker.gpu == gpu for worker in busy))
+
+
+def _start(group: list[Work], threads: int, gpu: str | None) -> _Worker:
     ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_serve, args=(theirs, threads, os.getpid()), daemon=True)
+    process = get_context("spawn").Process(target=_serve, args=(theirs, threads, gpu, os.getpid()), daemon=True)
     process.start()
     theirs.close()
-    worker = _Worker(process, ours, {})
+    worker = _Worker(process, gpu, ours, {})
     worker.give(group)
     return worker
 
@@ -133,13 +151,15 @@ def _ctrl_c_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(connection: Connection, threads: int, parent: int) -> None:
+def _serve(connection: Connection, threads: int, gpu: str | None, parent: int) -> None:
     """In the process: run what comes through the pipe until it is closed, or the parent is gone."""
     if _HAS_SESSIONS:
         os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
     die_with_parent(at_once=True)  # the round is lost, as the parent's own would be
     if os.getppid() != parent:  # it died before the kernel was told
         return
+    if gpu is not None:
+        os.environ[_VISIBLE] = gpu  # CUDA looks when it is first used: not before the first run
     torch.set_num_threads(threads)
     import_named()  # before what comes through the pipe: it may be of those classes
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once

@@ -1,0 +1,5 @@
+"""A Ray cluster as the place where many runs go."""
+
+from fedotp.runs.cluster._engine import RayCluster
+
+__all__ = ["RayCluster"]

@@ -1,0 +1,123 @@
+"""What happens on a node of a cluster: a process there does the same as one of this machine.
+
+It is given plain values only: classes of the user's own files are not known there before these are imported.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedotp import __version__
+from fedotp._imports import import_named
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+from fedotp.runs._directory import RunDirectory
+from fedotp.runs._observer import Observer
+from fedotp.runs._prepare import prepare
+from fedotp.runs._together import run_group
+from fedotp.runs._trial_run import Update, why
+from fedotp.runs._trials import Trial
+
+_UNTIL_FREE = 180.0  # seconds: file systems between machines take a while to give back what a dead one held
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a node must have: this version of fedotp, and the `folder` in which the command was given."""
+
+    version: str
+    folder: str
+    mark: str  # a file that is only there where the folder of the runs is the same
+    threads: int
+    has_gpu: bool
+
+    def enter(self) -> None:
+        """Be as a process where the command was given."""
+        node = socket.gethostname()
+        if self.version != __version__:
+            raise FedotpError(f"node {node} has fedotp {__version__}, not {self.version}: install the same")
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            raise FedotpError(f"node {node} has no {self.folder}: give the command in a folder that all see") from error
+        if self.mark and not os.path.exists(self.mark):
+            raise FedotpError(f"node {node} does not see the runs in {Path(self.mark).parent}: choose a shared --out")
+        if not self.has_gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else those that Ray chose
+        torch.set_num_threads(self.threads)
+        import_named()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run has ended, and what went wrong; where nothing did, it is complete or was interrupted."""
+
+    name: str
+    error: str
+    is_complete: bool = False
+
+
+def prepare_there(place: Place, config: dict[str, Any], tell: Callable[[object], object]) -> str:
+    """Encode what is not encoded yet; return what is wrong with the input, in one line."""
+    try:
+        place.enter()
+        prepare(Config.from_dict(config), _Telling(tell))
+    except FedotpError as error:
+        return str(error)
+    return ""
+
+
+def run_there(
+    place: Place, work: Sequence[tuple[str, dict[str, Any], str]], again: bool, tell: Callable[[object], object]
+) -> list[Ended]:
+    """Run or resume a group: the name, configuration and directory of each run; `tell` an `Update` or `Ended`.
+
+    `again`: the process that had these runs was lost.
+    """
+    ended: list[Ended] = []
+    try:
+        place.enter()
+        group = [(Trial(name, {}, Config.from_dict(config)), Path(path)) for name, config, path in work]
+        for _, path in group if again else ():
+            _wait_until_free(RunDirectory(path))
+        paths = {trial.name: path for trial, path in group}
+        for trial, error in run_group(group, tell, lambda: None):
+            ended.append(Ended(trial.name, error, RunDirectory(paths[trial.name]).is_complete))
+            tell(ended[-1])
+    except FedotpError as error:
+        told = {end.name for end in ended}
+        ended += [Ended(name, why(error)) for name, _, _ in work if name not in told]
+    return ended
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """So much of what all runs need is encoded."""
+
+    what: str
+    done: int
+    total: int
+
+
+class _Telling(Observer):
+    def __init__(self, tell: Callable[[object], object]) -> None:
+        self.tell = tell
+
+    def on_encoding(self, what: str, done: int, total: int) -> None:
+        self.tell(Encoded(what, done, total))
+
+
+Message = Update | Ended | Encoded
+
+
+def _wait_until_free(run: RunDirectory) -> None:
+    """Wait for a lock that may still be that of a process which is gone."""
+    deadline = time.monotonic() + _UNTIL_FREE
+    while run.is_running and time.monotonic() < deadline:
+        time.sleep(1)

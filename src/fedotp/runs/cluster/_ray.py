@@ -1,0 +1,139 @@
+"""All that is asked of Ray: a connection, tasks on nodes, and a mailbox for what they tell."""
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray is imported: nothing is told to anybody
+
+import ray
+from ray import ObjectRef, exceptions
+from ray.util.queue import Queue
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from fedotp._imports import VARIABLE
+from fedotp._text import one_line
+from fedotp.errors import FedotpError
+from fedotp.runs._trial_run import why
+from fedotp.runs.cluster._node import Message
+
+Task = ObjectRef[Any]  # of what a function returned on a node
+Need = tuple[int, float]  # CPUs and GPUs
+
+_TURN = 1.0  # seconds after which whoever waits looks at something else
+_HANDED_ON = (VARIABLE, "FEDOTP_CACHE", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+_LOST = (
+    exceptions.NodeDiedError,
+    exceptions.WorkerCrashedError,
+    exceptions.LocalRayletDiedError,
+    exceptions.OutOfMemoryError,
+)
+
+
+class Lost(Exception):  # noqa: N818  (nothing is wrong with what was to be done)
+    """A node, or a process on it, is gone."""
+
+
+class Cancelled(Exception):  # noqa: N818  (it was wanted)
+    """It was not begun, or stopped at once."""
+
+
+class Failed(Exception):  # noqa: N818  (an end of a task, as the others)
+    """It could not be done, and could not be elsewhere."""
+
+
+class Cluster:
+    """A connection, which lasts as long as this process: what nodes have loaded for it they keep."""
+
+    def __init__(self) -> None:
+        if ray.is_initialized():
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # advice on settings of Ray's own
+                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise FedotpError(
+                "no Ray cluster: start one with `ray start --head` on this machine, and with what that prints on the "
+                f"others, or name one by RAY_ADDRESS ({one_line(error, 160)})"
+            ) from error
+
+    def room(self, need: Need) -> int:
+        """For how many tasks at a time there is room."""
+        cpus, gpus = need
+        rooms = 0
+        for node in ray.nodes():
+            has = node["Resources"] if node["Alive"] else {}
+            by_cpus = has.get("CPU", 0) // cpus
+            rooms += int(min(by_cpus, has.get("GPU", 0) / gpus) if gpus else by_cpus)
+        return rooms
+
+    def start(self, need: Need, function: Callable[..., object], *arguments: object) -> Task:
+        """Call a function of fedotp on a node, when there is room; it has those GPUs and this environment."""
+        handed_on = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+        cpus, gpus = need
+        there = ray.remote(function).options(
+            num_cpus=cpus, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": handed_on}
+        )
+        return there.remote(*arguments)
+
+    def cancel(self, tasks: Iterable[Task], *, force: bool) -> None:
+        """Interrupt tasks as Ctrl-C does; with `force`, end their processes."""
+        for task in tasks:
+            ray.cancel(task, force=force)
+
+    def result(self, task: Task) -> Any:
+        """What it returned; or it was lost, cancelled, or failed."""
+        try:
+            return ray.get(task)
+        except exceptions.TaskCancelledError as error:
+            raise Cancelled from error
+        except _LOST as error:
+            raise Lost(one_line(str(error).partition(". ")[0])) from error
+        except exceptions.RayTaskError as error:
+            raise Failed(why(error.cause) if isinstance(error.cause, Exception) else one_line(error)) from error
+        except exceptions.RayError as error:
+            raise Failed(one_line(error, 300)) from error
+
+    @contextmanager
+    def mailbox(self) -> "Iterator[Mailbox]":
+        """One on this very node, so that it is not lost with another."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
+        try:
+            yield Mailbox(queue.actor)
+        finally:
+            queue.shutdown(force=True)
+
+
+class Mailbox:
+    """What nodes tell, one message after the other."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._next = self._actor.get.remote()
+
+    @property
+    def tell(self) -> Callable[[object], object]:
+        """For nodes: send a message, and do not wait until it has come."""
+        return partial(_tell, self._actor)
+
+    def wait(self, tasks: Sequence[Task]) -> tuple[list[Message], list[Task]]:
+        """Wait a moment for a message or the end of one of `tasks`; return what there is of both."""
+        refs = [self._next, *tasks]
+        ray.wait(refs, timeout=_TURN)
+        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+        messages = []
+        if self._next in ready:
+            ready.remove(self._next)
+            messages.append(ray.get(self._next))
+            self._next = self._actor.get.remote()
+        return messages, ready
+
+
+def _tell(actor: Any, message: object) -> None:
+    actor.put_nowait.remote(message)
