@@ -2,10 +2,13 @@
 
 import logging
 import os
+import socket
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray is imported: nothing is told to anybody
@@ -25,6 +28,7 @@ Task = ObjectRef[Any]  # of what a function returned on a node
 Need = tuple[int, float]  # CPUs and GPUs
 
 _TURN = 1.0  # seconds after which whoever waits looks at something else
+_ANSWER = 20.0  # seconds in which a cluster answers
 _HANDED_ON = (VARIABLE, "FEDOTP_CACHE", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 _LOST = (
     exceptions.NodeDiedError,
@@ -52,15 +56,13 @@ class Cluster:
     def __init__(self) -> None:
         if ray.is_initialized():
             return
+        address = _address()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)  # advice on settings of Ray's own
-                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise FedotpError(
-                "no Ray cluster: start one with `ray start --head` on this machine, and with what that prints on the "
-                f"others, or name one by RAY_ADDRESS ({one_line(error, 160)})"
-            ) from error
+            raise _no_cluster(one_line(error, 160)) from error
 
     def room(self, need: Need) -> int:
         """For how many tasks at a time there is room."""
@@ -108,6 +110,29 @@ class Cluster:
             yield Mailbox(queue.actor)
         finally:
             queue.shutdown(force=True)
+
+
+def _address() -> str:
+    """Of $RAY_ADDRESS or of the last `ray start` here, if somebody answers there: Ray would wait for minutes."""
+    last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
+    address = os.environ.get("RAY_ADDRESS") or (last.read_text().strip() if last.is_file() else "auto")
+    if address == "auto":
+        return address
+    host, _, port = address.rpartition(":")
+    if "/" in host or not port.isdecimal():
+        raise FedotpError(f"RAY_ADDRESS = {address}: must be HOST:PORT, of a cluster that this machine is a node of")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(f"nobody answers at {address}") from error
+    return address
+
+
+def _no_cluster(why: str) -> FedotpError:
+    return FedotpError(
+        "no Ray cluster: start one with `ray start --head` on this machine, and with what that prints on the others, "
+        f"or name one by RAY_ADDRESS ({why})"
+    )
 
 
 class Mailbox:
