@@ -1,6 +1,8 @@
 # make test   lint, types and tests in a fresh environment
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, wrong clocks and garbage against real processes
+# make docs   the documentation as a site, in build/site
+# make reference   the pages that the code writes of itself: configuration, layouts; the shell's words
 # make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages
 # make constraints                    pins what pyproject.toml asks for and constraints.txt does not have yet
 # make constraints UPGRADE=--upgrade  moves every pin to the newest version
@@ -9,11 +11,12 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
+DOCS   := $(VENV)/.docs
 UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test fuzz campaign demo bench format clean
+.PHONY: install constraints lint types unit test docs reference fuzz campaign demo bench format clean
 
 install: $(STAMP)
 
@@ -29,6 +32,10 @@ $(STAMP): pyproject.toml $(VENV)/.pip
 
 $(DEMO): pyproject.toml $(VENV)/.pip
 	test -e $(STAMP) || $(PIP) $(PINNED) --build-constraint constraints.txt -e '.[report]'
+	touch $@
+
+$(DOCS): pyproject.toml $(VENV)/.pip
+	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[docs]'
 	touch $@
 
 # For all platforms and Pythons at once. Packages of CUDA are left out: torch pins its own, another set for each CUDA.
@@ -48,6 +55,13 @@ unit: install
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test: lint types unit
+
+# Whatever is a warning ends it. The variable silences the theme's own advertisement.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=website $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
+
+reference: install
+	$(BIN)/python website/reference.py
 
 fuzz: install
 	PYTHONPATH=tests $(BIN)/python -m fuzz --cases 10000

@@ -83,6 +83,16 @@ def test_a_method_in_the_documentation_runs() -> None:
     assert federation.private_names == {"private"}
 
 
+def test_what_the_code_writes_of_itself_is_written() -> None:
+    """Pages of docs/ and the shell's words, from docstrings and registries."""
+    sys.path.insert(0, str(ROOT / "website"))
+    import reference
+
+    sys.path.pop(0)
+    for name, write in reference.FILES.items():
+        assert (ROOT / name).read_text(encoding="utf-8") == write(), f"{name} is of an older state: make reference"
+
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -130,7 +140,7 @@ def test_commands_to_deploy_are_spelt_right() -> None:
 
 
 def check_command(line: str) -> None:
-    words = shlex.split(line, comments=True)[1:]
+    words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
     command = typer.main.get_command(fedotp.cli.app)
     while "--import" in words:  # before the command or after it
         del words[words.index("--import") : words.index("--import") + 2]

@@ -22,7 +22,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 FOR_DEVELOPERS = {"dev", "recipes"}
 TOP_LEVEL = metadata.packages_distributions()
-OURS = {"bench", "recipes", "tests", *(path.stem for at in ("tests", "examples") for path in (ROOT / at).rglob("*"))}
+OURS = {
+    "bench",
+    "recipes",
+    "tests",
+    *(path.stem for at in ("tests", "examples", "website") for path in (ROOT / at).rglob("*")),
+}
 INSTALLED = {canonicalize_name(name) for names in TOP_LEVEL.values() for name in names}
 OF_CUDA = ("nvidia-", "cuda-")
 BY_TORCH = {"triton"}  # torch brings it to the machines whose GPUs it drives; elsewhere fedotp does without
@@ -78,7 +83,7 @@ def test_what_the_package_imports_is_declared_for_its_users() -> None:
     assert {line for line in missing if line.rpartition(": ")[2].partition(".")[0] not in BY_TORCH} == set()
 
 
-@pytest.mark.parametrize("folder", ["tests", "bench", "recipes", "examples"])
+@pytest.mark.parametrize("folder", ["tests", "bench", "recipes", "examples", "website"])
 def test_what_a_checkout_imports_is_declared(folder: str) -> None:
     assert undeclared(folder, set(EXTRAS)) == set()
 

@@ -68,9 +68,9 @@ class Matching:
     Attributes:
         reg: entropic regularisation of the transport problem, the paper's lambda.
         mass: share of the patches' mass that is transported, the paper's gamma ("unbalanced" only).
-        solver, tol, max_iter: how the transport problem is solved, as for `fedotp.ot.solve`.
+        solver: how the transport problem is solved, as for `fedotp.ot.solve`; `tol` and `max_iter`, too.
 
-    Example:
+    Examples:
         >>> from fedotp.clip import ImageFeatures
         >>> image = ImageFeatures(pooled=torch.randn(3, 8, 32), tokens=torch.randn(3, 8, 16, 32))  # C = 3, B = 8
         >>> Matching()(image, torch.randn(3, 2, 10, 32)).shape  # N = 2 prompts, K = 10 classes

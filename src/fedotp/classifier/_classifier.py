@@ -98,10 +98,11 @@ class Classifier:
     Attributes:
         predictor: the client's method and prompts, C = 1.
         tower: the image tower, in float32.
-        storage, precision, image_precision: how the run rounds image features, and in what its towers compute; the same
-            rounding gives its very numbers.
+        storage: how the run rounds image features; the same rounding gives its very numbers.
+        precision: in what the run's text tower computes.
+        image_precision: in what its image tower does.
 
-    Example:
+    Examples:
         >>> import fedotp                                                  # doctest: +SKIP
         >>> classifier = fedotp.load("runs/pets", client="client-3")       # doctest: +SKIP
         >>> classifier.predict(["cat.jpg", "dog.jpg"]).labels              # doctest: +SKIP

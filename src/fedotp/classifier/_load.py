@@ -58,7 +58,7 @@ def load(
         backbone: a file of the backbone's weights, where those named in the run are not here.
         device: "auto" for a GPU where there is one, or for example "cpu".
 
-    Example:
+    Examples:
         >>> import fedotp                                                  # doctest: +SKIP
         >>> fedotp.load("client-3").predict("cat.jpg").top(3)              # doctest: +SKIP
     """

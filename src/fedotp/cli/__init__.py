@@ -15,6 +15,7 @@ from fedotp._memory import shortage
 from fedotp._text import printable
 from fedotp.cli import (
     client,
+    config,
     data,
     demo,
     export,
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.add_typer(demo.app)
 app.add_typer(run.app)  # `fedotp run`, `evaluate` and `presets`
+app.add_typer(config.app)
 app.add_typer(many.app)  # `fedotp compare` and `sweep`
 app.add_typer(join.app)
 app.add_typer(report.app)

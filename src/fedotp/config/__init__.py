@@ -10,6 +10,7 @@ from fedotp._lazy import lazy_face
 if TYPE_CHECKING:
     from fedotp.config._compare import difference, flatten
     from fedotp.config._config import Config, load_config
+    from fedotp.config._keys import Key, explained, keys_of, sections
     from fedotp.config._presets import presets
     from fedotp.config._reading import located
     from fedotp.config._settings import BackboneSettings, DataSettings
@@ -18,11 +19,17 @@ __all__ = [
     "BackboneSettings",
     "Config",
     "DataSettings",
+    "Key",
     "difference",
+    "explained",
     "flatten",
+    "keys_of",
     "load_config",
     "located",
     "presets",
+    "sections",
 ]
 
-__getattr__, __dir__ = lazy_face(__name__, __all__, ["_presets", "_reading", "_settings", "_compare", "_config"])
+__getattr__, __dir__ = lazy_face(
+    __name__, __all__, ["_presets", "_reading", "_settings", "_compare", "_config", "_keys"]
+)

@@ -41,7 +41,20 @@ class Config:
     `partition.seed` draws who gets which images, `seed` everything else: several seeds on one split are several
     `seed`s.
 
-    Example:
+    Attributes:
+        data: the images and how clients see them.
+        partition: who gets which images.
+        backbone: the frozen CLIP.
+        prompt: the shape and the start of a prompt, and what it must not forget.
+        method: the method and its options.
+        federation: rounds and who takes part in them.
+        optimizer: how a client's gradient steps are made.
+        server: what the server does with the average of a round.
+        evaluation: when and on whom the clients' classifiers are tested.
+        compute: where and how to compute; none of it changes the result beyond rounding.
+        seed: draws everything but who gets which images.
+
+    Examples:
         >>> config = Config(DataSettings("oxford_pets")).override(["method.mass=0.7", "seed=3"])
         >>> config.method.mass, config.seed
         (0.7, 3)

@@ -20,11 +20,11 @@ class DataSettings:
     Attributes:
         dataset: a name of `fedotp data list`, a folder of images, or hf:<path> for the Hugging Face hub.
         root: the folder below which named data sets are looked for; "" for the user's cache.
-        views: random crops and flips drawn ahead for each training image; 0 shows its central crop in every epoch. The
+        views: random crops and flips drawn ahead for each training image, 0 for its central crop in every epoch. The
             paper draws a new one every epoch: rounds x local_epochs views.
         store: the folder of the token store; "" for the user's cache.
         storage: how tokens are stored; "int8" takes half the space.
-        precision: of the image tower where tokens are made; "bfloat16" is some three times as fast on a GPU.
+        precision: what the image tower computes tokens in; "bfloat16" is some three times as fast on a GPU.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
             from which nothing can be learned but how frequent classes are.
@@ -74,7 +74,11 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class BackboneSettings:
-    """The frozen CLIP: the name of a backbone, for example "RN50", or the path of a checkpoint."""
+    """The frozen CLIP.
+
+    Attributes:
+        name: a backbone, for example "RN50", or the path of a checkpoint.
+    """
 
     name: str = "ViT-B/16"
 

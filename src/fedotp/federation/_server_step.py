@@ -46,7 +46,7 @@ class ServerStep:
     `state` is what the step remembers from round to round, in float64, named after what it is and the parameter it
     belongs to ("momentum.shared"). A round in which nothing is averaged makes no step.
 
-    Example:
+    Examples:
         >>> step = ServerStep(ServerStepSettings("momentum", momentum=0.5))
         >>> server = {"prompt": torch.tensor([1.0])}
         >>> for _ in range(2):

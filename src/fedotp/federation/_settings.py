@@ -22,10 +22,10 @@ class RoundSettings:
     """Rounds and who takes part in them.
 
     Attributes:
-        rounds: T.
+        rounds: T, how many rounds there are.
         local_epochs: R, passes over its images a client makes in a round (Algorithm 2 draws one batch per epoch; the
             authors' code and this one pass over all images).
-        batch_size: images in a step.
+        batch_size: images of a client in a training step.
         drop_last: leave out the last, smaller batch of an epoch, where a client has at least one whole batch.
         participation: share of the clients sampled for a round, at least one.
         first_round: "sampled" as in the paper's algorithm, or "all", as in the authors' code, where every client trains
@@ -33,7 +33,7 @@ class RoundSettings:
         dropout: probability that a sampled client fails in mid-round; its work of that round is lost.
         min_clients: a round in which fewer clients answer changes nothing at the server.
         holdout_clients: clients, drawn from the seed, that never train; at the end they join and are evaluated.
-        holdout: the same for clients by name, or by their domain's name: ["sketch"] leaves one domain out.
+        holdout: clients that never train, by name or by their domain's name: ["sketch"] leaves one domain out.
         join_epochs: epochs in which a client that joins fits its private prompt; 0 stands for rounds x local_epochs.
     """
 
@@ -68,10 +68,17 @@ class RoundSettings:
 class OptimizerSettings:
     """How a client's gradient steps are made.
 
-    The paper says SGD and 0.001; momentum and weight decay are those of the authors' code. With `reset` every client
-    starts each round with a fresh optimizer, as a real deployment must; without, its momentum is kept on the client.
-    "adam" adds the weight decay to the gradient, as "sgd" does, "adamw" to the step. `schedule` changes the learning
-    rate from round to round, after `warmup_rounds` in which it rises linearly.
+    The paper says SGD and 0.001; momentum and weight decay are those of the authors' code.
+
+    Attributes:
+        name: which optimizer. "adam" adds the weight decay to the gradient, as "sgd" does, "adamw" to the step.
+        lr: eta, the learning rate.
+        momentum: of "sgd"; what the mean direction keeps from step to step.
+        weight_decay: how strongly prompts are drawn to zero.
+        schedule: how the learning rate changes from round to round, once it is warm.
+        warmup_rounds: rounds in which the learning rate rises linearly.
+        reset: every client starts each round with a fresh optimizer, as a real deployment must. Without, its momentum
+            is kept on the client.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -99,12 +106,12 @@ class ServerStepSettings:
     prompt in a round. Try 0.01 to 0.1.
 
     Attributes:
-        name: "average" takes the average itself; "momentum" is FedAvgM, "adam" FedAdam, "yogi" FedYogi. "average" reads
+        name: "average" takes the average itself, "momentum" is FedAvgM, "adam" FedAdam, "yogi" FedYogi. "average" reads
             none of the numbers, "momentum" `lr` and `momentum`, the others `lr`, `beta1`, `beta2` and `epsilon`.
         lr: eta, the server's learning rate.
-        momentum: beta of FedAvgM.
+        momentum: beta of FedAvgM, how much of the last step is made again.
         beta1: how much of the mean direction is kept from round to round.
-        beta2: how much of the mean square is.
+        beta2: how much of the mean square is kept from round to round.
         epsilon: tau; the larger, the less a step adapts to the size of changes.
     """
 
@@ -128,13 +135,13 @@ class EvaluationSettings:
     """When and on whom the clients' classifiers are tested.
 
     Attributes:
-        every: evaluate after every so many rounds; always before the first and after the last. 0: only after the last.
+        every: evaluate after every so many rounds, always before the first and after the last; 0: only after the last.
         clients: how many clients to evaluate after a round, drawn anew each time; 0 for all. The last evaluation is of
             all clients.
-        batch_size: images of a client in a step.
+        batch_size: images of a client that are predicted at once.
         patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
             obtained this way is chosen on the data it is reported on.
-        min_delta: what counts as a rise.
+        min_delta: how much more accuracy counts as a rise.
         views: on which images, among which names and by which model; "personal", each client on its own test images, is
             always among them. "global": the method's global part. "base": every client on all test images of the
             classes trained on. "novel": every client on those of the novel classes, with their names (data.classes).
@@ -168,8 +175,8 @@ class ComputeSettings:
 
     Attributes:
         device: "auto" for a GPU where there is one, or for example "cpu" or "cuda:1".
-        precision: of the text tower; prompts and matching are in float32 with "bfloat16" too.
-        sequential: train clients one by one.
+        precision: what the text tower computes in; prompts and matching are in float32 with "bfloat16" too.
+        sequential: train clients one by one instead of side by side.
         group_size: clients trained side by side; 0 for as many as memory allows.
     """
 

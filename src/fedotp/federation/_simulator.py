@@ -61,7 +61,7 @@ class RoundReport:
 class Simulator(Clients):
     """The server and all clients of a federation.
 
-    Example:
+    Examples:
         >>> simulator = Simulator(FedOTP(), task, data, Settings())   # doctest: +SKIP
         >>> for _ in range(10):                                       # doctest: +SKIP
         ...     simulator.run_round()

@@ -32,7 +32,7 @@ _CPU_BYTES = 2**25  # of features in a step: larger tensors are new memory from 
 class Together:
     """Federations that go side by side.
 
-    Example:
+    Examples:
         >>> for number, error in Together().go([(one, one.run_round), (other, other.run_round)]):  # doctest: +SKIP
         ...     print(number, error or "is done")
     """

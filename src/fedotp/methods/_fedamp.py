@@ -24,9 +24,14 @@ class PromptFLAmp(Method):
     u_i, and predicts with the result.
 
     The description gives no values, and the right ones depend on the scale of prompts. So the options here are free of
-    scale: `strength` c means alpha = c sigma / n, that is xi_ij = c / n exp(-||P_i - P_j||^2 / sigma), with n the
-    clients that have sent a prompt (at c = 1 and equal prompts the mixture is the mean); `sigma` 0 stands for the mean
-    squared distance between these prompts; `mu` is lambda / alpha. A new client is sent the mean of all prompts.
+    scale. A new client is sent the mean of all prompts.
+
+    Attributes:
+        strength: c, how much of the others' prompts is mixed in. It means alpha = c sigma / n, that is
+            xi_ij = c / n exp(-||P_i - P_j||^2 / sigma), with n the clients that have sent a prompt: at c = 1 and equal
+            prompts the mixture is the mean.
+        sigma: the squared distance at which prompts count as far from each other, 0 for the mean of these distances.
+        mu: lambda / alpha, how strongly a client is drawn to its mixture.
     """
 
     strength: float = 1.0

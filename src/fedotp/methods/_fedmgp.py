@@ -25,10 +25,9 @@ _COLDEST = 1e-6
 
 @dataclass(frozen=True)
 class FedMGP(Method):
-    """Bo et al., NeurIPS 2025, its text prompts: G `groups` of few `vectors`, which predict with their mean score.
+    """Bo et al., NeurIPS 2025, its text prompts: G groups of few vectors, which predict with their mean score.
 
-    With P_g the groups, loss = mean_g CE(P_g) + `diversity` times their mean pairwise cosine, which is to fall; with
-    `sign` "code" it is to rise, as the authors' code has it.
+    With P_g the groups, loss = mean_g CE(P_g) + `diversity` times their mean pairwise cosine.
 
     After a round a client draws `drawn` groups without replacement, with probabilities softmax(c / tau), c a group's
     largest cosine with a group that the server sent. It sends them in the order of the draw; the server averages the
@@ -38,6 +37,14 @@ class FedMGP(Method):
     place goes on with what is there.
 
     Groups start as the first embeddings of "a photo of a" with a little noise, whatever the section prompt says.
+
+    Attributes:
+        groups: G, the groups of a client.
+        vectors: context vectors of a group.
+        drawn: groups that a client draws and sends after a round.
+        diversity: weight of the groups' mean pairwise cosine in the loss.
+        sign: with "paper" that cosine is to fall, with "code" it is to rise, as the authors' code has it.
+        tau: temperature of the draw: the smaller, the surer the groups nearest to the server's are drawn.
     """
 
     groups: int = 5

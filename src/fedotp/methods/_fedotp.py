@@ -25,12 +25,16 @@ _SHARES = "shares"  # among the parameters of clients that have their own
 class FedOTP(Method):
     """Li et al., CVPR 2024, Algorithm 2; with `rule` "classical" or "average" its ablations (Table 4).
 
-    `n_shared` global and `n_private` local prompts (the paper: one of each); `reg` is lambda, `mass` is gamma,
-    `solver` how the transport problem is solved.
-
-    `dial` is ours: the share of the mass that the local prompts take together, from 0 (only the global ones count) to
-    1 (only the local ones), where the paper's is N_l / N. "confidence" finds it for every image: as certain as the
-    local prompts alone are of it, compared with the global ones alone (`_dial.by_confidence`).
+    Attributes:
+        n_shared: N_g, global prompts (the paper: one).
+        n_private: N_l, local prompts (the paper: one).
+        rule: how patches are matched with prompts: by unbalanced or classical transport, or all alike ("average").
+        reg: lambda, weight of the entropy: the larger, the more even the plan.
+        mass: gamma, the share of the patches' mass that is transported; "unbalanced" only.
+        solver: how the transport problem is solved; the result is the same.
+        dial: the share of the mass that the local prompts take together, from 0 (only the global ones count) to 1 (only
+            the local ones). It is ours; None is the paper's, N_l / N. "confidence" finds it for every image: as certain
+            as the local prompts alone are of it, compared with the global ones alone (`_dial.by_confidence`).
     """
 
     n_shared: int = 1

@@ -17,8 +17,10 @@ from fedotp.methods._task import Task
 class PromptFLPer(Method):
     """Arivazhagan et al., 2019, as adapted by Guo et al.: base vectors are averaged, personal ones stay.
 
-    `n_base` of the context vectors, the first ones, are shared; 0 means half of them. The paper does not give the
-    division.
+    The paper does not give the division.
+
+    Attributes:
+        n_base: how many of the context vectors, the first ones, are shared; 0 for half of them.
     """
 
     n_base: int = 0

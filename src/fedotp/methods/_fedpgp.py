@@ -30,8 +30,12 @@ class FedPGP(Method):
         L = mean_k -log(exp(a_k / tau) / (exp(a_k / tau) + exp(b_k / tau))),
         a_k = cos(z_k(sigma), z_k(anchor)),   b_k = cos(z_k(sigma), z_k(P)).
 
-    `rank` is that of U V. `anchor` is what stands for CLIP without training: the hand-written caption of the data set
-    (the paper), or before the name as many letters X as there are context vectors (the authors' code).
+    Attributes:
+        rank: of U V, a client's change to the shared prompt.
+        mu: weight of L in the loss.
+        tau: temperature of the cosines in L.
+        anchor: what stands for CLIP without training: the hand-written caption of the data set ("template", the paper),
+            or before the name as many letters X as there are context vectors ("x", the authors' code).
     """
 
     rank: int = 8

@@ -30,7 +30,12 @@ class FedPHA(Method):
     authors' code makes of it, P~ = P_l V_r V_r', in which nothing outside the rows of P_g is left.
 
     The singular vectors are those of the P_g that the client received: fixed for the round, and so in the gradient.
-    `n_ctx_private` is the length of P_l, 0 for that of P_g; it is the same for all clients.
+
+    Attributes:
+        rho: 1 less the share of P_g's singular vectors that P_l is projected away from.
+        alpha: how far apart the two prompts' class features are to be at least.
+        subspace: what P_l is projected onto: "null" as the paper names it, "row" as in the authors' code.
+        n_ctx_private: vectors of P_l, the same for all clients; 0 for as many as P_g has.
     """
 
     rho: float = 0.8

@@ -13,7 +13,11 @@ from fedotp.methods._task import Task
 
 @dataclass(frozen=True)
 class PromptFLProx(PromptFL):
-    """Li et al., MLSys 2020: the loss gains mu / 2 ||P - P_g||^2 (mu = 0.5 in the FedOTP authors' code)."""
+    """Li et al., MLSys 2020: the loss gains mu / 2 ||P - P_g||^2.
+
+    Attributes:
+        mu: how strongly a client is drawn to the global prompt (0.5 in the FedOTP authors' code).
+    """
 
     mu: float = 0.5
 

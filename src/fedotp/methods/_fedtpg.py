@@ -38,8 +38,10 @@ class FedTPG(Method):
     The server takes the plain mean: every client counts alike.
 
     Choices: all projections have biases; layers start as PyTorch's linear ones do, Q as prompts do (`prompt.std`).
-    `n_ctx` is the number s of vectors; `prompt.n_ctx` does not count here. Towers whose width 4 does not divide have
-    fewer heads.
+    Towers whose width 4 does not divide have fewer heads.
+
+    Attributes:
+        n_ctx: s, the vectors of the prompt that is made; `prompt.n_ctx` does not count here.
     """
 
     n_ctx: int = 4

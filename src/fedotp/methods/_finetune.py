@@ -11,7 +11,8 @@ from fedotp.methods._promptfl import PromptFL
 class PromptFLFineTuned(PromptFL):
     """Cheng et al., 2021. The tuned copy is used to predict and then forgotten; it is never averaged.
 
-    `epochs`: passes over the client's images, 0 for as many as in a round (the paper does not say how many).
+    Attributes:
+        epochs: passes over the client's images, 0 for as many as in a round (the paper does not say how many).
     """
 
     epochs: int = 0

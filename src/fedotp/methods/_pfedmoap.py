@@ -51,6 +51,12 @@ class PFedMoAP(Method):
     Choices: where e is less than 128 the attention is of width e, with as many heads as divide both 8 and e. A client
     predicts with its own last prompt, P_g if it has never trained. Places of experts that there are not are filled with
     P_g and hidden from the attention: every message is of the same size.
+
+    Attributes:
+        experts: how many other clients' prompts a client receives at most.
+        choice: whose: those "nearest" to its own, or "fixed", those of the clients of lowest number.
+        lam: lambda, weight of the client's own prompt beside the experts.
+        gate_rate: learning rate of the gating network, as a multiple of that of prompts.
     """
 
     experts: int = 9

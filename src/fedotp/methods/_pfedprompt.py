@@ -29,6 +29,11 @@ class PFedPrompt(PromptFL):
     where the personal term is the attention that falls on class k, sum_j w_j [y_j = k]; alpha and beta as in
     Tip-Adapter (1 and 5.5); in training an image does not attend to itself, or it would only find what it already
     knows. A client without images has no personal term.
+
+    Attributes:
+        alpha: weight of the personal term.
+        beta: sharpness of the attention over the client's own images.
+        values: what is attended to: the images' "features", or their "labels".
     """
 
     alpha: float = 1.0

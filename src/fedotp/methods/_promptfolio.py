@@ -25,7 +25,10 @@ class PromptFolio(Method):
         f . w_k,   w_k = (1 - theta) z_k(P_g) + theta z_k(P_l),
 
     with z_k(P) the text feature of prompt P with class name k. f and z_k are of length 1, w_k is not brought to it
-    again: the score is the weighted mean of both prompts' cosines. `theta` is what the local prompt counts.
+    again: the score is the weighted mean of both prompts' cosines.
+
+    Attributes:
+        theta: what the local prompt counts; the global one counts 1 - theta.
     """
 
     theta: float = 0.4

@@ -23,12 +23,14 @@ _MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
 class PromptSettings:
     """The shape and the start of a prompt, and what it must not forget; the defaults are the paper's.
 
-    `n_ctx` context vectors stand before the class name ("end"), around it ("middle") or behind it ("front"); with
-    `per_class` every class has its own. They start as normal draws of standard deviation `std`, or, if `words` are
-    given, as the embeddings of these words (which then fix the number of vectors) plus draws of that deviation.
-
-    `kgcoop` is the weight of a penalty on what prompts forget (KgCoOp, Yao et al., CVPR 2023): 1 less the mean cosine
-    of their class features and those of the hand-written template. That paper uses 8; 0 is none.
+    Attributes:
+        n_ctx: s, the context vectors of a prompt.
+        position: where the class name stands: at the "end" of the vectors, in their "middle" or in "front" of them.
+        per_class: every class has context vectors of its own.
+        std: standard deviation of the normal draws that the vectors start as, or that are added to `words`.
+        words: text whose embeddings the vectors start as, such as "a photo of a"; it fixes their number. "" for none.
+        kgcoop: weight of a penalty on what prompts forget, 0 for none. It is KgCoOp's (Yao et al., CVPR 2023): 1 less
+            the mean cosine of their class features and those of the hand-written template. That paper uses 8.
     """
 
     n_ctx: int = N_CTX

@@ -33,11 +33,10 @@ def score(
 
     It is |b|_1 - d of Eq. 10's 1 - d, so the softmax over classes is the paper's. Its gradient with respect to S
     is T: the plan is held fixed. For two-dimensional grids of problems (images x classes) any memory order is
-    accepted; `fedotp.matching.similarity` gives the one that needs no copy.
+    accepted; `fedotp.matching.similarity` gives the one that needs no copy. What is not listed here is as for `solve`.
 
     Args:
         similarity: (..., V, N) cosine similarities of V patches and N prompts.
-        a, b, rule, reg, mass, shares, solver, tol, max_iter: as for `solve`.
         fused: True insists on the one-kernel CUDA path, False forbids it; by default it is used where it can be:
             on CUDA, in up to float32, with the Newton solver and marginals shared by all problems.
 

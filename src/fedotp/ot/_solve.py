@@ -120,7 +120,7 @@ def solve(
             "scaling" when mean |v - v_prev| < tol (default 1e-3, the paper's).
         max_iter: default 200 for "newton", 100 for "scaling" (the paper's), 10,000 for "log".
 
-    Example:
+    Examples:
         >>> cost = 1 - torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])  # 3 patches, 2 prompts
         >>> solve(cost, mass=0.5, reg=0.05).plan.round(decimals=2)
         tensor([[0.2500, 0.0000],

@@ -24,7 +24,7 @@ class PromptEncoder:
     Shapes: C clients, N prompts, s context vectors of width d, K classes, e the shared embedding width. A context
     is (C, N, s, d), or (C, N, K, s, d) where every class has vectors of its own (`per_class`).
 
-    Example:
+    Examples:
         >>> from fedotp.clip import CLIP, TINY
         >>> from fedotp.prompts import PromptEncoder, random_context
         >>> clip = CLIP.random(TINY)

@@ -65,7 +65,7 @@ def analyse(
         n_images: maps of each client.
         masses: of the plans shown and compared, where there are any; of at most 256 test images of 8 clients.
 
-    Example:
+    Examples:
         >>> from fedotp.report import analyse                         # doctest: +SKIP
         >>> analyse("runs/pets").plans.entropy                        # doctest: +SKIP
     """

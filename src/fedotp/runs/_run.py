@@ -40,7 +40,7 @@ def run(
 
     Returns the directory; `is_complete` tells whether the run has ended or was interrupted.
 
-    Example:
+    Examples:
         >>> import fedotp                                                            # doctest: +SKIP
         >>> done = fedotp.run(fedotp.load_config("demo").override(["seed=1"]))       # doctest: +SKIP
         >>> done.summary["final"]["accuracy"]                                        # doctest: +SKIP

@@ -23,10 +23,16 @@ _ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take th
 class PartitionSettings:
     """What determines a partition of a given data set.
 
-    `n_clients` is the total (None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for DomainNet; 5 per
-    coarse label). `alpha` (None: 0.3, with `domain-dirichlet` 0.1) and `min_size` (training images every client
-    gets at least) are for the schemes that draw sizes. `shots` is how many training images of every class are divided,
-    by domain how many of every class of each domain; None for all.
+    Attributes:
+        scheme: who gets which images: iid, pathological, dirichlet, domain, domain-dirichlet, coarse or quantity.
+        n_clients: how many clients there are. None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for
+            DomainNet; 5 per coarse label.
+        alpha: Dirichlet's parameter, for the schemes that draw sizes: the smaller, the more clients differ. None: 0.3,
+            with `domain-dirichlet` 0.1.
+        shots: how many training images of every class are divided, by domain how many of every class of each domain.
+            None: all.
+        min_size: training images that every client gets at least, for the schemes that draw sizes.
+        seed: draws who gets which images.
     """
 
     scheme: str

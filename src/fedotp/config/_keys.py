@@ -1,0 +1,112 @@
+"""What the keys of a configuration mean.
+
+It is written once, under `Attributes:` in the docstrings of the dataclasses that are the sections: `fedotp config`, the
+page of the documentation and the shell's completion read it from there.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Literal, get_args, get_origin
+
+from fedotp._toml import Value, write_value
+from fedotp.config._config import Config
+from fedotp.config._reading import Kind, bare_kind, kinds_of, right_for
+from fedotp.config._schema import DEFAULTS, SECTIONS, TOP
+from fedotp.methods import Method
+
+_ENTRY = re.compile(r"^    (\w+): +(.*(?:\n {8,}.*)*)", re.MULTILINE)  # and its further lines
+_SENTENCE = re.compile(r"\.(?:$| (?=[A-Z\"]))")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a configuration.
+
+    Attributes:
+        name: dotted, such as "optimizer.lr".
+        meaning: in words; "" where nobody has written any, as may be with a method of one's own.
+        right: what its value may be, in words.
+        choices: its values, where they are a few words; () where they are not.
+        default: its value where none is given; None for none.
+    """
+
+    name: str
+    meaning: str
+    right: str
+    choices: tuple[str, ...]
+    default: Value
+
+    @property
+    def line(self) -> str:
+        """The meaning in one line: its first sentence, and the choices if that does not name them."""
+        first = _SENTENCE.split(self.meaning, maxsplit=1)[0]
+        return first if all(choice in first for choice in self.choices) else f"{first} ({', '.join(self.choices)})"
+
+
+def keys_of(method: type[Method]) -> tuple[Key, ...]:
+    """Every key of a configuration with this method, in the order of the file."""
+    return (*_top(), *(key for section in SECTIONS for key in _section(section, method)))
+
+
+def sections() -> dict[str, str]:
+    """The sections of a configuration, and what each is about."""
+    meanings = meanings_of(Config)
+    return {section: meanings[section] for section in SECTIONS}
+
+
+def explained(config: Config) -> str:
+    """The complete configuration as a file that reads back equal, each key below a line that says what it means."""
+    keys = {key.name: key for key in keys_of(type(config.method))}
+    lines: list[str] = []
+    for name, value in config.to_dict().items():
+        if isinstance(value, dict):
+            lines += ["", f"[{name}]  # {_SENTENCE.split(sections()[name])[0]}"]
+            for inner, inner_value in value.items():
+                lines += _assignment(keys[f"{name}.{inner}"], inner, inner_value)
+        else:
+            lines += _assignment(keys[name], name, value)
+    return "\n".join(lines) + "\n"
+
+
+def meanings_of(cls: type) -> dict[str, str]:
+    """The entries under `Attributes:` in the docstrings of a class and of those it is made from, each as one text."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        _, _, attributes = inspect.cleandoc(base.__doc__ or "").partition("\nAttributes:\n")
+        for name, text in _ENTRY.findall(re.split(r"\n(?=\S)", attributes, maxsplit=1)[0]):
+            found[name] = " ".join(text.split())
+    return found
+
+
+def _assignment(key: Key, name: str, value: Value) -> list[str]:
+    comment = [f"# {key.line}"] if key.line else []
+    return [*comment, f"# {name} is not set" if value is None else f"{name} = {write_value(value)}"]
+
+
+def _top() -> Iterator[Key]:
+    meanings, known = meanings_of(Config), {item.name: item for item in fields(Config)}
+    for name, kind in TOP.items():
+        yield _key(name, meanings.get(name, ""), kind, _default(known[name]))
+
+
+def _section(section: str, method: type[Method]) -> Iterator[Key]:
+    cls: type[Any] = SECTIONS[section]
+    if cls is Method:
+        cls = method
+        yield Key(f"{section}.name", f"{method.title}: {method.reference}", "a method", (), DEFAULTS[section]["name"])
+    kinds, meanings = kinds_of(cls), meanings_of(cls)
+    for item in fields(cls):
+        default = DEFAULTS.get(section, {}).get(item.name, _default(item))
+        yield _key(f"{section}.{item.name}", meanings.get(item.name, ""), kinds[item.name], default)
+
+
+def _key(name: str, meaning: str, kind: Kind, default: Value) -> Key:
+    bare, optional = bare_kind(kind)
+    choices = get_args(bare) if get_origin(bare) is Literal else ()
+    return Key(name, meaning, right_for(kind) + (", or none" if optional else ""), choices, default)
+
+
+def _default(item: Field[Any]) -> Value:
+    return None if item.default is MISSING else item.default

@@ -1,0 +1,72 @@
+"""Pages of the site that are no files of docs/: the README as its front, what lies beside it, and the API reference."""
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+FROM_ROOT = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "SECURITY.md": "SECURITY.md"}
+"""Files beside docs/ and the pages that they become."""
+
+API = {
+    "fedotp": "What most programs need: run a federation, look at what it made, use what a client learned.",
+    "fedotp.classifier": "",
+    "fedotp.clip": "",
+    "fedotp.config": "",
+    "fedotp.data": "",
+    "fedotp.errors": "",
+    "fedotp.federation": "",
+    "fedotp.matching": "",
+    "fedotp.methods": "",
+    "fedotp.ot": "",
+    "fedotp.prompts": "",
+    "fedotp.report": "",
+    "fedotp.runs": "",
+    "fedotp.serve": "",
+}
+"""The modules whose public names are listed, and a line where their own first line does not say enough."""
+
+_MORE = "More"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the API and what nobody has given a place into the navigation."""
+    nav: list[Any] = config["nav"]
+    reference = next(part["Reference"] for part in nav if "Reference" in part)
+    reference.append({"API": ["api/index.md", *({name: _page_of(name)} for name in API)]})
+    named = set(_pages_in(nav))
+    others = [path.name for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in named]
+    if others:
+        nav.append({_MORE: others})
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that are made here."""
+    made = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
+    made |= {_page_of(name): f"# `{name}`\n\n{words}\n\n::: {name}\n" for name, words in API.items()}
+    made["api/index.md"] = _api_index()
+    for page, text in made.items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def _api_index() -> str:
+    lines = "\n".join(f"- [`{name}`]({name}.md)" for name in API)
+    return (
+        "# The API\n\nThe public names of every room, with the shapes of what goes in and comes out. The letters mean "
+        f"the same everywhere: [shapes](../architecture.md#shapes).\n\n{lines}\n"
+    )
+
+
+def _page_of(module: str) -> str:
+    return f"api/{module}.md"
+
+
+def _pages_in(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in _pages_in(part)]

@@ -1,0 +1,168 @@
+"""Pages and lists that the code itself writes: `make reference` writes them again, a test says when that is due."""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from fedotp._toml import write_value
+from fedotp.config import Key, keys_of, sections
+from fedotp.data import DATASETS, DatasetInfo
+from fedotp.methods import METHODS, FedOTP
+
+ROOT = Path(__file__).parents[1]
+_CONFIGURATION = """\
+<!-- `make reference` writes this page. The words are those of the docstrings of the settings in src/fedotp. -->
+
+# Configuration
+
+One configuration says all about a run: a preset or a TOML file, changed by `--set`. Whatever it leaves out has its
+default; `fedotp config` prints all of it. A wrong key or value is refused with what would be right.
+
+```sh
+fedotp config demo                                             # complete, with what each key means
+fedotp config fewshot-pets --set method.mass=0.7 > mine.toml   # to begin from
+fedotp run mine.toml --set seed=3 --set federation.holdout=sketch,photo
+fedotp config runs/pets                                        # of a run that was made
+```
+
+On the command line values are TOML, or text without quotes; a list is words between commas; `none` takes a value away
+where a key may be without. Defaults are the paper's. `fedotp --install-completion` teaches your shell presets, keys and
+values.
+"""
+_LAYOUTS = """\
+<!-- `make reference` writes this page. Its trees are those of tests/data/layouts.py, which readers are tested with. -->
+
+# Layouts of the data sets
+
+Where each data set that fedotp knows by name is looked for below `data.root`, and what must lie there; of classes only
+the first few are shown. [Data](data.md) says how layouts are recognised, what else is accepted, and how your own images
+may lie; `fedotp data info NAME` tells what was found.
+
+| name | | classes | domains | train | test | `fedotp data download` |
+|---|---|---:|---:|---:|---:|---|
+"""
+_METHODS = {name: method for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
+_SHOWN = 3  # folders of images in a folder; the others are dots
+_IMAGES = {".jpg", ".JPEG", ".png"}
+_AS_IS = re.compile(r"(`[^`]*`|https://\S*[^\s.,;:])")
+
+
+def configuration() -> str:
+    """The page of all keys."""
+    keys = keys_of(FedOTP)
+    parts = [_CONFIGURATION, _table(key for key in keys if "." not in key.name)]
+    for section, meaning in sections().items():
+        own = [key for key in keys if key.name.startswith(f"{section}.")]
+        parts.append(f"## {section}\n\n{_text(meaning[0].upper() + meaning[1:])}\n")
+        parts.append(_methods() if section == "method" else _table(own))
+    return "\n".join(parts)
+
+
+def layouts() -> str:
+    """The page of the data sets' trees: those of the small copies that the tests of the readers read."""
+    sys.path.insert(0, str(ROOT / "tests" / "data"))
+    from layouts import LAYOUTS
+
+    sys.path.pop(0)
+    parts = [_LAYOUTS + "".join(f"{_row(info)}\n" for info in DATASETS.values())]
+    for info in (info for info in DATASETS.values() if not info.in_box):
+        with tempfile.TemporaryDirectory() as place:
+            folder = LAYOUTS[info.name][0](Path(place))
+            tree = "\n".join([f"{folder.name}/", *(f"  {line}" for line in _tree(folder))])
+        advice = f" {info.advice[0].upper()}{info.advice[1:]}." if info.advice else ""
+        facts = f"`{info.name}`. Zero-shot caption: `{info.template}`{_text(advice)}"
+        parts.append(f"## {info.title}\n\n{facts}\n\n```\n{tree}\n```\n")
+    return "\n".join(parts)
+
+
+def words() -> str:
+    """What the shell completes, for a command line that must not wait for torch."""
+    keys = {key.name: key for method in _METHODS.values() for key in keys_of(method)}
+    known = {name: {"line": key.line, "choices": list(key.choices)} for name, key in keys.items()}
+    known["method.name"] = {"line": "which method", "choices": list(_METHODS)}
+    return (
+        json.dumps({"methods": {name: method.title for name, method in _METHODS.items()}, "keys": known}, indent=1)
+        + "\n"
+    )
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "docs/configuration.md": configuration,
+    "docs/layouts.md": layouts,
+    "src/fedotp/cli/words.json": words,
+}
+
+
+def _methods() -> str:
+    parts = ["`method.name` is one of these; the other keys of the section are options of that method.\n"]
+    for method in _METHODS.values():
+        own = [key for key in keys_of(method) if key.name.startswith("method.") and key.name != "method.name"]
+        parts.append(
+            f"### {method.name}\n\n{method.title}, {method.reference}.{'' if own else ' It has no options.'}\n"
+        )
+        parts += [_table(own)] if own else []
+    return "\n".join(parts)
+
+
+def _table(keys: Iterable[Key]) -> str:
+    rows = [f"| `{key.name}` | {_default(key)} | {_values(key)} | {_text(key.meaning)} |" for key in keys]
+    return "\n".join(["| key | default | values | what it means |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _default(key: Key) -> str:
+    if key.name == "data.dataset":
+        return "must be given"
+    return "none" if key.default is None else f"`{write_value(key.default)}`"
+
+
+def _values(key: Key) -> str:
+    return ", ".join(f"`{choice}`" for choice in key.choices) if key.choices else _text(key.right)
+
+
+def _text(words: str) -> str:
+    """Plain words as Markdown, also in a cell of a table; what is between backticks stays, addresses become links."""
+    parts = _AS_IS.split(words)  # those of odd numbers are as they are
+    return "".join(_as_is(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
+
+
+def _as_is(words: str) -> str:
+    return words if words.startswith("`") else f"<{words}>"
+
+
+def _escaped(words: str) -> str:
+    return re.sub(r"([|*_\[\]])", r"\\\1", words.replace("<", "&lt;"))
+
+
+def _row(info: DatasetInfo) -> str:
+    download = "comes with fedotp" if info.in_box else "yes" if info.resources else "by hand"
+    numbers = f"{info.n_classes} | {info.n_domains} | {info.n_train:,} | {info.n_test:,}"
+    return f"| `{info.name}` | {info.title} | {numbers} | {download} |"
+
+
+def _tree(folder: Path) -> list[str]:
+    """The lines of what is in a folder: images by their suffix, of many folders alike the first."""
+    lines: list[str] = []
+    seen: list[list[str]] = []
+    folders = sorted(path for path in folder.iterdir() if path.is_dir())
+    for number, path in enumerate(folders):
+        inner = _tree(path)
+        if len(inner) == 1:
+            if number == _SHOWN:
+                lines.append("...")
+            lines += [f"{path.name}/{inner[0]}"] if number < _SHOWN else []
+        elif inner in seen:
+            lines.append(f"{path.name}/...")
+        else:
+            lines += [f"{path.name}/", *(f"  {line}" for line in inner)]
+        seen.append(inner)
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    lines += [path.name for path in files if path.suffix not in _IMAGES]
+    return lines + [f"*{suffix}" for suffix in sorted({path.suffix for path in files} & _IMAGES)]
+
+
+if __name__ == "__main__":
+    for name, write in FILES.items():
+        (ROOT / name).write_text(write(), encoding="utf-8")
