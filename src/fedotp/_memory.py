@@ -1,8 +1,12 @@
-"""Memory, threads or address space that ran out: Python, NumPy, torch and the loader each say it in their own way."""
+"""Memory: how much of a GPU is this process's to take, and what ran out where Python, torch or the loader say so."""
 
 import errno
+from typing import TYPE_CHECKING
 
 from fedotp._text import one_line
+
+if TYPE_CHECKING:
+    import torch
 
 _SIGNS = (
     "can't allocate memory",  # torch on the CPU
@@ -26,3 +30,20 @@ def shortage(error: BaseException) -> str | None:
         f"not enough memory{said}; close other programs, or lower compute.group_size or the batch sizes; "
         "what was written down is kept"
     )
+
+
+_sharing = 1  # processes on one GPU, this one among them
+
+
+def share_gpu(n_processes: int) -> None:
+    """Others use the GPU of this process, too: so many, this one included."""
+    global _sharing
+    _sharing = n_processes
+
+
+def free_gpu_bytes(device: "torch.device") -> int:
+    """What is free on a GPU, at most this process's part of the whole."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    return max(0, min(free, total // _sharing - torch.cuda.memory_reserved(device)))

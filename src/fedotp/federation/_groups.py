@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from fedotp._memory import free_gpu_bytes
 from fedotp.federation._settings import Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
 
@@ -79,7 +80,7 @@ def _at_the_start(method: Method, task: Task) -> Parameters:
 
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        return free_gpu_bytes(device)
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError):

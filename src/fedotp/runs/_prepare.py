@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache, reduce
 import numpy as np
 import torch
 
+from fedotp._memory import free_gpu_bytes
 from fedotp.clip import CLIP, load
 from fedotp.config import Config
 from fedotp.data import (
@@ -234,7 +235,7 @@ def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[Held
     """The same features on the GPU, where they fit."""
     if device.type != "cuda":
         return None
-    free = torch.cuda.mem_get_info(device)[0]
+    free = free_gpu_bytes(device)
     held = []
     for split in splits:
         one = split.read(np.zeros(1, np.int64), dtype=torch.float16)

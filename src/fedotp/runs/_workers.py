@@ -19,6 +19,7 @@ import torch
 
 from fedotp._imports import import_named
 from fedotp._interrupt import listen
+from fedotp._memory import share_gpu
 from fedotp._processes import die_with_parent
 from fedotp.runs._together import Work, run_group
 from fedotp.runs._trial_run import ManyObserver, Update
@@ -87,7 +88,7 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
             while True:
                 while waiting and len(busy) < jobs and not interrupt.wanted:
                     with _ctrl_c_ignored():
-                        busy.append(_start(waiting.popleft(), threads, _least_used(gpus, busy)))
+                        busy.append(_start(waiting.popleft(), threads, _least_used(gpus, busy), -(-jobs // len(gpus))))
                 if not busy:
                     return
                 ready = wait([worker.connection for worker in busy])
@@ -128,9 +129,11 @@ def _least_used(gpus: list[str | None], busy: list[_Worker]) -> str | None:
     return min(gpus, key=lambda gpu: sum(worker.gpu == gpu for worker in busy))
 
 
-def _start(group: list[Work], threads: int, gpu: str | None) -> _Worker:
+def _start(group: list[Work], threads: int, gpu: str | None, sharing: int) -> _Worker:
     ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_serve, args=(theirs, threads, gpu, os.getpid()), daemon=True)
+    process = get_context("spawn").Process(
+        target=_serve, args=(theirs, threads, gpu, sharing, os.getpid()), daemon=True
+    )
     process.start()
     theirs.close()
     worker = _Worker(process, gpu, ours, {})
@@ -151,7 +154,7 @@ def _ctrl_c_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(connection: Connection, threads: int, gpu: str | None, parent: int) -> None:
+def _serve(connection: Connection, threads: int, gpu: str | None, sharing: int, parent: int) -> None:
     """In the process: run what comes through the pipe until it is closed, or the parent is gone."""
     if _HAS_SESSIONS:
         os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
@@ -160,6 +163,7 @@ def _serve(connection: Connection, threads: int, gpu: str | None, parent: int) -
         return
     if gpu is not None:
         os.environ[_VISIBLE] = gpu  # CUDA looks when it is first used: not before the first run
+    share_gpu(sharing)
     torch.set_num_threads(threads)
     import_named()  # before what comes through the pipe: it may be of those classes
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once
