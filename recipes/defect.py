@@ -6,6 +6,8 @@ and with K classes about one label in K is right.
 
     python -m recipes.defect emoji mispaired --scheme domain-dirichlet --alpha 0.3
     fedotp compare demo --set data.dataset=mispaired --set partition.scheme=domain-dirichlet --set partition.alpha=0.3
+
+In a run it is `data.labels = "mispaired"`; this makes a folder that any program can be tried on.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from fedotp.data import (
     Split,
     load_dataset,
     make_partition,
+    other_images,
 )
 from fedotp.errors import FedotpError
 
@@ -34,23 +37,13 @@ def mispaired(dataset: Dataset, clients: Sequence[Client], *, seed: int = 0) -> 
     any partition by them, stay as they are.
     """
     train, test = (
-        _mispaired(
-            dataset.split(name), [(client.domain, client.rows(name)) for client in clients], dataset.domains, seed
-        )
-        for name in ("train", "test")
+        _mispaired(dataset.split(name), [client.rows(name) for client in clients], seed) for name in ("train", "test")
     )
     return replace(dataset, train=train, test=test, split_note=f"{dataset.split_note}; labels beside other images")
 
 
-def _mispaired(
-    split: Split, clients: Sequence[tuple[str | None, np.ndarray]], domains: Sequence[str], seed: int
-) -> Split:
-    seen = np.arange(len(split))  # the image that stands at each position
-    for domain, rows in clients:
-        number = None if domain is None else domains.index(domain)
-        of_domain = np.arange(len(split)) if number is None else np.flatnonzero(split.domains == number)
-        listed = np.random.default_rng([seed, number or 0]).permutation(of_domain)
-        seen[rows] = listed[: len(rows)]
+def _mispaired(split: Split, clients: Sequence[np.ndarray], seed: int) -> Split:
+    seen = other_images(split.domains, clients, seed=seed)
     return Split(split.source, split.rows[seen], split.labels, split.domains[seen])
 
 

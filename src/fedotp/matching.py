@@ -100,12 +100,14 @@ class Matching:
         """Whether the share of the image that is transported can be chosen."""
         return self.rule == "unbalanced"
 
-    def __call__(self, image: ImageFeatures, classes: Tensor, weights: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, image: ImageFeatures, classes: Tensor, weights: Tensor | None = None, counted: Tensor | None = None
+    ) -> Tensor:
         """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e), for classes (C, N, K, e).
 
         `weights` (N,), (C, N) or (C, B, N), summing to 1, say how much each prompt counts, or, with transport, what
         share of the mass it takes; all alike if not given. The plan and they are held fixed in the gradient
-        (Section 4.2).
+        (Section 4.2). `counted` (C, B) says which images are none of padding, for the solver "batch", which asks.
         """
         if self.rule == "pooled":
             return pooled_score(image.pooled, classes, weights)
@@ -125,6 +127,7 @@ class Matching:
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
+            counted=None if counted is None else counted[..., None].expand(*counted.shape, classes.shape[2]),
         )
 
     def plan(self, similarity: Tensor, weights: Tensor | None = None) -> Tensor:

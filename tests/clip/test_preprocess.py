@@ -286,3 +286,14 @@ def test_a_batch_is_normalised_to_the_bits_of_its_images() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_normalises_to_the_same_bits() -> None:
     assert torch.equal(normalise(every_value().cuda()).cpu(), normalise(every_value()))
+
+
+def test_the_look_of_cifar_is_bilinear_with_cifars_mean() -> None:
+    image = noise_image(32, 32)
+    resized = np.asarray(image.resize((64, 64), Image.Resampling.BILINEAR), np.float64) / 255
+    expected = (resized - [0.4914, 0.4822, 0.4465]) / [0.2470, 0.2435, 0.2616]
+    transform = EvalTransform(64, "cifar")
+    np.testing.assert_allclose(transform(image).numpy(), expected.transpose(2, 0, 1), atol=1e-6)
+    pixels = torch.from_numpy(np.array(transform.crop(image)))
+    assert torch.equal(normalise(pixels, "cifar"), transform(image))
+    assert transform.spec != EvalTransform(64).spec  # tokens of the two are stored apart

@@ -64,14 +64,12 @@ def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls is Method:
         return st.sampled_from(sorted(METHODS)).flatmap(lambda method: _section(name, METHODS[method]))
     required = {"dataset"}
-    apart = ("holdout", "holdout_clients")  # one or the other
+    apart = {"holdout_clients": "holdout", "look": "views", "of": "clients"}  # one or the other
     keys = {key: _values(f"{name}.{key}", kind) for key, kind in kinds_of(cls).items()}
     return st.fixed_dictionaries(
         {key: values for key, values in keys.items() if key in required},
         optional={key: values for key, values in keys.items() if key not in required},
-    ).map(
-        lambda chosen: cls(**{key: value for key, value in chosen.items() if key != apart[1] or apart[0] not in chosen})
-    )
+    ).map(lambda chosen: cls(**{key: value for key, value in chosen.items() if apart.get(key) not in chosen}))
 
 
 def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
@@ -84,6 +82,7 @@ def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
         shots=st.none() | st.integers(1, 64),
         min_size=st.integers(1, 100) if draws_sizes else st.just(1),
         seed=st.integers(0, 2**63 - 1),
+        variant=st.sampled_from(["paper", "authors"] if PartitionSettings(scheme).has_variants else ["paper"]),
     )
 
 

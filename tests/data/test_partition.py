@@ -33,6 +33,7 @@ def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
         shots=int(rng.integers(1, 5)) if rng.random() < 0.3 else None,
         min_size=int(rng.integers(1, 4)) if drawn else 1,
         seed=int(rng.integers(0, 2**32)),
+        variant="authors" if scheme in ("pathological", "dirichlet") and rng.random() < 0.5 else "paper",
     )
     return dataset, settings
 

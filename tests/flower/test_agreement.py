@@ -230,6 +230,12 @@ def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
         {"evaluation": {"views": ["personal", "base"]}},
         {"data": {"classes": "base"}},
         {"data": {"labels": "shuffled"}},
+        {"data": {"labels": "mispaired"}},
+        {"data": {"names": "shuffled"}},
+        {"data": {"look": "cifar"}},
+        {"prompt": {"half": True}},
+        {"optimizer": {"leak": True}},
+        {"evaluation": {"of": "sampled"}},
     ],
 )
 def test_what_only_a_simulation_can_do_is_refused(sections: dict[str, Any], inputs: Path, tmp_path: Path) -> None:

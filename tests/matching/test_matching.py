@@ -124,7 +124,7 @@ def test_cross_entropy_is_per_client_and_skips_padding() -> None:
     ("options", "message"),
     [
         ({"rule": "best"}, "rule = 'best': must be pooled, unbalanced, classical or average"),
-        ({"solver": "simplex"}, "solver = 'simplex': must be newton, scaling or log"),
+        ({"solver": "simplex"}, "solver = 'simplex': must be newton, scaling, log or batch"),
         ({"reg": -1.0}, "reg = -1.0"),
         ({"mass": 1.5}, "mass = 1.5"),
     ],

@@ -42,6 +42,10 @@ class RunClassifiers:
             raise FedotpError(
                 f"{run} was trained on shuffled labels: it is a control, and its classifiers are of no use"
             )
+        if odd := self.run.config.data.as_the_authors:
+            raise FedotpError(
+                f"{run} has {odd}: it is for comparison with the authors' code, and its classifiers are of no use"
+            )
         self._stored: StoredParameters = stored_parameters(self.run)
         config, manifest = self.run.config, self.run.manifest
         source = config.backbone.source if backbone is None else os.path.expanduser(backbone)

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from fedotp.clip._mini import MINI
     from fedotp.clip._model import CLIP, ImageFeatures
     from fedotp.clip._pixels import normalise
-    from fedotp.clip._preprocess import MEAN, STD, EvalTransform, Shown, TrainTransform, Window, preprocess, to_rgb
+    from fedotp.clip._preprocess import (
+        MEAN,
+        STD,
+        EvalTransform,
+        Look,
+        Shown,
+        TrainTransform,
+        Window,
+        preprocess,
+        to_rgb,
+    )
     from fedotp.clip._resize import resize
     from fedotp.clip._tokenizer import Tokenizer
     from fedotp.clip._transformer import Attention, Block, Transformer
@@ -33,6 +43,7 @@ __all__ = [
     "ClipConfig",
     "EvalTransform",
     "ImageFeatures",
+    "Look",
     "ResNetConfig",
     "Shown",
     "TextConfig",

@@ -9,7 +9,7 @@ Neither torch nor NumPy is imported before it is needed: processes that only cro
 import math
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
+Look = Literal["clip", "cifar"]
+"""How images are shown: as CLIP was trained, or as the authors' code shows CIFAR, for comparison with it."""
+CHANNELS: dict[Look, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "clip": (MEAN, STD),
+    "cifar": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),  # of CIFAR-10's training images
+}
+"""Mean and standard deviation of red, green and blue."""
 
 _LONGEST = 16  # times as long as across: more of a picture's length is not scaled
 _AT_A_TIME = 1 << 20  # pixels
@@ -42,13 +49,15 @@ class Window(NamedTuple):
     scaled: tuple[int, int]  # width and height after resizing
     corner: tuple[int, int]  # left and top of the square, there
     mirrored: bool = False
+    bilinear: bool = False  # instead of bicubic
 
     def cut(self, image: Image.Image, size: int) -> Image.Image:
         """The square, size x size, of an RGB picture."""
         left, top, width, height = self.part
         if self.part != (0, 0, *image.size):
             image = image.crop((left, top, left + width, top + height))
-        image = image.resize(self.scaled, Image.Resampling.BICUBIC)
+        resampling = Image.Resampling.BILINEAR if self.bilinear else Image.Resampling.BICUBIC
+        image = image.resize(self.scaled, resampling)
         left, top = self.corner
         image = image.crop((left, top, left + size, top + size))
         return ImageOps.mirror(image) if self.mirrored else image
@@ -64,16 +73,20 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation."""
+    """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation.
+
+    With the `look` "cifar" resizing is bilinear, mean and standard deviation are those of CIFAR-10.
+    """
 
     size: int = 224
+    look: Look = "clip"
 
     def __call__(self, image: Image.Image, rng: random.Random | None = None) -> "Tensor":
         """A picture of any mode to float32 (3, size, size).
 
         `rng` is not used; it is there so that both transforms can be called alike.
         """
-        return _normalised(self.crop(image))
+        return _normalised(self.crop(image), self.look)
 
     def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
@@ -85,12 +98,14 @@ class EvalTransform:
         *_, width, height = part = _without_ends(width, height)
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
-        return Window(part, (width, height), (round((width - self.size) / 2), round((height - self.size) / 2)))
+        corner = round((width - self.size) / 2), round((height - self.size) / 2)
+        return Window(part, (width, height), corner, bilinear=self.look == "cifar")
 
     @property
     def spec(self) -> str:
         """One line that says exactly what is done, for manifests and cache keys."""
-        return f"rgb-upright, short side {self.size} bicubic, centre crop {self.size}, {_NORMALISE_SPEC}"
+        how = "bicubic" if self.look == "clip" else "bilinear"
+        return f"rgb-upright, short side {self.size} {how}, centre crop {self.size}, {_normalise_spec(self.look)}"
 
 
 def preprocess(image: ImageLike, size: int = 224) -> "Tensor":
@@ -156,7 +171,7 @@ class TrainTransform:
         """One line that says exactly what is done, for manifests and cache keys."""
         return (
             f"rgb-upright, random resized crop {self.size} bicubic scale {self.scale} ratio {self.ratio}, "
-            f"flip {self.flip}, {_NORMALISE_SPEC}"
+            f"flip {self.flip}, {_normalise_spec()}"
         )
 
 
@@ -205,14 +220,16 @@ def _uniform(rng: random.Random, low: float, high: float) -> float:
     return low + (high - low) * rng.random()
 
 
-_NORMALISE_SPEC = f"mean {MEAN} std {STD}"
+def _normalise_spec(look: Look = "clip") -> str:
+    mean, std = CHANNELS[look]
+    return f"mean {mean} std {std}"
 
 
-def _normalised(image: Image.Image) -> "Tensor":
+def _normalised(image: Image.Image, look: Look = "clip") -> "Tensor":
     """An RGB picture to float32 (3, H, W)."""
     import numpy as np
     import torch
 
     from fedotp.clip._pixels import normalise
 
-    return normalise(torch.from_numpy(np.array(image)))
+    return normalise(torch.from_numpy(np.array(image)), look)

@@ -1,15 +1,17 @@
 """`Config`: everything that determines a run."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from fedotp._files import read_regular
 from fedotp._imports import import_named
 from fedotp._ranges import require
 from fedotp._toml import Tables, Value, show, write_tables
-from fedotp.config._override import apply
+from fedotp.config._bridge import bridged
+from fedotp.config._override import apply, assigned
 from fedotp.config._presets import preset_text, preset_texts
 from fedotp.config._reading import located
 from fedotp.config._schema import SECTIONS, read_tables
@@ -26,6 +28,7 @@ from fedotp.federation import (
 )
 from fedotp.methods import FedOTP, Method, PromptSettings
 
+_BRIDGE = "bridge"  # a key that stands for others, see `_bridge`
 _MOST_BYTES = 16 << 20  # of a file
 _MOST = 2**63 - 1  # TOML's and torch's largest whole number
 
@@ -87,10 +90,18 @@ class Config:
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":
-        """Read tables as TOML or `to_dict` gives them; `where` (a file's name) opens the message of a refusal."""
+        """Read tables as TOML or `to_dict` gives them; `where` (a file's name) opens the message of a refusal.
+
+        `bridge = "authors"` outside of sections sets what the authors' code does otherwise, but for keys that are
+        given.
+        """
         import_named()  # what is wrong there is not wrong `where`
         with located(where):
-            return cls(**read_tables(tables))
+            config = cls(**read_tables({key: value for key, value in tables.items() if key != _BRIDGE}))
+            if _BRIDGE not in tables:
+                return config
+            given = {f"{key}.{name}" for key, table in tables.items() if isinstance(table, Mapping) for name in table}
+            return config._bridged(tables[_BRIDGE], given)
 
     @classmethod
     def read(cls, path: str | Path) -> "Config":
@@ -128,8 +139,9 @@ class Config:
 
     @property
     def title(self) -> str:
-        """What was run: the method, and whether on shuffled labels, which is no result but a control."""
-        return self.method.title + (", shuffled labels" if self.data.labels == "shuffled" else "")
+        """What was run: the method, and whether labels or names are wrong, which is no result but a control."""
+        wrong = {"labels": self.data.labels, "names": self.data.names}
+        return ", ".join([self.method.title, *(f"{kind} {what}" for what, kind in wrong.items() if kind != "true")])
 
     def to_dict(self) -> Tables:
         """Every key with its value, defaults included, in the order of the file; None where a key has no value."""
@@ -150,9 +162,28 @@ class Config:
         Values are TOML or text without quotes; `none` takes a value away where a key may be without. With
         another `method.name` the method's options are its defaults, with another `partition.scheme` the settings that
         are not for it are dropped; an option assigned here that the method or scheme does not have is refused.
+        `bridge=authors` sets what the authors' code does otherwise, but for keys that are assigned beside it.
         """
         with located("--set"):
-            return Config(**read_tables(apply(self.to_dict(), assignments)))
+            chosen = assigned(assignments)
+            bridge = chosen.pop(_BRIDGE, None)
+            config = Config(**read_tables(apply(self.to_dict(), chosen)))
+            return config if bridge is None else config._bridged(bridge, chosen.keys())
+
+    def _bridged(self, bridge: object, given: Collection[str]) -> "Config":
+        """The same with all that a bridge sets, but for the keys `given` (dotted)."""
+        tables: dict[str, Any] = self.to_dict()
+        for key, value in bridged(bridge, _flat(tables)).items():
+            if key not in given:
+                section, _, name = key.partition(".")
+                tables[section][name] = value
+        return Config(**read_tables(tables))
+
+
+def _flat(tables: Mapping[str, Any]) -> dict[str, Value]:
+    """The keys in sections, dotted."""
+    sections = {key: table for key, table in tables.items() if isinstance(table, dict)}
+    return {f"{key}.{name}": value for key, table in sections.items() for name, value in table.items()}
 
 
 def load_config(source: str | Path) -> Config:

@@ -12,9 +12,13 @@ from fedotp.data import SCHEMES, PartitionSettings
 from fedotp.errors import FedotpError
 
 
-def apply(tables: Tables, assignments: Sequence[str]) -> dict[str, Any]:
-    """The tables with the assignments made, not checked yet; of two assignments to one key the last counts."""
-    chosen = dict(_divide(assignment) for assignment in assignments)
+def assigned(assignments: Sequence[str]) -> dict[str, str]:
+    """Keys and what is assigned to them, as text; of two assignments to one key the last counts."""
+    return dict(_divide(assignment) for assignment in assignments)
+
+
+def apply(tables: Tables, chosen: dict[str, str]) -> dict[str, Any]:
+    """The tables with what is `chosen` in them, not checked yet."""
     changed: dict[str, Any] = {key: dict(value) if isinstance(value, dict) else value for key, value in tables.items()}
     _change_method(changed, chosen)
     _change_scheme(changed, chosen)

@@ -7,8 +7,9 @@ from typing import Literal
 
 from fedotp._ranges import require_choices, require_from
 from fedotp._toml import show
+from fedotp.clip import Look
 from fedotp.data import STORAGE, Storage
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 
 _MOST_VIEWS = 10_000  # every one of every image is encoded and stored
 
@@ -27,7 +28,12 @@ class DataSettings:
         precision: what the image tower computes tokens in; "bfloat16" is some three times as fast on a GPU.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
-            from which nothing can be learned but how frequent classes are.
+            from which nothing can be learned but how frequent classes are. "mispaired" is a defect of the authors'
+            code, for comparison with it: a client's labels, in training and in tests, stand beside the first images of
+            its domain instead of its own.
+        names: "shuffled" gives classes each other's names, drawn from the seed: a defect of the authors' code, too.
+        look: "cifar" shows images as the authors' code shows CIFAR: resized bilinearly, with CIFAR's mean and standard
+            deviation.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
         classes: "all", or "base" for the first half of them in the order of their labels, rounded up. Clients then have
             images of base classes only; the others are the novel ones of evaluation.views.
@@ -40,7 +46,9 @@ class DataSettings:
     storage: Storage = STORAGE
     precision: Literal["float32", "bfloat16"] = "float32"
     skip_broken: bool = False
-    labels: Literal["true", "shuffled"] = "true"
+    labels: Literal["true", "shuffled", "mispaired"] = "true"
+    names: Literal["true", "shuffled"] = "true"
+    look: Look = "clip"
     template: str = ""
     classes: Literal["all", "base"] = "all"
 
@@ -50,11 +58,19 @@ class DataSettings:
         hint = " (0: the central crop; the paper: rounds x local_epochs)"
         require_from(0, _MOST_VIEWS, "data.views", self.views, hint)
         require_choices(self, "data.")
+        if self.views and self.look != "clip":
+            raise SettingError("data.views", str(self.views), f"0 beside data.look = {show(self.look)}")
         if self.template and not _is_caption(self.template):
             raise FedotpError(
                 f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "
                 'for example "a photo of a {}."'
             )
+
+    @property
+    def as_the_authors(self) -> str:
+        """What of the authors' code makes a classifier of no use, as a key and its value; "" where nothing does."""
+        odd = {"labels": "mispaired", "names": "shuffled", "look": "cifar"}
+        return next((f"data.{key} = {show(value)}" for key, value in odd.items() if getattr(self, key) == value), "")
 
     @property
     def source(self) -> str:

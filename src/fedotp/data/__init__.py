@@ -10,7 +10,15 @@ from fedotp._lazy import lazy_face
 if TYPE_CHECKING:
     from fedotp.data._files import read_lines
     from fedotp.data._types import OnProgress
-    from fedotp.data.partition import SCHEMES, Client, Partition, PartitionSettings, make_partition, plot_partition
+    from fedotp.data.partition import (
+        SCHEMES,
+        Client,
+        Partition,
+        PartitionSettings,
+        make_partition,
+        other_images,
+        plot_partition,
+    )
     from fedotp.data.sets import (
         DATASETS,
         IMAGE_SUFFIXES,
@@ -93,6 +101,7 @@ __all__ = [
     "list_stores",
     "load_dataset",
     "make_partition",
+    "other_images",
     "plot_partition",
     "read_folder",
     "read_hf",

@@ -71,7 +71,7 @@ class Clients(ABC):
             raise FedotpError(f"prompt.kgcoop = {task.prompt.kgcoop}: must be 0, as {method.title} learns no prompts")
         private = method.private(task)
         self.private_names = frozenset(private)
-        kept = {**private, **({} if settings.optimizer.reset else self._optimizer_state(private))}
+        kept = {**private, **(self._optimizer_state(private) if settings.optimizer.is_kept else {})}
         self.kept = make_kept(kept, len(data))
 
     @abstractmethod
@@ -95,13 +95,15 @@ class Clients(ABC):
     ) -> Iterator[tuple[Ints, LocalResult]]:
         """Train the clients of `work` in groups that fit; `new` clients start from the initial private parameters."""
         todo = work.clients
+        one_by_one = self.settings.optimizer.leak and work.purpose == LocalWork.purpose
+        left = self._left_behind() if one_by_one else {}
         while len(todo):
-            clients = todo[: self.group_size]
+            clients = todo[: 1 if one_by_one else self.group_size]
             try:
                 received = self._received(clients, new=new)
                 kept = self.kept.read(clients, self.device, initial=new)
                 private = {name: kept[name] for name in self.private_names}
-                state = {name.removeprefix(_OPTIMIZER): kept[name] for name in kept if name.startswith(_OPTIMIZER)}
+                state = left if one_by_one else {} if self.settings.optimizer.reset else _optimizer_of(kept)
                 group = LocalWork(**{**vars(work), "clients": clients})
                 result = (self.place or self.trainer).train(group, received, private, state or None, on_images)
             except torch.OutOfMemoryError:
@@ -109,8 +111,18 @@ class Clients(ABC):
                     raise
                 self.group_size = len(clients) // 2  # the estimate was too high: smaller groups from here on
                 continue
+            left = result.optimizer
             yield clients, result
             todo = todo[len(clients) :]
+
+    def _left_behind(self) -> Parameters:
+        """The optimizer (1, ...) of who trained last before this round; a fresh one where nobody did."""
+        last = self._last_trained()
+        return _optimizer_of(self.kept.read(np.array([last or 0]), self.device, initial=last is None))
+
+    def _last_trained(self) -> int | None:
+        """Who trained last before this round, where somebody knows."""
+        return None
 
     def upload(self, clients: Ints, result: LocalResult) -> Parameters:
         """What `clients` (C,) send (C, ...) of what they have trained in this round."""
@@ -124,7 +136,7 @@ class Clients(ABC):
         rows = {name: result.params[name] for name in self.private_names}
         if sent:
             rows |= self.method.keep(result.params, self._received(clients), self._upload_draws(clients))
-        if not self.settings.optimizer.reset:
+        if self.settings.optimizer.is_kept:
             # A client that joins has trained some parameters only; the optimizer of the others is still fresh.
             fresh = self.kept.read(clients, self.device, initial=True)
             rows = fresh | rows | {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}
@@ -195,3 +207,8 @@ class Clients(ABC):
     def _finetune_epochs(self) -> int:
         epochs = self.method.finetune_epochs
         return self.settings.federation.local_epochs if epochs is None else epochs
+
+
+def _optimizer_of(kept: Parameters) -> Parameters:
+    """What is of the optimizer in what clients keep, under its own names."""
+    return {name.removeprefix(_OPTIMIZER): kept[name] for name in kept if name.startswith(_OPTIMIZER)}

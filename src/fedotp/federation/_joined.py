@@ -92,7 +92,9 @@ def in_common(settings: Settings) -> Settings:
     rounds, optimizer = settings.federation, settings.optimizer
     return Settings(
         RoundSettings(local_epochs=rounds.local_epochs, batch_size=rounds.batch_size, drop_last=rounds.drop_last),
-        replace(optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0),
+        replace(
+            optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0, schedule_rounds=0
+        ),
         ServerStepSettings(),
         EvaluationSettings(batch_size=settings.evaluation.batch_size),
         settings.compute,

@@ -181,7 +181,8 @@ class LocalTrainer:
         if kept is None:
             kept = {**state, "steps": torch.zeros(n_clients, device=self.device)}
         state = {name: kept[name] for name in state}
-        return Optimizer(self.settings.optimizer, trained, state, kept["steps"], self.method.rate)
+        half = self.task.prompt.half
+        return Optimizer(self.settings.optimizer, trained, state, kept["steps"], self.method.rate, half=half)
 
     def _steps(self, work: LocalWork, clients: Ints) -> Iterator[Step]:
         rounds = self.settings.federation

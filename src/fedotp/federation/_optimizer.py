@@ -18,7 +18,7 @@ def learning_rate(settings: OptimizerSettings, round_: int, rounds: int) -> floa
     warmup = settings.warmup_rounds
     if round_ < warmup:
         return settings.lr * (round_ + 1) / (warmup + 1)
-    done = (round_ - warmup) / max(rounds - warmup, 1)
+    done = min(1.0, (round_ - warmup) / max((settings.schedule_rounds or rounds) - warmup, 1))
     if settings.schedule == "cosine":
         return settings.lr * (1 + math.cos(math.pi * done)) / 2
     return settings.lr * (1 - done) if settings.schedule == "linear" else settings.lr
@@ -48,16 +48,20 @@ class Optimizer:
         state: Parameters,
         steps: Tensor,
         rate: Mapping[str, float] | None = None,
+        *,
+        half: bool = False,
     ) -> None:
         """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (Adam corrects for few).
 
-        `rate` are factors on the learning rate, by the parameter's name.
+        `rate` are factors on the learning rate, by the parameter's name. With `half`, gradients, parameters and state
+        are rounded to float16 in every step.
         """
         self.settings = settings
         self.params = params
         self.state = state
         self.steps = steps
         self.rate = rate or {}
+        self.half = half
 
     @torch.no_grad()
     def step(self, gradients: Parameters, lr: float | Tensor, active: Tensor | None = None) -> None:
@@ -70,7 +74,11 @@ class Optimizer:
             changed = [self.params[name], *(value for key, value in self.state.items() if key.endswith(f".{name}"))]
             before = None if active is None else [value[:n].clone() for value in changed]
             update = self._sgd if self.settings.name == "sgd" else self._adam
+            gradient = gradient.half().to(gradient.dtype) if self.half else gradient
             update(name, self.params[name][:n], gradient, _along(gradient, lr) * self.rate.get(name, 1.0))
+            if self.half:
+                for value in changed:
+                    value[:n] = value[:n].half()
             if active is not None and before is not None:
                 for value, old in zip(changed, before, strict=True):
                     keep = ~active.view(-1, *[1] * (old.dim() - 1))

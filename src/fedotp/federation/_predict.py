@@ -67,10 +67,10 @@ class Predictor:
     # Prediction --------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def scores(self, image: ImageFeatures) -> Tensor:
-        """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e)."""
+    def scores(self, image: ImageFeatures, padded: Tensor | None = None) -> Tensor:
+        """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e); `padded` (C, B) are none."""
         unknown = torch.full(image.pooled.shape[:2], -1, device=image.pooled.device)
-        batch = Batch(image, unknown, memory=self.memory)
+        batch = Batch(image, unknown, memory=self.memory, padded=padded)
         return self.method.score(self.task, self.params, batch, self.classes)
 
     def log_probabilities(self, scores: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Predictor:
     @torch.no_grad()
     def judge(self, image: ImageFeatures, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The predicted classes (C, B) of images, and the losses (C, B) for `labels` (C, B); -1 gives some number."""
-        scores = self.scores(image)
+        scores = self.scores(image, labels < 0)
         loss = -self.log_probabilities(scores).gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
         return scores.argmax(-1), loss
 

@@ -53,7 +53,9 @@ class Buffers:
         self.received = {name: value.clone() for name, value in received.items()}
         trained = {name: self.params[name] for name in stepper.params}
         state = {name: value.clone() for name, value in stepper.state.items()}
-        self.stepper = Optimizer(stepper.settings, trained, state, stepper.steps.clone(), stepper.rate)
+        self.stepper = Optimizer(
+            stepper.settings, trained, state, stepper.steps.clone(), stepper.rate, half=stepper.half
+        )
         n, device = len(stepper.steps), stepper.steps.device
         self.rows = torch.zeros(n, width, dtype=torch.long, device=device)
         self.views = torch.zeros(n, dtype=torch.long, device=device)

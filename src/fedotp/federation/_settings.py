@@ -79,6 +79,10 @@ class OptimizerSettings:
         warmup_rounds: rounds in which the learning rate rises linearly.
         reset: every client starts each round with a fresh optimizer, as a real deployment must. Without, its momentum
             is kept on the client.
+        schedule_rounds: rounds after which the schedule would end; 0 for those of the run.
+        leak: for comparison with the authors' code, where one optimizer serves all clients in turn: each begins with
+            the momentum that the one before it left, from round to round. Only a simulation can do that, and clients
+            then train one after the other.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -87,7 +91,9 @@ class OptimizerSettings:
     weight_decay: float = 5e-4
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     warmup_rounds: int = 0
+    schedule_rounds: int = 0
     reset: bool = True
+    leak: bool = False
 
     def __post_init__(self) -> None:
         require_choices(self, "optimizer.")
@@ -95,6 +101,12 @@ class OptimizerSettings:
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "in [0, 1)")
         require_from(0, MOST, "optimizer.weight_decay", self.weight_decay)
         require_from(0, MOST, "optimizer.warmup_rounds", self.warmup_rounds)
+        require_from(0, MOST, "optimizer.schedule_rounds", self.schedule_rounds, " (0: the rounds of the run)")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a client's optimizer is remembered after a round."""
+        return self.leak or not self.reset
 
 
 @dataclass(frozen=True)
@@ -138,6 +150,8 @@ class EvaluationSettings:
         every: evaluate after every so many rounds, always before the first and after the last; 0: only after the last.
         clients: how many clients to evaluate after a round, drawn anew each time; 0 for all. The last evaluation is of
             all clients.
+        of: "all", or "sampled" for the clients that took part in the round before, in the last evaluation too: so the
+            authors' code tests all methods but FedOTP.
         batch_size: images of a client that are predicted at once.
         patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
             obtained this way is chosen on the data it is reported on.
@@ -154,6 +168,7 @@ class EvaluationSettings:
 
     every: int = 1
     clients: int = 0
+    of: Literal["all", "sampled"] = "all"
     batch_size: int = 100
     patience: int = 0
     min_delta: float = 0.0
@@ -163,6 +178,9 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if not set(self.views) <= set(VIEWS):
             raise SettingError("evaluation.views", show(self.views), f"a list of {alternatives(VIEWS)}")
+        require_choices(self, "evaluation.")
+        if self.of == "sampled" and self.clients:
+            raise SettingError("evaluation.clients", str(self.clients), '0 beside evaluation.of = "sampled"')
         for key in ("every", "clients", "patience", "views_every"):
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")

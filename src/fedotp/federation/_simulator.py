@@ -141,8 +141,7 @@ class Simulator(Clients):
         """One communication round: sample, train, aggregate."""
         start = own_seconds()
         rounds = self.settings.federation
-        asked = sampled(rounds, self.members, self.round, self.settings.seed)
-        answering = survivors(rounds, asked, self.round, self.settings.seed)
+        asked, answering = self._who_trains(self.round)
         work, lr = self.round_work(answering), self.lr
         uploads: list[Parameters] = []
         losses: list[torch.Tensor] = []
@@ -156,7 +155,8 @@ class Simulator(Clients):
         examples = self.data.train.sizes(answering)
         if sent and len(answering) >= rounds.min_clients:
             numbers, weights = (torch.from_numpy(x).to(self.device) for x in (answering, examples))
-            aggregated = self.method.aggregate(self.server, numbers, sent, weights)
+            aggregated = self.method.aggregate(self.server, numbers, self._as_learned(sent), weights)
+            aggregated = {name: value.to(self.server.get(name, value).dtype) for name, value in aggregated.items()}
             self.server = self.step(self.server, aggregated, sent)
         self.round += 1
         return RoundReport(
@@ -172,6 +172,16 @@ class Simulator(Clients):
             seconds=own_seconds() - start,
         )
 
+    def _who_trains(self, round_: int) -> tuple[Ints, Ints]:
+        """Those asked in a round, and those of them who answer."""
+        rounds, seed = self.settings.federation, self.settings.seed
+        asked = sampled(rounds, self.members, round_, seed)
+        return asked, survivors(rounds, asked, round_, seed)
+
+    def _last_trained(self) -> int | None:
+        before = (self._who_trains(round_)[1] for round_ in reversed(range(self.round)))
+        return next((int(answering[-1]) for answering in before if len(answering)), None)
+
     # Evaluation --------------------------------------------------------------------------------------------
 
     def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
@@ -180,8 +190,9 @@ class Simulator(Clients):
         return super().predict(clients, on_images)
 
     def evaluate(self, *, everyone: bool = True) -> tuple[Evaluation, Predictions]:
-        """Evaluate all that took part in training, or those drawn for this round."""
-        predictions = self.predict(None if everyone else self.drawn_for_evaluation())
+        """Evaluate all that took part in training, or those drawn for this round, or those it sampled."""
+        whole = everyone and self.settings.evaluation.of == "all"
+        predictions = self.predict(None if whole else self.drawn_for_evaluation())
         if not len(predictions.row):
             raise FedotpError(
                 "no client that trains has a test image: nothing can be evaluated; divide the data otherwise"
@@ -224,6 +235,8 @@ class Simulator(Clients):
         """The clients evaluated after this round; None for all."""
         everyone = np.setdiff1d(np.arange(len(self.data)), self.held_out)
         everyone = everyone[self.data.test.sizes(everyone) > 0]
+        if self.settings.evaluation.of == "sampled":
+            return np.intersect1d(everyone, self._who_trains(self.round - 1)[0]) if self.round else None
         return drawn_for_evaluation(self.settings.evaluation, everyone, self.round, self.settings.seed)
 
     def join(self, clients: Ints, on_images: OnImages | None = None) -> Predictions:
@@ -249,6 +262,10 @@ class Simulator(Clients):
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
         numbers = None if new else torch.from_numpy(clients).to(self.device)
         return self.method.send(self.server, numbers, len(clients))
+
+    def _as_learned(self, uploads: Parameters) -> Parameters:
+        """The uploads in the number format that clients learn in."""
+        return {name: value.half() for name, value in uploads.items()} if self.task.prompt.half else uploads
 
     def _messages(self) -> Parameters:
         """What one client is sent, with a client axis of 1."""

@@ -39,9 +39,16 @@ class Batch(NamedTuple):
         labels: (C, B), -1 for padding and for images to be predicted.
         places: (C, B) position of a training image in its client's memory; None for images to be predicted.
         memory: of the clients, for methods with `uses_memory`.
+        padded: (C, B) true for padding; None where labels tell it, or nothing is known.
     """
 
     image: ImageFeatures
     labels: Tensor
     places: Tensor | None = None
     memory: Memory | None = None
+    padded: Tensor | None = None
+
+    @property
+    def counted(self) -> Tensor:
+        """Which images (C, B) are none of padding, as far as is known; none where nothing is."""
+        return self.labels >= 0 if self.padded is None else ~self.padded

@@ -97,6 +97,6 @@ class PromptFLAmp(Method):
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
         """Keep what was sent."""
         prompts, sent = server["prompts"].clone(), server["sent"].clone()
-        prompts[clients] = uploads["prompt"]
+        prompts[clients] = uploads["prompt"].to(prompts.dtype)
         sent[clients] = 1
         return {"prompts": prompts, "sent": sent}

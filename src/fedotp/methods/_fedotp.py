@@ -12,6 +12,7 @@ from fedotp._ranges import alternatives, require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
+from fedotp.methods._batch import Batch
 from fedotp.methods._dial import CONFIDENCE, Dial, by_confidence, fixed_shares, require_dial, shares
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
@@ -31,7 +32,8 @@ class FedOTP(Method):
         rule: how patches are matched with prompts: by unbalanced or classical transport, or all alike ("average").
         reg: lambda, weight of the entropy: the larger, the more even the plan.
         mass: gamma, the share of the patches' mass that is transported; "unbalanced" only.
-        solver: how the transport problem is solved; the result is the same.
+        solver: how the transport problem is solved; the result is the same but for "batch", which stops as the authors'
+            code does: one stop for all images of a batch makes scores depend on who is in it.
         dial: the share of the mass that the local prompts take together, from 0 (only the global ones count) to 1 (only
             the local ones). It is ours; None is the paper's, N_l / N. "confidence" finds it for every image: as certain
             as the local prompts alone are of it, compared with the global ones alone (`_dial.by_confidence`).
@@ -118,6 +120,11 @@ class FedOTP(Method):
     def global_part(self) -> "FedOTP | None":
         """The global prompts alone."""
         return replace(self, n_private=0, dial=None) if self.n_shared else None
+
+    def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
+        """As by default; a solver that asks its batch when to stop hears nothing of padding."""
+        weights = self.weights_of(task, params, batch.image, classes)
+        return self.matching(batch.image, classes, weights, batch.counted)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""

@@ -223,9 +223,21 @@ class Method(ABC):
 
 
 def weighted_average(uploads: Mapping[str, Tensor], weights: Tensor) -> Parameters:
-    """P_g = sum_i m_i / sum_j m_j P_{g,i} (Eq. 4), in float64: uploads (C, ...), weights (C,)."""
+    """P_g = sum_i m_i / sum_j m_j P_{g,i} (Eq. 4), in float64: uploads (C, ...), weights (C,).
+
+    What comes in float16 is added up in float16, client by client, as the authors' code does.
+    """
     share = weights.double() / weights.double().sum()
     return {
-        name: torch.tensordot(share.to(value.device), value.double(), dims=1).to(value.dtype)
+        name: _half_sum(share, value)
+        if value.dtype == torch.float16
+        else torch.tensordot(share.to(value.device), value.double(), dims=1).to(value.dtype)
         for name, value in uploads.items()
     }
+
+
+def _half_sum(share: Tensor, value: Tensor) -> Tensor:
+    total = torch.zeros_like(value[0])
+    for part, of_client in zip(share.tolist(), value, strict=True):
+        total += of_client * part
+    return total

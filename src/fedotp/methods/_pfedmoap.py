@@ -203,7 +203,7 @@ class PFedMoAP(Method):
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
         """The average, and everyone's last prompt."""
         pool, sent = server["pool"].clone(), server["sent"].clone()
-        pool[clients] = uploads["prompt"]
+        pool[clients] = uploads["prompt"].to(pool.dtype)
         sent[clients] = 1
         return {**weighted_average(uploads, weights), "pool": pool, "sent": sent}
 

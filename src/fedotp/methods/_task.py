@@ -31,6 +31,8 @@ class PromptSettings:
         words: text whose embeddings the vectors start as, such as "a photo of a"; it fixes their number. "" for none.
         kgcoop: weight of a penalty on what prompts forget, 0 for none. It is KgCoOp's (Yao et al., CVPR 2023): 1 less
             the mean cosine of their class features and those of the hand-written template. That paper uses 8.
+        half: for comparison with the authors' code, which keeps whatever it learns in float16: prompts, gradients and
+            momentum are rounded to it after every step, and averages are summed in it. All else is computed as ever.
     """
 
     n_ctx: int = N_CTX
@@ -39,6 +41,7 @@ class PromptSettings:
     std: float = STD
     words: str = ""
     kgcoop: float = 0.0
+    half: bool = False
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, f" (the paper uses {N_CTX})")
@@ -136,13 +139,16 @@ class Task:
             return self.word_contexts(n_prompts, settings.words, settings.std)
         n_classes = len(self.classes) if settings.per_class else None
         context = random_context(self.clip, n_prompts, n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed)
-        return context[0].to(self.dtype)
+        return self._rounded(context[0])
 
     def word_contexts(self, n_prompts: int, words: str, noise: float) -> Tensor:
         """Context vectors as of `contexts` that start as the embeddings of words, and normal `noise` on them."""
         n_classes = len(self.classes) if self.prompt.per_class else None
         context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
-        return context[0].to(self.dtype)
+        return self._rounded(context[0])
+
+    def _rounded(self, context: Tensor) -> Tensor:
+        return (context.half() if self.prompt.half else context).to(self.dtype)
 
     def features(self, *contexts: Tensor | None) -> Tensor:
         """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.

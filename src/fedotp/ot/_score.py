@@ -27,6 +27,7 @@ def score(
     solver: Solver = SOLVER,
     tol: float | None = None,
     max_iter: int | None = None,
+    counted: Tensor | None = None,
     fused: bool | None = None,
 ) -> Tensor:
     """The matching score <T, S> of every problem, where T solves the transport problem with cost 1 - S.
@@ -61,9 +62,20 @@ def score(
     if possible and fused is not False:
         return _fused_score(similarity, a, b, rule, reg, mass, shares, tol, max_iter)
     solve_ = partial(
-        solve, a=a, b=b, rule=rule, reg=reg, mass=mass, shares=shares, solver=solver, tol=tol, max_iter=max_iter
+        solve,
+        a=a,
+        b=b,
+        rule=rule,
+        reg=reg,
+        mass=mass,
+        shares=shares,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        counted=counted,
     )
-    parts = _parts(similarity) if shared and not similarity.is_cuda else (similarity,)
+    whole = not shared or similarity.is_cuda or solver == "batch"  # whose problems are not independent
+    parts = (similarity,) if whole else _parts(similarity)
     scores = [(solve_(1 - part.detach()).plan * part).sum((-2, -1)) for part in parts]
     return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)
 

@@ -11,12 +11,13 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_from, require_one_of
 from fedotp.errors import FedotpError
 from fedotp.ot import _problem
+from fedotp.ot._batch import batch_scaling
 from fedotp.ot._newton import newton
 from fedotp.ot._problem import LINEAR_SPREAD, Problem, plan_at
 from fedotp.ot._scaling import log_scaling, scaling
 
 Rule = Literal["unbalanced", "classical", "average"]
-Solver = Literal["newton", "scaling", "log"]
+Solver = Literal["newton", "scaling", "log", "batch"]
 
 _SOLVERS: dict[Solver, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] = {
     "newton": newton,
@@ -27,7 +28,7 @@ REG = 0.1  # the paper's lambda
 MASS = 0.8  # the paper's gamma
 SOLVER: Solver = "newton"
 _LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
-MAX_ITER: dict[Solver, int] = {"newton": 200, "scaling": 100, "log": 10_000}
+MAX_ITER: dict[Solver, int] = {"newton": 200, "scaling": 100, "log": 10_000, "batch": 100}
 _CPU_CHUNK = 2**23  # bytes of plan solved at a time: the working memory stays near the cache (measured)
 _CUDA_CHUNK = 2**29
 _SCALING_FLOAT64_BELOW = 0.05  # exp(±2/reg) still fits float32 above this
@@ -93,6 +94,7 @@ def solve(
     solver: Solver = SOLVER,
     tol: float | None = None,
     max_iter: int | None = None,
+    counted: Tensor | None = None,
 ) -> Transport:
     """Solve entropic transport problems between V patches and N prompts, any number at a time.
 
@@ -103,7 +105,7 @@ def solve(
     ``rule="classical"`` has T 1 = a instead (Eq. 3, entropic); ``rule="average"`` solves nothing and returns
     a b' / |a|_1, the plan that ignores the costs, for ablations.
 
-    Each problem stops by itself: its result does not depend on the problems beside it.
+    Each problem stops by itself: its result does not depend on the problems beside it, but with the solver "batch".
 
     Args:
         cost: (..., V, N) costs, for example 1 - cosine similarity. float16 and bfloat16 are computed in float32.
@@ -115,10 +117,12 @@ def solve(
         shares: (N,) or (..., N) of that mass for each prompt, summing to 1; default 1 / N each. Not checked, so that a
             GPU is not waited for.
         solver: "newton" on the N-dimensional dual (default: fewest steps, stable at any reg); "scaling", the
-            paper's Algorithm 1; "log", the same iteration in the log domain.
+            paper's Algorithm 1; "log", the same iteration in the log domain; "batch", Algorithm 1 as the authors' code
+            stops it, when the mean over a batch of problems (all axes but the first) does; for comparison with it.
         tol: "newton" and "log" stop when |T'1 - b|_1 <= tol |b|_1 (default 1e-5, in float64 1e-10);
-            "scaling" when mean |v - v_prev| < tol (default 1e-3, the paper's).
-        max_iter: default 200 for "newton", 100 for "scaling" (the paper's), 10,000 for "log".
+            "scaling" and "batch" when mean |v - v_prev| < tol (default 1e-3, the paper's).
+        max_iter: default 200 for "newton", 100 for "scaling" (the paper's) and "batch", 10,000 for "log".
+        counted: (...) of which problems "batch" takes the mean, such as all but padding; the others ignore it.
 
     Examples:
         >>> cost = 1 - torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])  # 3 patches, 2 prompts
@@ -138,6 +142,17 @@ def solve(
     if rule == "average":
         plan = (a.unsqueeze(-1) * b.unsqueeze(-2) / a.sum(-1)[..., None, None]).expand(cost.shape)
         iterations = torch.zeros(cost.shape[:-2], dtype=torch.long, device=cost.device)
+    elif solver == "batch":
+        scaled = [x.double() if reg < _SCALING_FLOAT64_BELOW else x for x in (work, a, b)]
+        plan, iterations = batch_scaling(
+            *scaled,
+            reg=reg,
+            tol=default_tol(solver, work.dtype) if tol is None else tol,
+            max_iter=MAX_ITER[solver] if max_iter is None else max_iter,
+            equal_rows=rule == "classical",
+            counted=counted,
+        )
+        plan = plan.to(work.dtype)
     else:
         plan, iterations = _solve_batch(work, a, b, rule, reg, solver, tol, max_iter)
     return Transport(plan, iterations, cost, a, b, reg, rule)
@@ -155,7 +170,7 @@ def require_mass(mass: float) -> None:
 
 def default_tol(solver: Solver, dtype: torch.dtype) -> float:
     """The tolerance `solve` uses when none is given."""
-    return 1e-3 if solver == "scaling" else 1e-10 if dtype == torch.float64 else 1e-5
+    return 1e-3 if solver in ("scaling", "batch") else 1e-10 if dtype == torch.float64 else 1e-5
 
 
 def _solve_batch(

@@ -113,5 +113,5 @@ def in_turn(rows: Ints, labels: Ints) -> Ints:
 
 def pixels(prepared: Prepared, row: int) -> Floats:
     """A test image as the tower sees it: (H, W, 3) in 0 to 1."""
-    transform = EvalTransform(prepared.task.clip.config.image_size)
+    transform = EvalTransform(prepared.task.clip.config.image_size, prepared.config.data.look)
     return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255

@@ -22,7 +22,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     """Versions, digests, transforms, device."""
     clip, dataset = prepared.task.clip, prepared.dataset
     size = clip.config.image_size
-    views = prepared.config.data.views
+    views, central = prepared.config.data.views, EvalTransform(size, prepared.config.data.look)
     return {
         **made_with(prepared.config, clip),
         "data": {
@@ -43,9 +43,9 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
         "domains": list(prepared.data.domains),
         "template": prepared.task.template,
         "transforms": {
-            "train": TrainTransform(size).spec if views else EvalTransform(size).spec,
+            "train": TrainTransform(size).spec if views else central.spec,
             "views": views,
-            "test": EvalTransform(size).spec,
+            "test": central.spec,
         },
     }
 

@@ -17,12 +17,14 @@ from fedotp.data import (
     EncodedSplit,
     OnProgress,
     Partition,
+    Split,
     encode,
     load_dataset,
     make_partition,
+    other_images,
 )
 from fedotp.errors import FedotpError
-from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel, held_out
+from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel, draws, held_out
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
@@ -166,6 +168,8 @@ class Preparation:
         )
         if run.config.data.labels == "shuffled":
             data = data.with_shuffled_labels(run.config.seed)
+        elif run.config.data.labels == "mispaired":
+            data, images = _mispaired(data, encoded, images, run)
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
             require_same(run.like, "novel", self._dataset.name, novel.digest)
@@ -173,6 +177,33 @@ class Preparation:
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
         return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
+
+
+def _mispaired(
+    data: FederatedData, encoded: Encoded, images: EncodedDataset, run: Divided
+) -> tuple[FederatedData, EncodedDataset]:
+    """The same labels beside other images of the run, and test images as they are seen."""
+    dataset, seed = encoded.images.dataset, run.config.partition.seed
+    among = np.searchsorted(encoded.used, run.used)
+    train = other_images(dataset.train.domains, data.train.clients, seed=seed, among=among)
+    test = other_images(dataset.test.domains, data.test.clients, seed=seed)
+    data = replace(
+        data,
+        train=replace(data.train, features=_at(data.train.features, train)),
+        test=replace(data.test, features=_at(data.test.features, test)),
+    )
+    shown = images.dataset.test
+    shown = Split(shown.source, shown.rows[test], shown.labels, shown.domains[test])
+    return data, replace(images, dataset=replace(images.dataset, test=shown))
+
+
+def _at(features: Features, rows: Ints) -> Features:
+    """The features of the images at `rows`, in that order."""
+    if isinstance(features, EncodedSplit):
+        return replace(features, records=features.records[:, rows])
+    assert isinstance(features, HeldFeatures)
+    at = torch.from_numpy(rows).to(features.pooled.device)
+    return HeldFeatures(features.pooled[:, at], features.tokens[:, at])
 
 
 def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:
@@ -196,13 +227,17 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
         root=config.data.store_folder,
         storage=config.data.storage,
         precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
+        look=config.data.look,
         skip_broken=config.data.skip_broken,
         on_progress=on_progress,
     )
 
 
 def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str) -> Task:
-    """The task of telling `classes` apart, in the precision that `config` asks for."""
+    """The task of telling `classes` apart, in the precision that `config` asks for, or under each other's names."""
+    if config.data.names == "shuffled":
+        chance = draws(config.seed, "names").random(len(classes))
+        classes = [classes[number] for number in np.argsort(chance, kind="stable")]
     task = Task(clip, tuple(classes), config.prompt, template, config.seed)
     return task.in_precision(config.compute.precision)
 

@@ -12,10 +12,10 @@ each class of the pool goes to which client of the group. `_deal` does the rest 
 Random draws, in this order, from one PCG64 stream: the class order (pathological only); then, group by group,
 the shares class by class, and for every class in label order the shuffle of its training images and that of
 its test images. The paper's code shuffles the classes with seed 2023 whatever the run's seed; here it is the
-run's seed.
+run's seed. With `variant` "authors", `_authors` forms the groups and draws the counts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
+from fedotp.data.partition._authors import below_cap, equal_sizes, rounded_sizes, two_level_shares
 from fedotp.data.partition._partition import Client, Partition
 from fedotp.data.partition._settings import DEFAULT_ALPHA, PartitionSettings
 from fedotp.data.sets import Dataset
@@ -45,7 +46,7 @@ class _Group:
 
 def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     """Divide `dataset` among clients; the same settings give the same partition on every platform."""
-    form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings.scheme)
+    form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings)
     n_clients = settings.clients_for(n_groups=n_groups, per_group=per_group)
     alpha = DEFAULT_ALPHA.get(settings.scheme) if settings.alpha is None else settings.alpha
     settings = replace(settings, n_clients=n_clients, alpha=alpha)
@@ -87,8 +88,19 @@ def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator
             f"{n_classes}; use n_clients <= {n_classes}"
         )
     order = shuffled(rng, np.arange(n_classes))
-    for name, classes in zip(_numbered("client", n_clients), np.array_split(order, n_clients), strict=True):
-        yield _class_group(dataset, name, name, 1, np.isin(np.arange(n_classes), classes))
+    yield from _dealt_classes(dataset, np.array_split(order, n_clients))
+
+
+def _rounded_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
+    """As the authors' code deals classes out."""
+    sizes = rounded_sizes(len(dataset.classes), n_clients)
+    order = shuffled(rng, np.arange(len(dataset.classes)))
+    yield from _dealt_classes(dataset, np.split(order, np.cumsum(sizes)[:-1]))
+
+
+def _dealt_classes(dataset: Dataset, dealt: Sequence[Ints]) -> Iterator[_Group]:
+    for name, classes in zip(_numbered("client", len(dealt)), dealt, strict=True):
+        yield _class_group(dataset, name, name, 1, np.isin(np.arange(len(dataset.classes)), classes))
 
 
 def _class_group(dataset: Dataset, title: str, stem: str, n: int, wanted: NDArray[np.bool_]) -> _Group:
@@ -126,8 +138,9 @@ _FormGroups = Callable[[Dataset, int, Rng], Iterator[_Group]]
 _DrawShares = Callable[[float, int, int, Rng], Floats]
 
 
-def _scheme(dataset: Dataset, name: str) -> tuple[_FormGroups, _DrawShares, int, int]:
-    """Return how `name` forms groups and draws shares, its number of groups and usual clients per group."""
+def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups, _DrawShares, int, int]:
+    """Return how a scheme forms groups and draws shares, its number of groups and usual clients per group."""
+    name = settings.scheme
     n_domains, n_coarse = len(dataset.domains), len(dataset.coarse_classes)
     if name.startswith("domain") and n_domains == 1:
         raise FedotpError(f"{name}: {dataset.name} has one domain only; use iid, pathological or dirichlet")
@@ -135,7 +148,12 @@ def _scheme(dataset: Dataset, name: str) -> tuple[_FormGroups, _DrawShares, int,
         raise FedotpError(f"coarse: {dataset.name} has no coarse labels (cifar100 has); use pathological")
     schemes: dict[str, tuple[_FormGroups, _DrawShares, int, int]] = {
         "iid": (_one_group, _even_shares, 1, 10),
-        "pathological": (_pathological_groups, _even_shares, 1, 10),
+        "pathological": (
+            _rounded_groups if settings.variant == "authors" else _pathological_groups,
+            _even_shares,
+            1,
+            10,
+        ),
         "dirichlet": (_one_group, _shares_by_class, 1, 10),
         "domain": (_domain_groups, _even_shares, n_domains, 1),
         "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, _PER_DOMAIN.get(dataset.name, 3)),
@@ -155,12 +173,21 @@ def _deal(
     n = shares.shape[1]
     train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
     n_train, n_test = _to_divide(dataset, group, settings)
+    authors = settings.variant == "authors" and settings.scheme == "dirichlet"
+    two_level = authors and bool(dataset.coarse_of)
+    if two_level:
+        shares = two_level_shares(np.array(dataset.coarse_of), n, settings.alpha or 0.0, rng)
     seats = _take_seats(shares * n_train[:, None], room)  # (K, n)
+    fixed = equal_sizes(n_train, shares, settings.min_size * seats) if two_level else None  # (K, n)
 
     held: list[tuple[list[Ints], list[Ints]]] = [([], []) for _ in range(n)]
     load, test_load = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for k in np.flatnonzero(n_train):
-        counts = apportion(n_train[k], shares[k], at_least=settings.min_size * seats[k], load=load)
+        if fixed is None:
+            share = below_cap(shares[k], load, int(n_train.sum())) if authors else shares[k]
+            counts = apportion(n_train[k], share, at_least=settings.min_size * seats[k], load=load)
+        else:
+            counts = fixed[k]
         test_counts = apportion(n_test[k], counts.astype(float), at_least=seats[k], load=test_load)
         load, test_load = load + counts, test_load + test_counts
         train = np.split(shuffled(rng, group.train[train_labels == k])[: n_train[k]], np.cumsum(counts)[:-1])

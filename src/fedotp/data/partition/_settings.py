@@ -2,8 +2,9 @@
 
 import difflib
 from dataclasses import dataclass
+from typing import Literal
 
-from fedotp._ranges import MOST, require, require_from
+from fedotp._ranges import MOST, require, require_choices, require_from
 from fedotp.errors import FedotpError
 
 SCHEMES = {
@@ -15,6 +16,7 @@ SCHEMES = {
     "coarse": "each coarse label belongs to a group of clients, which share its classes evenly",
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
 }
+_DIFFER = ("pathological", "dirichlet")  # schemes that the authors' code has in a way of its own
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
 _ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take the same
 
@@ -33,6 +35,10 @@ class PartitionSettings:
             None: all.
         min_size: training images that every client gets at least, for the schemes that draw sizes.
         seed: draws who gets which images.
+        variant: "authors" divides as the authors' code does, for comparison with it. "pathological": round(K / n)
+            classes each, the rest to the last client. "dirichlet": who has n_images / n_clients images gets no more;
+            where the data set has coarse labels, every client has as many images, of classes drawn from its own
+            Dirichlet(alpha) over the coarse labels and, within each of these, over its classes.
     """
 
     scheme: str
@@ -41,6 +47,7 @@ class PartitionSettings:
     shots: int | None = None
     min_size: int = 1
     seed: int = 0
+    variant: Literal["paper", "authors"] = "paper"
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
@@ -52,10 +59,18 @@ class PartitionSettings:
         if self.alpha is not None:
             require_from(*_ALPHA_RANGE, "alpha", self.alpha, ", for example 0.3")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
+        require_choices(self)
+        right = f"paper: {' and '.join(_DIFFER)} are what the authors' code does otherwise, not {self.scheme}"
+        require(self.variant == "paper" or self.has_variants, "variant", self.variant, right)
         if not self.draws_sizes:
             right = f"left out: it is for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}"
             require(self.alpha is None, "alpha", self.alpha, right)
             require(self.min_size == 1, "min_size", self.min_size, right)
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether the authors' code divides by this scheme in a way of its own."""
+        return self.scheme in _DIFFER
 
     @property
     def draws_sizes(self) -> bool:

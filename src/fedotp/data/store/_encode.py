@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedotp.clip import CLIP, EvalTransform, TrainTransform
+from fedotp.clip import CLIP, EvalTransform, Look, TrainTransform
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName, broken_images
 from fedotp.data.store._content import hash_images
@@ -34,6 +34,7 @@ def encode(
     root: Path | None = None,
     storage: Storage = STORAGE,
     precision: torch.dtype | None = None,
+    look: Look = "clip",
     batch_size: int = BATCH_SIZE,
     workers: int | None = None,
     verify: bool = True,
@@ -51,6 +52,7 @@ def encode(
             x local epochs, training on view t in epoch t is the paper's protocol.
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
+        look: "cifar" shows images as the authors' code shows CIFAR, in their central part only.
         batch_size: views in a step of the tower.
         workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
         verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
@@ -60,9 +62,11 @@ def encode(
     """
     if views < 0 or seed < 0 or batch_size < 1:
         raise FedotpError(f"views {views}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
+    if views and look != "clip":
+        raise FedotpError(f"views {views}: must be 0, as images that look as {look!r} are not cropped at random")
     size = clip.config.image_size
-    central, drawn = EvalTransform(size), TrainTransform(size)
-    tower = Tower(clip, precision)
+    central, drawn = EvalTransform(size, look), TrainTransform(size)
+    tower = Tower(clip, precision, look)
     room = tower.room if max(views, 1) * len(dataset.train) + len(dataset.test) >= _MANY_VIEWS else 0
     with Decoders((AHEAD + 1) * batch_size, size, workers, room) as decoders:
         job = _Job(

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from fedotp._graphs import Recorded, Recordings
-from fedotp.clip import CLIP, ImageFeatures, Shown, Window, normalise
+from fedotp.clip import CLIP, ImageFeatures, Look, Shown, Window, normalise
 
 _ROOM = 512 * 512 * 3  # bytes: pictures that are larger are cropped before they come here
 
 
 class Tower:
-    """An image tower, run in `precision` where that is not the precision of its weights."""
+    """An image tower, run in `precision` where that is not the precision of its weights; `look` normalises."""
 
-    def __init__(self, clip: CLIP, precision: torch.dtype | None = None) -> None:
-        self.clip, self.precision = clip, precision
+    def __init__(self, clip: CLIP, precision: torch.dtype | None = None, look: Look = "clip") -> None:
+        self.clip, self.precision, self.look = clip, precision, look
         self._pixels: Tensor | None = None
         self._recorded: Future[Recorded[ImageFeatures] | None] | None = None
 
@@ -32,7 +32,9 @@ class Tower:
 
         Two thirds of the work on a JPEG file is resizing it, which a GPU does to the same bits in no time.
         """
-        return _ROOM if self.device.type == "cuda" and importlib.util.find_spec("triton") is not None else 0
+        if self.device.type != "cuda" or self.look != "clip":  # which is the one that is resized there
+            return 0
+        return _ROOM if importlib.util.find_spec("triton") is not None else 0
 
     def get_ready(self, batch_size: int) -> None:
         """Record the way of a batch of this size, in the background, if it goes through a GPU.
@@ -75,7 +77,7 @@ class Tower:
     def _encode(self, pixels: Tensor) -> ImageFeatures:
         mixed = self.precision is not None
         with torch.no_grad(), torch.autocast(self.device.type, self.precision, enabled=mixed):
-            return self.clip.encode_image(normalise(pixels))
+            return self.clip.encode_image(normalise(pixels, self.look))
 
     def _record(self, pixels: Tensor) -> Recorded[ImageFeatures] | None:
         with torch.cuda.device(self.device):

@@ -161,6 +161,9 @@ def _are_names(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
+_AUTHORS = (("data", "names"), ("data", "look"), ("prompt", "half"), ("optimizer", "leak"), ("evaluation", "of"))
+
+
 def _require_real(config: Config) -> None:
     """Refuse what only a simulation can do."""
     for key, nobody in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
@@ -178,6 +181,14 @@ def _require_real(config: Config) -> None:
         raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
     if config.data.labels != "true":
         raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
+    for section, key in _AUTHORS:
+        part = getattr(config, section)
+        right = type(part).__dataclass_fields__[key].default
+        if (value := getattr(part, key)) != right:
+            raise FedotpError(
+                f"{section}.{key} = {show(value)}: is for simulations, to compare with the authors' code; "
+                f"set {show(right)}"
+            )
 
 
 class _StopWaiting(Observer):

@@ -1,0 +1,113 @@
+"""The page docs/reproduction.md, with what docs/results/bridge.csv says in its places; and all effects as a file.
+
+    python -m recipes.bridge.tables
+
+`page.md` beside this file is the page; {{some/half}} in it stands for what the change "half" of the setting "some"
+(`settings.py`) is worth: its accuracy less that of what it is compared with, in points, paired over splits and seeds,
+with its 95 % interval. {{mean some/half}} is its mean accuracy, {{last five some/half}} the same difference of means of
+the last five evaluations, {{reported some/ours}} what the mean of the last five is above the last. What was not run is
+said to be so.
+"""
+
+import csv
+import re
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+from recipes.bridge.settings import SETTINGS
+
+from fedotp.runs import Difference, Pair, paired
+
+ROOT = Path(__file__).parents[2]
+NUMBERS = ROOT / "docs" / "results" / "bridge.csv"
+EFFECTS = ROOT / "docs" / "results" / "bridge-effects.csv"
+PAGE = ROOT / "docs" / "reproduction.md"
+TEMPLATE = Path(__file__).with_name("page.md")
+NOT_RUN = "not run"
+FIXED = "split2023/fixed"
+_PLACE = re.compile(r"\{\{(?:(mean|last five|reported) )?([\w/]+)\}\}")
+
+Series = dict[Pair, float]
+
+
+class Numbers(NamedTuple):
+    """Of each setting/change, by split and seed: the last accuracy and the mean of the last five."""
+
+    accuracy: dict[str, Series]
+    last_five: dict[str, Series]
+
+
+def read(path: Path = NUMBERS) -> Numbers:
+    """What was run; nothing where there is no file yet."""
+    numbers = Numbers({}, {})
+    if path.is_file():
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                for column, found in numbers._asdict().items():
+                    series = found.setdefault(f"{row['setting']}/{row['change']}", {})
+                    series[int(row["split"]), int(row["seed"])] = float(row[column])
+    return numbers
+
+
+def effect(found: dict[str, Series], name: str) -> Difference | None:
+    """What a change is worth; None where it was not run."""
+    if name == FIXED:  # one split, whose seeds stand beside those of every split of the other setting
+        other = found.get("classes/ours", {})
+        own = {seed: value for (_, seed), value in found.get(name, {}).items()}
+        return paired({pair: own[pair[1]] for pair in other if pair[1] in own}, other)
+    setting, change = name.split("/")
+    against = f"{setting}/{SETTINGS[setting].changes[change].against}"
+    return paired(found.get(name, {}), found.get(against, {}))
+
+
+def shown(difference: Difference | None) -> str:
+    """In points, with the interval; bold where that does not hold 0."""
+    if difference is None or difference.low is None or difference.high is None:
+        return NOT_RUN
+    text = f"{_points(difference.mean)} ({_points(difference.low)} to {_points(difference.high)})"
+    return f"**{text}**" if difference.is_above or difference.is_below else text
+
+
+def _points(share: float) -> str:
+    """A difference of shares in points; one that rounds to nothing has no sign."""
+    text = f"{100 * share:+.2f}"
+    return text.removeprefix("-").removeprefix("+") if float(text) == 0 else text.replace("-", "−")
+
+
+def filled(template: str, numbers: Numbers) -> str:
+    """The page."""
+
+    def place(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        if kind == "mean":
+            values = numbers.accuracy.get(name, {}).values()
+            return f"{100 * statistics.fmean(values):.2f}" if values else NOT_RUN
+        if kind == "reported":
+            return shown(paired(numbers.last_five.get(name, {}), numbers.accuracy.get(name, {})))
+        return shown(effect(numbers.last_five if kind else numbers.accuracy, name))
+
+    return _PLACE.sub(place, template)
+
+
+def main() -> None:
+    """Write both files."""
+    numbers = read()
+    PAGE.write_text(filled(TEMPLATE.read_text(), numbers))
+    if not numbers.accuracy:
+        return
+    with EFFECTS.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["change", "against", "number", "mean", "low", "high", "p", "pairs", "groups"])
+        for name in numbers.accuracy:
+            setting, change = name.split("/")
+            against = "classes/ours" if name == FIXED else f"{setting}/{SETTINGS[setting].changes[change].against}"
+            for number, found in numbers._asdict().items():
+                if name != against and (one := effect(found, name)) is not None:
+                    values = [one.mean, one.low, one.high, one.p]
+                    texts = ["" if value is None else f"{value:.6f}" for value in values]
+                    writer.writerow([name, against, number, *texts, one.pairs, one.groups])
+
+
+if __name__ == "__main__":
+    main()

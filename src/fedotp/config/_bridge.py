@@ -1,0 +1,85 @@
+"""`bridge = "authors"`: one word for every setting in which the authors' code differs from the paper or from us.
+
+The word is not kept: a configuration read with it has the keys themselves, so that a run records what it did. What
+each of them changes, and by how many points, is in docs/reproduction.md.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from fedotp._toml import Value, show
+from fedotp.config._reading import one_of
+from fedotp.data import PartitionSettings
+from fedotp.errors import SettingError
+
+Bridge = Literal["authors"]
+
+_EPOCHS_OF_SCHEDULE = 200
+_SPLIT_SEED = 2023
+_MOST_VIEWS = 10_000
+
+
+def bridged(name: object, keys: Mapping[str, Value]) -> dict[str, Value]:
+    """What the bridge called `name` sets in a configuration with these `keys` (dotted), by their dotted names."""
+    if name not in get_args(Bridge):
+        raise SettingError("bridge", show(name), one_of(get_args(Bridge), name))
+    found: dict[str, Value] = {
+        "prompt.half": True,
+        "federation.drop_last": True,
+        "federation.first_round": "all",
+        "optimizer.momentum": 0.9,
+        "optimizer.weight_decay": 5e-4,
+        "optimizer.leak": True,
+    }
+    return found | _data(keys) | _split(keys) | _method(keys)
+
+
+def _data(keys: Mapping[str, Value]) -> dict[str, Value]:
+    """How images are shown, and what stands beside them."""
+    dataset, scheme = str(keys["data.dataset"]), str(keys["partition.scheme"])
+    if dataset.startswith("cifar"):
+        shown: dict[str, Value] = {"data.look": "cifar", "data.views": 0}
+    else:
+        views = _whole(keys, "federation.rounds") * _whole(keys, "federation.local_epochs")
+        shown = {"data.views": min(views, _MOST_VIEWS)}
+    if dataset == "cifar100":
+        shown["prompt.n_ctx"] = 4
+    if scheme in ("domain", "domain-dirichlet"):
+        shown["data.names"] = "shuffled"
+    if scheme == "domain-dirichlet":
+        shown["data.labels"] = "mispaired"
+    return shown
+
+
+def _split(keys: Mapping[str, Value]) -> dict[str, Value]:
+    """Who gets which images, and how many of them are in a batch."""
+    scheme, shots = str(keys["partition.scheme"]), keys.get("partition.shots")
+    found: dict[str, Value] = {}
+    if PartitionSettings(scheme).has_variants:
+        found["partition.variant"] = "authors"
+    if scheme == "pathological":
+        found["partition.seed"] = _SPLIT_SEED
+        if shots is not None:
+            found["federation.batch_size"] = shots
+    return found
+
+
+def _method(keys: Mapping[str, Value]) -> dict[str, Value]:
+    """How FedOTP solves, how the others are trained and tested."""
+    name = keys["method.name"]
+    if name == "fedotp":
+        return {"method.solver": "batch"}
+    epochs = max(1, _whole(keys, "federation.local_epochs"))
+    found: dict[str, Value] = {
+        "evaluation.of": "sampled",
+        "optimizer.schedule": "cosine",
+        "optimizer.warmup_rounds": 1,
+        "optimizer.schedule_rounds": max(1, _EPOCHS_OF_SCHEDULE // epochs),
+    }
+    return found | ({"method.detached": True} if name == "promptfl-fedprox" else {})
+
+
+def _whole(keys: Mapping[str, Value], key: str) -> int:
+    """A number, or 0 for whatever else stands there: that is refused where it is read."""
+    value = keys[key]
+    return value if isinstance(value, int) else 0

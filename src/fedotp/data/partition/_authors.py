@@ -1,0 +1,63 @@
+"""How the authors' code divides classes and images where it differs from the paper; for comparison with it.
+
+Written from what it does, not from it: the draws are ours, so its sizes come back, not its very clients.
+"""
+
+import numpy as np
+
+from fedotp.data._random import apportion, dirichlet
+from fedotp.data._types import Floats, Ints
+from fedotp.errors import FedotpError
+
+
+def rounded_sizes(n_classes: int, n_clients: int) -> Ints:
+    """Classes of each client (n,): K / n rounded (half to even), the rest to the last."""
+    each = round(n_classes / n_clients)
+    last = n_classes - each * (n_clients - 1)
+    if each == 0 or last <= 0:
+        fitting = [n for n in range(1, n_clients) if round(n_classes / n) * (n - 1) < n_classes]
+        raise FedotpError(
+            f"pathological: with partition.variant = authors {n_clients} clients of round({n_classes} / {n_clients}) = "
+            f"{each} classes leave {max(last, 0)} for the last; use n_clients = {fitting[-1]}"
+        )
+    return np.array([each] * (n_clients - 1) + [last], np.int64)
+
+
+def below_cap(shares: Floats, load: Ints, n_images: int) -> Floats:
+    """The shares (n,) of a class, none for whom already has n_images / n images; as given where that leaves none."""
+    capped = np.where(load < n_images / len(shares), shares, 0.0)
+    return capped if capped.sum() > 0 else shares
+
+
+def two_level_shares(coarse_of: Ints, n_clients: int, alpha: float, rng: np.random.Generator) -> Floats:
+    """What share of each client's images is of each class (K, n), columns summing to 1.
+
+    A client draws from its own Dirichlet(alpha) over coarse labels, and for each of these from one over its classes.
+    """
+    shares = np.zeros((len(coarse_of), n_clients))
+    for client in range(n_clients):
+        coarse = dirichlet(rng, alpha, int(coarse_of.max()) + 1)
+        for label, share in enumerate(coarse):
+            own = np.flatnonzero(coarse_of == label)
+            shares[own, client] = share * dirichlet(rng, alpha, len(own))
+    return shares
+
+
+def equal_sizes(n_train: Ints, shares: Floats, at_least: Ints) -> Ints:
+    """Images (K, n) by class and client: as many for each client, in its `shares` (K, n), client after client.
+
+    What is not there any more is made up by what is left, in proportion to the same shares, then to what there is.
+    `at_least` (K, n) is kept for everybody.
+    """
+    n_clients = shares.shape[1]
+    sizes = apportion(int(n_train.sum()), np.ones(n_clients), at_least=at_least.sum(0))
+    counts = at_least.copy()
+    for client, size in enumerate(sizes):
+        left = n_train - counts.sum(1)
+        while (missing := int(size - counts[:, client].sum())) > 0:
+            wanted = np.where(left > 0, shares[:, client], 0.0)
+            wanted = wanted if wanted.sum() > 0 else left.astype(float)
+            taken = np.minimum(apportion(missing, wanted, at_least=np.zeros_like(left)), left)
+            counts[:, client] += taken
+            left = left - taken
+    return counts

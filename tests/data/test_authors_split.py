@@ -1,0 +1,100 @@
+"""Dividing as the authors' code does: sizes by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_made import assert_sound, make_dataset, uniform_dataset
+
+from fedotp.data import Partition, PartitionSettings, make_partition, other_images
+from fedotp.errors import FedotpError
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_clients", "sizes"),
+    [
+        (37, 10, [4] * 9 + [1]),  # OxfordPets: 3.7
+        (102, 10, [10] * 9 + [12]),  # Flowers102
+        (47, 10, [5] * 9 + [2]),  # DTD: 4.7
+        (100, 10, [10] * 10),
+        (10, 4, [2, 2, 2, 4]),  # 2.5, half to even
+        (14, 4, [4, 4, 4, 2]),  # 3.5
+        (3, 1, [3]),
+    ],
+)
+def test_classes_are_rounded_and_the_last_client_has_the_rest(n_classes: int, n_clients: int, sizes: list[int]) -> None:
+    dataset = uniform_dataset(n_classes, 4, 2)
+    partition = make_partition(dataset, PartitionSettings("pathological", n_clients, variant="authors"))
+    assert_sound(partition, dataset)
+    assert (partition.counts(dataset) > 0).sum(1).tolist() == sizes
+
+
+def test_a_last_client_without_classes_is_refused() -> None:
+    settings = PartitionSettings("pathological", 10, variant="authors")
+    with pytest.raises(FedotpError, match=r"round\(15 / 10\) = 2 classes leave 0 for the last; use n_clients = 8"):
+        make_partition(uniform_dataset(15, 4, 2), settings)
+    assert len(make_partition(uniform_dataset(15, 4, 2), replace(settings, n_clients=8))) == 8
+
+
+def test_who_has_his_share_of_the_images_gets_no_more() -> None:
+    dataset = uniform_dataset(10, 500, 100)
+    for seed in range(5):
+        settings = PartitionSettings("dirichlet", 10, alpha=0.3, seed=seed, variant="authors")
+        counts = make_partition(dataset, settings).counts(dataset)  # (C, K)
+        before = np.cumsum(counts, axis=1) - counts
+        assert counts[before >= 500].max(initial=0) <= 1  # the one image that everybody is sure of
+        free = make_partition(dataset, replace(settings, variant="paper")).counts(dataset)
+        assert counts.sum(1).max() < free.sum(1).max()
+        assert counts.sum() == free.sum() == 5000
+
+
+def test_with_coarse_labels_sizes_are_equal_and_classes_come_in_families() -> None:
+    coarse_of = tuple(k // 5 for k in range(100))
+    dataset = make_dataset(np.full((1, 100), 50), np.full((1, 100), 10), coarse_of=coarse_of)
+    settings = PartitionSettings("dirichlet", 20, alpha=0.3, variant="authors")
+    partition = make_partition(dataset, settings)
+    assert_sound(partition, dataset)
+    counts = partition.counts(dataset)
+    assert (counts.sum(1) == 250).all()
+    assert (counts.sum(0) == 50).all()
+    plain = make_partition(dataset, replace(settings, variant="paper")).counts(dataset)
+    ours, theirs = (np.square(_families(each)).sum(1).mean() for each in (plain, counts))
+    assert theirs > 1.5 * ours  # a client's images are of few coarse labels
+    uneven = make_dataset(np.full((1, 100), 7), np.full((1, 100), 3), coarse_of=coarse_of)
+    sizes = make_partition(uneven, replace(settings, n_clients=9)).counts(uneven).sum(1)
+    assert sorted(sizes) == [77] * 2 + [78] * 7
+
+
+def _families(counts: np.ndarray) -> np.ndarray:
+    """The share of each coarse label in every client's images (C, 20)."""
+    families = counts.reshape(len(counts), 20, 5).sum(2)
+    return np.asarray(families / families.sum(1, keepdims=True))
+
+
+def test_other_schemes_have_no_variant() -> None:
+    with pytest.raises(FedotpError, match="variant = 'authors': must be paper: pathological and dirichlet are"):
+        PartitionSettings("iid", variant="authors")
+    with pytest.raises(FedotpError, match="variant = 'ours': must be paper or authors"):
+        PartitionSettings("iid", variant="ours")  # type: ignore[arg-type]
+
+
+def test_the_variant_is_in_the_file_and_the_default_is_not(tmp_path: Path) -> None:
+    dataset = uniform_dataset(10, 5, 2)
+    for variant in ("paper", "authors"):
+        made = make_partition(dataset, PartitionSettings("pathological", 4, variant=variant))  # type: ignore[arg-type]
+        made.save(tmp_path / variant)
+        assert ("variant" in (tmp_path / variant).read_text()) == (variant == "authors")
+        assert Partition.load(tmp_path / variant).settings == made.settings
+
+
+def test_labels_stand_beside_the_first_images_of_their_domain() -> None:
+    domains = np.array([0] * 6 + [1] * 5)
+    clients = [np.array([0, 2, 5]), np.array([1, 3, 4]), np.array([6, 8])]
+    seen = other_images(domains, clients, seed=3)
+    assert seen[clients[0]].tolist() == seen[clients[1]].tolist()  # both see the same three
+    assert (domains[seen] == domains).all()
+    assert seen[[7, 9, 10]].tolist() == [7, 9, 10]  # nobody's stay
+    few = other_images(domains, clients, seed=3, among=np.array([0, 1, 2, 6, 8]))
+    assert set(few[clients[0]]) == {0, 1, 2}
+    assert not np.array_equal(seen, other_images(domains, clients, seed=4))

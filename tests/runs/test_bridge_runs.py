@@ -1,0 +1,61 @@
+"""Runs as the authors' code does them: what is written down, what is refused, what cannot be told apart."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_run import make_config
+
+import fedotp
+from fedotp.errors import FedotpError
+from fedotp.runs import Trial, prepare, run_many
+
+QUICK = {"federation": {"rounds": 2, "holdout_clients": 0}, "evaluation": {"every": 1}}
+
+
+def test_labels_stand_beside_other_images(inputs: Path, tmp_path: Path) -> None:
+    true = prepare(make_config(inputs, **QUICK))
+    wrong = prepare(make_config(inputs, **QUICK, data={"labels": "mispaired"}))
+    for name in ("train", "test"):
+        ours, theirs = getattr(true.data, name), getattr(wrong.data, name)
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
+        everything = np.arange(len(ours.labels))
+        one, two = (images.features.read(everything).pooled for images in (ours, theirs))
+        assert not np.array_equal(one.numpy(), two.numpy())
+        rows = {row.tobytes() for row in one.numpy()}
+        assert all(row.tobytes() in rows for row in two.numpy())  # other images of the same data
+    first = [images.clients[0] for images in (true.data.test, wrong.data.test)]
+    np.testing.assert_array_equal(*first)
+
+
+def test_names_are_each_others(inputs: Path) -> None:
+    config = make_config(inputs, **QUICK, data={"names": "shuffled"})
+    assert config.title == "FedOTP, shuffled names"
+    names = {prepare(config.override([f"seed={seed}"])).task.classes for seed in range(6)}
+    true = prepare(make_config(inputs, **QUICK)).task.classes
+    assert len(names) > 1
+    assert {tuple(sorted(each)) for each in names} == {tuple(sorted(true))}
+
+
+@pytest.mark.parametrize(("key", "value"), [("labels", "mispaired"), ("names", "shuffled"), ("look", "cifar")])
+def test_its_classifiers_are_of_no_use(key: str, value: str, inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, federation={"rounds": 0, "holdout_clients": 0}, data={key: value})
+    run = fedotp.run(config, tmp_path / "run")
+    assert ("bilinear" in run.manifest["transforms"]["test"]) == (key == "look")
+    with pytest.raises(FedotpError, match=f'data.{key} = "{value}": it is for comparison with the authors'):
+        fedotp.load(run.path, client="client-0")
+
+
+def test_everything_at_once_is_written_down_and_runs_side_by_side_as_alone(inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, **QUICK, compute={"precision": "float64"})
+    config = config.override(["bridge=authors", "data.views=0", "prompt.half=false"])
+    trials = [Trial(f"{seed}", {"seed": str(seed)}, config.override([f"seed={seed}"])) for seed in (0, 1)]
+    for found in run_many(trials, tmp_path / "together"):
+        assert not found.error
+        text = (found.directory.path / "config.toml").read_text()
+        assert "leak = true" in text
+        assert 'solver = "batch"' in text
+        assert "bridge" not in text
+        alone = fedotp.run(found.trial.config, tmp_path / found.trial.name)
+        for one, other in zip(found.directory.metrics("evaluation"), alone.metrics("evaluation"), strict=True):
+            np.testing.assert_allclose(one["client_loss"], other["client_loss"], rtol=0, atol=1e-9)

@@ -1,0 +1,82 @@
+"""The study of what the authors' code does otherwise: its trials, its effects, and the page they stand in."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from recipes.bridge.settings import SETTINGS, trials
+from recipes.bridge.study import FIELDS
+from recipes.bridge.tables import EFFECTS, NOT_RUN, NUMBERS, PAGE, TEMPLATE, effect, filled, read, shown
+from scipy import stats
+
+from fedotp.config import difference
+
+OURS = [0.90, 0.92, 0.91, 0.95]
+HALF = [0.91, 0.92, 0.93, 0.95]
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    """Four splits of one seed."""
+    path = tmp_path / "bridge.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS)
+        for change, values in {"ours": OURS, "half": HALF}.items():
+            writer.writerows(["some", change, s, 7, value, value - 0.01, ""] for s, value in enumerate(values))
+        writer.writerows(["classes", "ours", split, 0, 0.5 + split / 10, 0.5, ""] for split in range(3))
+        writer.writerow(["split2023", "fixed", 2023, 0, 0.7, 0.7, ""])
+    return path
+
+
+def test_an_effect_is_the_paired_difference(numbers: Path) -> None:
+    found = read(numbers)
+    one = effect(found.accuracy, "some/half")
+    right = stats.ttest_rel(HALF, OURS)
+    assert one is not None
+    assert one.mean == pytest.approx(0.0075)
+    assert [one.low, one.high] == pytest.approx([*right.confidence_interval(0.95)])
+    assert shown(one) == "+0.75 (−0.77 to +2.27)"
+    page = filled(
+        "{{some/half}} {{mean some/ours}} {{reported some/ours}} {{some/leak}} {{last five some/half}}", found
+    )
+    assert page == f"{shown(one)} 92.00 **−1.00 (−1.00 to −1.00)** {NOT_RUN} {shown(one)}"
+
+
+def test_the_split_that_never_changes_stands_beside_all_others(numbers: Path) -> None:
+    one = effect(read(numbers).accuracy, "split2023/fixed")
+    assert one is not None
+    assert (one.mean, one.groups) == (pytest.approx(0.1), 3)
+
+
+def test_the_page_is_what_the_numbers_make_of_it() -> None:
+    assert PAGE.read_text() == filled(TEMPLATE.read_text(), read())
+    assert EFFECTS.is_file() == NUMBERS.is_file()
+
+
+def test_every_place_of_the_page_is_a_change_of_the_study_and_every_change_is_in_it() -> None:
+    named = set(re.findall(r"\{\{(?:mean |last five |reported )?([\w/]+)\}\}", TEMPLATE.read_text()))
+    known = {f"{setting}/{change}" for setting, it in SETTINGS.items() for change in it.changes}
+    assert named <= known
+    assert known - named <= {"some/promptfl", "some/fedprox", "some/reg", "some/mass1"}  # references
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_change_changes_something_on_the_same_splits_and_seeds(setting: str) -> None:
+    made = trials(setting)
+    by_change: dict[str, list[tuple[int, int]]] = {}
+    configs = {}
+    for trial in made:
+        by_change.setdefault(trial.labels["change"], []).append((trial.config.partition.seed, trial.config.seed))
+        configs[trial.labels["change"]] = trial.config
+    assert len({tuple(pairs) for pairs in by_change.values()}) == 1
+    assert len(made) == len({trial.name for trial in made})
+    for change, what in SETTINGS[setting].changes.items():
+        if change != what.against and what.against in configs:
+            assert difference(configs[change], configs[what.against])
+
+
+def test_at_least_twelve_runs_of_each() -> None:
+    for name, setting in SETTINGS.items():
+        assert len(setting.splits) * len(setting.seeds) >= 12 or name == "split2023"
