@@ -15,7 +15,7 @@ from pathlib import Path
 
 from recipes.bridge.settings import SETTINGS, trials
 
-from fedotp.runs import RunDirectory, Trial, run_many
+from fedotp.runs import Local, RunDirectory, Trial, run_many
 
 FIELDS = ("setting", "change", "split", "seed", "accuracy", "last_five", "zero_shot")
 _TOY = ("federation.rounds=2", "federation.local_epochs=1", "evaluation.every=1", "data.views=0")
@@ -40,7 +40,7 @@ def main() -> None:
             continue
         wanted = _trials(name, given)
         print(f"{name}: {len(wanted)} runs", file=sys.stderr)
-        for outcome in run_many(wanted, given.runs, jobs=given.jobs):
+        for outcome in run_many(wanted, given.runs, engine=Local(given.jobs)):
             if outcome.error:
                 failed.append(f"{outcome.trial.name}: {outcome.error}")
             elif outcome.directory.is_complete:

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from recipes.bridge.settings import SETTINGS, trials
-from recipes.bridge.study import FIELDS
+from recipes.bridge.settings import OURS as OURS_
+from recipes.bridge.settings import SETTINGS, Change, Setting, trials
+from recipes.bridge.study import FIELDS, main
 from recipes.bridge.tables import EFFECTS, NOT_RUN, NUMBERS, PAGE, TEMPLATE, effect, filled, read, shown
 from scipy import stats
 
@@ -75,6 +76,21 @@ def test_every_change_changes_something_on_the_same_splits_and_seeds(setting: st
     for change, what in SETTINGS[setting].changes.items():
         if change != what.against and what.against in configs:
             assert difference(configs[change], configs[what.against])
+
+
+def test_it_runs_and_goes_on(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (f"data.dataset={inputs / 'data'}", f"data.store={inputs / 'store'}")
+    rest = (f"backbone.name={inputs / 'tiny.safetensors'}", "partition.n_clients=2", "prompt.n_ctx=2")
+    few = Setting("demo", (*data, *rest), {OURS_: Change(()), "all": Change(("bridge=authors",))}, splits=(0,))
+    monkeypatch.setitem(SETTINGS, "few", few)
+    words = ["study", str(tmp_path / "runs"), str(tmp_path / "out.csv"), "--settings", "few", "--toy"]
+    monkeypatch.setattr("sys.argv", [*words, "--device", "cpu"])
+    main()
+    found = read(tmp_path / "out.csv").accuracy
+    assert {name: list(series) for name, series in found.items()} == {"few/ours": [(0, 0)], "few/all": [(0, 0)]}
+    monkeypatch.setattr("fedotp.runs._loop.Loop.go", lambda *_: pytest.fail("what is complete is kept"))
+    main()
+    assert read(tmp_path / "out.csv").accuracy == found
 
 
 def test_at_least_twelve_runs_of_each() -> None:
