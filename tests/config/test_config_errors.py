@@ -102,7 +102,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
         (
             "data.views = -1",
-            "data.views = -1: must be from 0 to 10000 (0: the central crop; the paper: rounds x local_epochs)",
+            "data.views = -1: must be from 0 to 10000 (0: the central crop; the authors' code: rounds x local_epochs)",
         ),
         (
             'data.template = "a photo"',

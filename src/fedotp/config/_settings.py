@@ -22,7 +22,7 @@ class DataSettings:
         dataset: a name of `fedotp data list`, a folder of images, or hf:<path> for the Hugging Face hub.
         root: the folder below which named data sets are looked for; "" for the user's cache.
         views: random crops and flips drawn ahead for each training image, 0 for its central crop in every epoch. The
-            paper draws a new one every epoch: rounds x local_epochs views.
+            authors' code draws a new one every epoch: rounds x local_epochs views.
         store: the folder of the token store; "" for the user's cache.
         storage: how tokens are stored; "int8" takes half the space.
         precision: what the image tower computes tokens in; "bfloat16" is some three times as fast on a GPU.
@@ -55,7 +55,7 @@ class DataSettings:
     def __post_init__(self) -> None:
         if not self.dataset:
             raise FedotpError('data.dataset = "": must be the name of a data set (see fedotp data list) or a folder')
-        hint = " (0: the central crop; the paper: rounds x local_epochs)"
+        hint = " (0: the central crop; the authors' code: rounds x local_epochs)"
         require_from(0, _MOST_VIEWS, "data.views", self.views, hint)
         require_choices(self, "data.")
         if self.views and self.look != "clip":

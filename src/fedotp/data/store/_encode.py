@@ -49,7 +49,7 @@ def encode(
     Args:
         views: 0 shows training images in their central part, too. k > 0 draws k random crops and flips of
             each ahead, all from `seed`, the content of the image and the number of the view; with k = rounds
-            x local epochs, training on view t in epoch t is the paper's protocol.
+            x local epochs, training on view t in epoch t is what the authors' code does.
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
         look: "cifar" shows images as the authors' code shows CIFAR, in their central part only.
