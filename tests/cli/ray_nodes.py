@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class Node:
         self.log = folder / f"node-{number}.log"
         command = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block"]
         command += ["--num-cpus=1", "--num-gpus=0", f"--node-ip-address=127.0.0.{number}", *words]
+        command += ["--min-worker-port=0", "--max-worker-port=0"]  # any that are free: there may be other clusters
         paths = [str(Path(fedotp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         off = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0", "OMP_NUM_THREADS": "1"}
         with self.log.open("w") as log:
@@ -63,7 +64,7 @@ def two_nodes() -> Iterator[tuple[str, Node, Node]]:
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets have short names
     nodes: list[Node] = []
     try:
-        quiet = ("--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}")
+        quiet = ("--include-dashboard=false", "--ray-client-server-port=0", f"--temp-dir={folder}")
         nodes.append(Node(folder, 2, "--head", "--port=0", *quiet))
         nodes[0].wait_until_up()
         address = (folder / "ray_current_cluster").read_text().strip()
@@ -76,9 +77,8 @@ def two_nodes() -> Iterator[tuple[str, Node, Node]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for(condition: "object") -> None:
-    """Until it holds; what takes longer than any machine would need never will."""
-    assert callable(condition)
+def wait_for(condition: Callable[[], object]) -> None:
+    """Until it holds; what takes longer than a busy machine would need never will."""
     deadline = time.monotonic() + _PATIENCE
     while not condition():
         assert time.monotonic() < deadline
