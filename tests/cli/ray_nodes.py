@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,8 +65,8 @@ def two_nodes() -> Iterator[tuple[str, Node, Node]]:
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets have short names
     nodes: list[Node] = []
     try:
-        quiet = ("--include-dashboard=false", "--ray-client-server-port=0", f"--temp-dir={folder}")
-        nodes.append(Node(folder, 2, "--head", "--port=0", *quiet))
+        own = (f"--ray-client-server-port={free_port()}", f"--temp-dir={folder}", "--include-dashboard=false")
+        nodes.append(Node(folder, 2, "--head", "--port=0", *own))
         nodes[0].wait_until_up()
         address = (folder / "ray_current_cluster").read_text().strip()
         nodes.append(Node(folder, 3, f"--address={address}"))
@@ -75,6 +76,13 @@ def two_nodes() -> Iterator[tuple[str, Node, Node]]:
         for node in nodes:
             node.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """One that nobody has just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.2", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_for(condition: Callable[[], object]) -> None:

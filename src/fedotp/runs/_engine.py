@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fedotp._ranges import require
 from fedotp.config import Config
+from fedotp.errors import FedotpError
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
 from fedotp.runs._prepare import prepare
@@ -19,8 +20,8 @@ from fedotp.runs._workers import run_in_processes
 class Engine(Protocol):
     """Who does the work; which runs there are, and which of them are left, others know."""
 
-    def prepare(self, config: Config, observer: ManyObserver) -> None:
-        """Encode what is not encoded yet; refuse what cannot be prepared."""
+    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | None]:
+        """Encode what is not encoded yet; return what is wrong with the input of each."""
 
     def run(self, work: Sequence[Work], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
         """Run or resume all of `work`; yield each trial when it ends, with what went wrong (one line, or nothing)."""
@@ -35,9 +36,9 @@ class Local:
     def __post_init__(self) -> None:
         require(self.jobs >= 1, "jobs", self.jobs, "1 or more")
 
-    def prepare(self, config: Config, observer: ManyObserver) -> None:
+    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | None]:
         """Here, before any process is started."""
-        prepare(config, Encoding(observer))
+        return [_prepared(config, observer) for config in configs]
 
     def run(self, work: Sequence[Work], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
         """One group of runs after the other, or as many at a time as there are processes."""
@@ -45,7 +46,15 @@ class Local:
         return _in_turn(groups, observer) if self.jobs == 1 else run_in_processes(groups, self.jobs, observer)
 
 
-class Encoding(Observer):
+def _prepared(config: Config, observer: ManyObserver) -> FedotpError | None:
+    try:
+        prepare(config, _Encoding(observer))
+    except FedotpError as error:
+        return error
+    return None
+
+
+class _Encoding(Observer):
     """Passes on how encoding goes."""
 
     def __init__(self, observer: ManyObserver) -> None:

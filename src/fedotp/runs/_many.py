@@ -52,12 +52,9 @@ def run_many(
 def _prepare_once(engine: Engine, configs: Sequence[Config], observer: ManyObserver) -> None:
     """Encode what is not encoded yet. Bad input that concerns all runs is refused; a single run's is left to it."""
     needs = {(c.data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c for c in configs}
-    for config in needs.values():
-        try:
-            engine.prepare(config, observer)
-        except FedotpError:
-            if len(needs) == 1:
-                raise
+    errors = engine.prepare([*needs.values()], observer)
+    if len(errors) == 1 and errors[0]:
+        raise errors[0]
 
 
 def _require_own(trial: Trial, directory: RunDirectory) -> None:

@@ -19,7 +19,7 @@ from fedotp.runs._trials import Trial
 from fedotp.runs.cluster._node import Encoded, Place, prepare_there
 
 if TYPE_CHECKING:  # Ray is an extra, and slow to import
-    from fedotp.runs.cluster._ray import Cluster, Need
+    from fedotp.runs.cluster._ray import Cluster, Mailbox, Need, Task
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,39 @@ class RayCluster:
         gpus = self.gpus or 0.0
         require(0 <= gpus <= 1 or (gpus > 1 and gpus % 1 == 0), "gpus", gpus, "a whole number, or a share such as 0.5")
 
-    def prepare(self, config: Config, observer: ManyObserver) -> None:
-        """On a node, with as much of it as a group of runs has."""
+    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | None]:
+        """On nodes, with as much of them as a group of runs has; one after the other, for they share images."""
+        if not configs:
+            return []
         cluster = _connected()
-        need = self._need(cluster, [config])
+        need = self._need(cluster, configs)
         with cluster.mailbox() as mail:
-            task = cluster.start(need, prepare_there, self._place(need), config.to_dict(), mail.tell)
-            try:
-                ended = False
-                while not ended:
-                    messages, ready = mail.wait([task])
-                    for message in messages:
-                        if isinstance(message, Encoded):
-                            observer.on_encoding(message.what, message.done, message.total)
-                    ended = bool(ready)
-                if error := cluster.result(task):
-                    raise FedotpError(error)
-            finally:
-                cluster.cancel([task], force=True)
+            return [self._prepare(cluster, mail, need, config, observer) for config in configs]
+
+    def _prepare(
+        self, cluster: "Cluster", mail: "Mailbox", need: "Need", config: Config, observer: ManyObserver, left: int = 3
+    ) -> FedotpError | None:
+        """Of one; where its node is lost, on another: `left` is how often it is tried."""
+        from fedotp.runs.cluster._ray import Failed, Lost
+
+        task = cluster.start(need, prepare_there, self._place(need), config.to_dict(), mail.tell)
+        try:
+            ready: list[Task] = []
+            while not ready:
+                messages, ready = mail.wait([task])
+                for message in messages:
+                    if isinstance(message, Encoded):
+                        observer.on_encoding(message.what, message.done, message.total)
+            error = cluster.result(task)
+        except Lost as lost:
+            if left > 1:
+                return self._prepare(cluster, mail, need, config, observer, left - 1)
+            error = f"images could not be encoded: {lost}"
+        except Failed as failure:
+            error = str(failure)
+        finally:
+            cluster.cancel([task], force=True)
+        return FedotpError(error) if error else None
 
     def run(self, work: Sequence[Work], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
         """Wherever there is room, as many groups at a time as there is room for."""
