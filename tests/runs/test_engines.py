@@ -97,9 +97,11 @@ def test_a_node_that_is_not_like_here(wrong: dict[str, str], message: str, tmp_p
 
 def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     trials = by_method(make_config(tmp_path), ["coop"], [0])
     for address, message in {
         "127.0.0.1:1": r"^no Ray cluster: start one with `ray start --head`.*nobody answers at 127.0.0.1:1\)$",
+        "": r"^no Ray cluster: start one with `ray start --head`.*\(there is none yet\)$",
         "ray://there:10001": r"^RAY_ADDRESS = ray://there:10001: must be HOST:PORT",
     }.items():
         monkeypatch.setenv("RAY_ADDRESS", address)

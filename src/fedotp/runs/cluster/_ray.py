@@ -97,7 +97,11 @@ class Cluster:
         except _LOST as error:
             raise Lost(one_line(str(error).partition(". ")[0])) from error
         except exceptions.RayTaskError as error:
-            raise Failed(why(error.cause) if isinstance(error.cause, Exception) else one_line(error)) from error
+            cause = error.cause if isinstance(error.cause, Exception) else error
+            if isinstance(cause, exceptions.RaySystemError):  # it has no such code
+                what = one_line(str(cause).partition("traceback: ")[0])
+                raise Failed(f"a node could not begin ({what}): all need the same fedotp as this machine") from error
+            raise Failed(why(cause)) from error
         except exceptions.RayError as error:
             raise Failed(one_line(error, 300)) from error
 
@@ -113,11 +117,16 @@ class Cluster:
 
 
 def _address() -> str:
-    """Of $RAY_ADDRESS or of the last `ray start` here, if somebody answers there: Ray would wait for minutes."""
+    """Of $RAY_ADDRESS or of the last `ray start` here.
+
+    Ray would also take a cluster that somebody else has on this machine, and wait for minutes where nobody answers.
+    """
     last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
-    address = os.environ.get("RAY_ADDRESS") or (last.read_text().strip() if last.is_file() else "auto")
-    if address == "auto":
-        return address
+    address = os.environ.get("RAY_ADDRESS", "auto")
+    if address in ("", "auto"):
+        if not last.is_file():
+            raise _no_cluster("there is none yet")
+        address = last.read_text().strip()
     host, _, port = address.rpartition(":")
     if "/" in host or not port.isdecimal():
         raise FedotpError(f"RAY_ADDRESS = {address}: must be HOST:PORT, of a cluster that this machine is a node of")
