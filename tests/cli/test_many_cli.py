@@ -93,6 +93,8 @@ def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
     [
         (("--against", "fedotp"), "--against fedotp: must be one of --methods as it stands there: promptfl, coop"),
         (("--splits", "2..1"), "--splits 2..1: must be whole numbers and ranges"),
+        (("--cpus", "2"), "--cpus and --gpus are for --engine ray"),
+        (("--engine", "ray", "--gpus", "1.5"), "gpus = 1.5: must be a whole number, or a share such as 0.5"),
     ],
 )
 def test_bad_comparisons_are_refused(place: Path, fedotp: Fedotp, words: tuple[str, ...], message: str) -> None:
