@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from toy_run import make_config
 
 import fedotp
+from fedotp import _memory
 from fedotp._imports import name_imports
 from fedotp.errors import FedotpError
 from fedotp.runs import Local, ManyObserver, RayCluster, Update, by_method, run_many
@@ -82,17 +84,30 @@ def test_what_no_cluster_has(settings: dict[str, Any], message: str) -> None:
         ({"mark": "/runs/.mark"}, r"^node \S+ does not see the runs in /runs: choose a shared --out$"),
     ],
 )
-def test_a_node_that_is_not_like_here(wrong: dict[str, str], message: str, tmp_path: Path) -> None:
-    place = Place(
-        **{"version": fedotp.__version__, "folder": str(tmp_path), "mark": "", "threads": 1, **wrong}, has_gpu=True
-    )  # type: ignore[arg-type]
-    before = os.getcwd()
-    try:
-        ended = run_there(place, [("one", {}, "one"), ("two", {}, "two")], False, lambda message: None)
-    finally:
-        os.chdir(before)
+def test_a_node_that_is_not_like_here(
+    wrong: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # and back, afterwards
+    place = replace(Place(fedotp.__version__, str(tmp_path), "", 1, 1.0), **wrong)  # type: ignore[arg-type]
+    ended = run_there(place, [("one", {}, "one"), ("two", {}, "two")], False, lambda message: None)
     assert [end.name for end in ended] == ["one", "two"]
     assert all(re.search(message, end.error) for end in ended)
+
+
+def test_a_process_on_a_node_takes_what_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VISIBLE, "3")  # as Ray chose
+    monkeypatch.setattr("fedotp._memory._sharing", 1)
+    (tmp_path / "there").mkdir()
+    before = torch.get_num_threads()
+    for gpus, sharing, visible in [(2.0, 1, "3"), (1.0, 1, "3"), (0.25, 4, "3"), (0.0, 4, "")]:
+        try:
+            Place(fedotp.__version__, str(tmp_path / "there"), "", 2, gpus).enter()
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(before)
+        assert Path.cwd() == tmp_path / "there"
+        assert (_memory._sharing, os.environ[VISIBLE]) == (sharing, visible)
 
 
 def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ class RayCluster:
 
     def _place(self, need: "Need", mark: str = "") -> Place:
         cpus, gpus = need
-        return Place(__version__, os.getcwd(), mark, threads=cpus, has_gpu=gpus > 0)
+        return Place(__version__, os.getcwd(), mark, cpus, gpus)
 
 
 def _connected() -> "Cluster":

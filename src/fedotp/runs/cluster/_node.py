@@ -15,6 +15,7 @@ import torch
 
 from fedotp import __version__
 from fedotp._imports import import_named
+from fedotp._memory import share_gpu
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.runs._directory import RunDirectory
@@ -29,13 +30,17 @@ _UNTIL_FREE = 180.0  # seconds: file systems between machines take a while to gi
 
 @dataclass(frozen=True)
 class Place:
-    """What a node must have: this version of fedotp, and the `folder` in which the command was given."""
+    """What a node must have: this version of fedotp, and the `folder` in which the command was given.
+
+    `mark` is a file that is only there where the folder of the runs is the same. Of the GPUs that Ray chose, `gpus` are
+    the process's: none, a share of one, or all.
+    """
 
     version: str
     folder: str
-    mark: str  # a file that is only there where the folder of the runs is the same
+    mark: str
     threads: int
-    has_gpu: bool
+    gpus: float
 
     def enter(self) -> None:
         """Be as a process where the command was given."""
@@ -48,8 +53,10 @@ class Place:
             raise FedotpError(f"node {node} has no {self.folder}: give the command in a folder that all see") from error
         if self.mark and not os.path.exists(self.mark):
             raise FedotpError(f"node {node} does not see the runs in {Path(self.mark).parent}: choose a shared --out")
-        if not self.has_gpu:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else those that Ray chose
+        if self.gpus == 0:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        elif self.gpus < 1:
+            share_gpu(int(1 / self.gpus))
         torch.set_num_threads(self.threads)
         import_named()
 
