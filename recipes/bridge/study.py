@@ -3,9 +3,10 @@
     python -m recipes.bridge.study runs/bridge docs/results/bridge.csv --device cuda
     python -m recipes.bridge.study runs/bridge docs/results/bridge.csv --device cuda --cifar100 data
 
-Again: it goes on where it was stopped. The file is written after each setting. `--cifar100` is a folder with
-`cifar-100-python`, which does not come with fedotp (recipes/bridge/cifar100.py makes a small one); without it the
-setting with coarse labels is left out. `--toy` runs everything for two rounds on one split and seed, without crops.
+Again: it goes on where it was stopped. The file grows with every run that ends; what has a line there is left out.
+`--cifar100` is a folder with `cifar-100-python`, which does not come with fedotp (recipes/bridge/cifar100.py makes a
+small one); without it the setting with coarse labels is left out. `--toy` runs everything for two rounds on one split
+and seed, without crops.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from recipes.bridge.settings import SETTINGS, trials
 
-from fedotp.runs import Local, RunDirectory, Trial, run_many
+from fedotp.runs import Local, ManyObserver, Outcome, RunDirectory, Trial, run_many
 
 FIELDS = ("setting", "change", "split", "seed", "accuracy", "last_five", "zero_shot")
 _TOY = ("federation.rounds=2", "federation.local_epochs=1", "evaluation.every=1", "data.views=0")
@@ -32,24 +33,50 @@ def main() -> None:
     parser.add_argument("--cifar100", type=Path, help="the folder that has cifar-100-python")
     parser.add_argument("--toy", action="store_true")
     given = parser.parse_args()
-    failed: list[str] = []
-    rows: list[dict[str, object]] = []
+    recorder = Recorder(given.csv)
     for name in given.settings.split(","):
         if SETTINGS[name].needs and given.cifar100 is None:
             print(f"{name}: left out, needs --{SETTINGS[name].needs}", file=sys.stderr)
             continue
-        wanted = _trials(name, given)
+        wanted = [trial for trial in _trials(name, given) if not recorder.has(name, trial)]
         print(f"{name}: {len(wanted)} runs", file=sys.stderr)
-        for outcome in run_many(wanted, given.runs, engine=Local(given.jobs)):
-            if outcome.error:
-                failed.append(f"{outcome.trial.name}: {outcome.error}")
-            elif outcome.directory.is_complete:
-                rows.append(_row(name, outcome.trial, outcome.directory))
-        _write(given.csv, rows)
-    for line in failed:
-        print(f"failed: {line}", file=sys.stderr)
-    if failed:
+        recorder.setting = name
+        for outcome in run_many(wanted, given.runs, engine=Local(given.jobs), observer=recorder):
+            recorder.on_outcome(outcome)  # of one that was complete already
+    if recorder.failed:
         sys.exit(1)
+
+
+class Recorder(ManyObserver):
+    """Writes a line when a run ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.setting, self.failed = path, "", 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(",".join(FIELDS) + "\n")
+        with path.open(newline="") as file:
+            self.done = {tuple(row[field] for field in FIELDS[:4]) for row in csv.DictReader(file)}
+
+    def has(self, setting: str, trial: Trial) -> bool:
+        """Whether a run has its line."""
+        return _key(setting, trial) in self.done
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Write it down, if it is complete and new."""
+        key = _key(self.setting, outcome.trial)
+        if outcome.error and key not in self.done:
+            self.failed += 1
+            print(f"failed: {outcome.trial.name}: {outcome.error}", file=sys.stderr)
+        elif outcome.directory.is_complete and key not in self.done:
+            with self.path.open("a", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerow([*key, *_numbers(outcome.directory)])
+        self.done.add(key)
+
+
+def _key(setting: str, trial: Trial) -> tuple[str, ...]:
+    """The first four columns."""
+    return setting, trial.labels["change"], str(trial.config.partition.seed), str(trial.config.seed)
 
 
 def _trials(name: str, given: argparse.Namespace) -> list[Trial]:
@@ -62,28 +89,12 @@ def _trials(name: str, given: argparse.Namespace) -> list[Trial]:
     return [trial for trial in found if trial.name.endswith(least)] if given.toy else found
 
 
-def _row(setting: str, trial: Trial, run: RunDirectory) -> dict[str, object]:
-    config, summary = trial.config, run.summary
-    values = {
-        "accuracy": summary["final"]["accuracy"],
-        "last_five": summary["last_five"]["accuracy"],
-        "zero_shot": summary["controls"].get("zero_shot", {}).get("accuracy", ""),
-    }
-    return {
-        "setting": setting,
-        "change": trial.labels["change"],
-        "split": config.partition.seed,
-        "seed": config.seed,
-        **{key: f"{value:.6f}" if isinstance(value, float) else value for key, value in values.items()},
-    }
-
-
-def _write(path: Path, rows: list[dict[str, object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+def _numbers(run: RunDirectory) -> list[str]:
+    """The other columns."""
+    summary = run.summary
+    zero_shot = summary["controls"].get("zero_shot", {}).get("accuracy")
+    values = (summary["final"]["accuracy"], summary["last_five"]["accuracy"], zero_shot)
+    return ["" if value is None else f"{value:.6f}" for value in values]
 
 
 if __name__ == "__main__":
