@@ -189,9 +189,14 @@ def restated_resize(pixels: torch.Tensor, shown: list[Shown], size: int, out: to
     return torch.from_numpy(np.stack(squares).astype(np.uint8))
 
 
-@pytest.mark.parametrize(("in_processes", "views"), [(False, 2), (True, 0)])
+@pytest.mark.parametrize(("in_processes", "views", "agree"), [(False, 2, True), (True, 0, True), (False, 0, False)])
 def test_pictures_resized_on_the_device_are_the_same(
-    in_processes: bool, views: int, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    in_processes: bool,
+    views: int,
+    agree: bool,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a GPU by a restatement of its kernels; pictures larger than the room for them are mixed in."""
     dataset, clip = odd_files(tmp_path / "here"), tiny_clip()
@@ -200,6 +205,8 @@ def test_pictures_resized_on_the_device_are_the_same(
         clip = clip.cuda()
     else:
         monkeypatch.setattr(fedotp.clip, "resize", restated_resize, raising=False)
+    if not agree or not torch.cuda.is_available():  # if not, Pillow resizes after all
+        monkeypatch.setattr(fedotp.clip, "resizes_like_pillow", lambda _: agree, raising=False)
     monkeypatch.setattr(Tower, "room", 0)
     plain = encode(dataset, clip, root=tmp_path / "plain", views=views, batch_size=4, skip_broken=True)
     if in_processes:

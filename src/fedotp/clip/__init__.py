@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         preprocess,
         to_rgb,
     )
-    from fedotp.clip._resize import resize
+    from fedotp.clip._resize import resize, resizes_like_pillow
     from fedotp.clip._tokenizer import Tokenizer
     from fedotp.clip._transformer import Attention, Block, Transformer
 
@@ -57,6 +57,7 @@ __all__ = [
     "normalise",
     "preprocess",
     "resize",
+    "resizes_like_pillow",
     "save",
     "to_rgb",
 ]

@@ -1,5 +1,6 @@
 """Windows of pictures, resized by a GPU to the same bits as by Pillow: two kernels (Triton), one for each pass."""
 
+import random
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,9 +8,10 @@ import torch
 import triton
 import triton.language as tl
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
-from fedotp.clip._preprocess import Shown
+from fedotp.clip._preprocess import EvalTransform, Shown, TrainTransform
 from fedotp.clip._resample import PRECISION, Passes, Taps, passes
 
 _GEOMETRY = 5  # numbers for each picture
@@ -69,6 +71,25 @@ def resize(pictures: Tensor, shown: Sequence[Shown], size: int, out: Tensor | No
             SIZE=size, BLOCK=triton.next_power_of_2(size), PRECISION=PRECISION, GEOMETRY=_GEOMETRY,
         )  # fmt: skip
     return out
+
+
+def resizes_like_pillow(device: torch.device) -> bool:
+    """Whether `resize` gives Pillow's pixels here: a few pictures are compared, since neither of them is ours alone."""
+    size, shapes = 8, [(13, 17), (8, 8), (20, 9), (3, 30)]
+    transforms = (EvalTransform(size), TrainTransform(size))
+    noise = random.Random(0)
+    pictures = [Image.frombytes("RGB", shape, noise.randbytes(3 * shape[0] * shape[1])) for shape in shapes]
+    rows = np.zeros((len(shapes), max(3 * width * height for width, height in shapes)), np.uint8)
+    for row, picture in zip(rows, pictures, strict=True):
+        content = np.frombuffer(picture.tobytes(), np.uint8)
+        row[: len(content)] = content
+    there = torch.from_numpy(rows).to(device)
+    for transform in transforms:
+        shown = [Shown(*shape, transform.window(*shape, random.Random(1))) for shape in shapes]
+        expected = [np.asarray(one.window.cut(picture, size)) for one, picture in zip(shown, pictures, strict=True)]
+        if not np.array_equal(resize(there, shown, size).cpu().numpy(), np.stack(expected)):
+            return False
+    return True
 
 
 def _taps(way: Passes, number: int) -> Taps:

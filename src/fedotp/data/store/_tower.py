@@ -3,12 +3,16 @@
 import importlib.util
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from fedotp._graphs import Recorded, Recordings
-from fedotp.clip import CLIP, ImageFeatures, Look, Shown, Window, normalise
+from fedotp.clip import CLIP, ImageFeatures, Look, Shown, normalise
 
 _ROOM = 512 * 512 * 3  # bytes: pictures that are larger are cropped before they come here
 
@@ -63,16 +67,25 @@ class Tower:
 
     def _fetched(self, pixels: Tensor, shown: Sequence[Shown], out: Tensor | None = None) -> Tensor:
         """Crops (n, H, W, 3) on the device, in `out` if that is given."""
-        if shown:
+        if shown and not self._resizes:
+            pixels = torch.from_numpy(_cut(pixels, shown, self.clip.config.image_size))
+        elif shown:
             pixels = pixels[:, : max(3 * one.width * one.height for one in shown)]
         if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
             pixels = torch.empty(pixels.shape, dtype=torch.uint8, pin_memory=True).copy_(pixels)
         pixels = pixels.to(self.device, non_blocking=True)
-        if shown:
+        if shown and self._resizes:
             from fedotp.clip import resize  # Triton is only there on CUDA machines
 
             return resize(pixels, shown, self.clip.config.image_size, out)
         return pixels if out is None else out.copy_(pixels)
+
+    @cached_property
+    def _resizes(self) -> bool:
+        """Whether this device makes the pixels that Pillow makes; if not, Pillow does."""
+        from fedotp.clip import resizes_like_pillow  # Triton is only there on CUDA machines
+
+        return resizes_like_pillow(self.device)
 
     def _encode(self, pixels: Tensor) -> ImageFeatures:
         mixed = self.precision is not None
@@ -82,11 +95,18 @@ class Tower:
     def _record(self, pixels: Tensor) -> Recorded[ImageFeatures] | None:
         with torch.cuda.device(self.device):
             if self.room:  # its kernels are compiled, or loaded
-                n, size = len(pixels), self.clip.config.image_size
-                plain = Shown(size, size, Window((0, 0, size, size), (size, size), (0, 0)))
-                self._fetched(pixels.new_zeros(n, size * size * 3, device="cpu"), [plain] * n)
+                _ = self._resizes
             try:
                 recordings: Recordings[ImageFeatures] = Recordings()
                 return recordings.get(None, lambda: self._encode(pixels))
             except torch.OutOfMemoryError:  # one by one it may do with less
                 return None
+
+
+def _cut(pixels: Tensor, shown: Sequence[Shown], size: int) -> NDArray[np.uint8]:
+    """Crops (n, size, size, 3) of pictures (n, bytes), by Pillow."""
+    pictures = (
+        Image.frombytes("RGB", (one.width, one.height), row[: 3 * one.width * one.height].numpy().tobytes())
+        for row, one in zip(pixels, shown, strict=True)
+    )
+    return np.stack([np.asarray(one.window.cut(picture, size)) for picture, one in zip(pictures, shown, strict=True)])
