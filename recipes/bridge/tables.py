@@ -56,9 +56,7 @@ def effect(found: dict[str, Series], name: str) -> Difference | None:
         other = found.get("classes/ours", {})
         own = {seed: value for (_, seed), value in found.get(name, {}).items()}
         return paired({pair: own[pair[1]] for pair in other if pair[1] in own}, other)
-    setting, change = name.split("/")
-    against = f"{setting}/{SETTINGS[setting].changes[change].against}"
-    return paired(found.get(name, {}), found.get(against, {}))
+    return paired(found.get(name, {}), found.get(_compared()[name], {}))
 
 
 def shown(difference: Difference | None) -> str:
@@ -90,6 +88,12 @@ def filled(template: str, numbers: Numbers) -> str:
     return _PLACE.sub(place, template)
 
 
+def _compared() -> dict[str, str]:
+    """Every change, and what it is compared with."""
+    changes = {f"{name}/{change}": what for name, it in SETTINGS.items() for change, what in it.changes.items()}
+    return {name: f"{name.split('/')[0]}/{what.against}" for name, what in changes.items()} | {FIXED: "classes/ours"}
+
+
 def main() -> None:
     """Write both files."""
     numbers = read()
@@ -99,9 +103,7 @@ def main() -> None:
     with EFFECTS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["change", "against", "number", "mean", "low", "high", "p", "pairs", "groups"])
-        for name in numbers.accuracy:
-            setting, change = name.split("/")
-            against = "classes/ours" if name == FIXED else f"{setting}/{SETTINGS[setting].changes[change].against}"
+        for name, against in _compared().items():
             for number, found in numbers._asdict().items():
                 if name != against and (one := effect(found, name)) is not None:
                     values = [one.mean, one.low, one.high, one.p]
