@@ -1,4 +1,5 @@
 # make test   lint, types and tests in a fresh environment
+# make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Flower Datasets
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, wrong clocks and garbage against real processes
 # make docs   the documentation as a site, in build/site
@@ -12,11 +13,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 DOCS   := $(VENV)/.docs
+EXTRAS := $(VENV)/.extras
 UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test docs reference fuzz campaign demo bench format clean
+.PHONY: install constraints lint types unit test test-extras docs reference fuzz campaign demo bench format clean
 
 install: $(STAMP)
 
@@ -55,6 +57,15 @@ unit: install
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test: lint types unit
+
+# Of Flower Datasets only itself: it asks for older versions of what its partitioners do not need.
+$(EXTRAS): $(STAMP)
+	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev,hf,mlflow,notebook,onnx,tensorboard,wandb]'
+	$(PIP) --no-deps flwr-datasets==0.6.1 seaborn==0.13.2
+	touch $@
+
+test-extras: $(EXTRAS)
+	$(BIN)/python -m pytest tests/extras
 
 # Whatever is a warning ends it. The variable silences the theme's own advertisement.
 docs: $(DOCS)

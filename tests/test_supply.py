@@ -30,6 +30,7 @@ OURS = {
 }
 INSTALLED = {canonicalize_name(name) for names in TOP_LEVEL.values() for name in names}
 OF_CUDA = ("nvidia-", "cuda-")
+OTHERWISE_NAMED = {"mlflow": "mlflow-skinny"}  # modules of packages that may not be installed here
 BY_TORCH = {"triton"}  # torch brings it to the machines whose GPUs it drives; elsewhere fedotp does without
 
 
@@ -70,7 +71,7 @@ def undeclared(folder: str, extras: set[str]) -> set[str]:
 def brought_by(module: str) -> set[str]:
     """The distributions that have a module; where none is installed, its own name has to do."""
     top, _, rest = module.partition(".")
-    found = TOP_LEVEL.get(top, [top])
+    found = TOP_LEVEL.get(top, [OTHERWISE_NAMED.get(top, top)])
     if len(set(found)) > 1:  # a namespace, such as `google`
         folder = f"{top}/{rest.partition('.')[0]}/"
         found = [name for name in found if any(str(file).startswith(folder) for file in metadata.files(name) or [])]

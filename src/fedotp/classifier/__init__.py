@@ -4,6 +4,7 @@ from fedotp._images import ImageLike, decode_image, open_image
 from fedotp.classifier._bundle import backbone_name, has_name, save_bundle
 from fedotp.classifier._classifier import Classifier, Maps, Origin, Prediction
 from fedotp.classifier._load import Classifiers, load, open_classifiers
+from fedotp.classifier._onnx import save_onnx
 from fedotp.classifier._read_bundle import Bundle
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "open_classifiers",
     "open_image",
     "save_bundle",
+    "save_onnx",
 ]

@@ -37,28 +37,33 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
             from private images, so that they have to be asked for by name.
     """
     target = Path(folder)
-    if classifier.memory is not None and not with_memory:
-        raise FedotpError(
-            f"{classifier.method.title} looks the client's training images up: a bundle would hold their features and "
-            "labels; say --with-memory (with_memory=True) if they may leave the client"
-        )
+    require_memory_may_leave(classifier, with_memory)
     _require_free(target, force)
     files = {PROMPTS: classifier.params, FOLDED: _folded(classifier)}
     if classifier.memory is not None:
         files[MEMORY] = classifier.memory._asdict()
     content = {name: _to_bytes(tensors) for name, tensors in files.items()}
-    facts = _facts(classifier) | {"files": {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}}
+    told = facts(classifier) | {"files": {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}}
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         for name, each in content.items():
             write_atomically(unfinished / name, each)
-        write_atomically(unfinished / FACTS, json.dumps(facts, indent=2) + "\n")
+        write_atomically(unfinished / FACTS, json.dumps(told, indent=2) + "\n")
         _put(unfinished, target)
     except OSError as error:
         raise cannot_write(target, error) from error
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(unfinished)
+
+
+def require_memory_may_leave(classifier: Classifier, with_memory: bool) -> None:
+    """Refuse to give the features of the client's training images away unless they were asked for by name."""
+    if classifier.memory is not None and not with_memory:
+        raise FedotpError(
+            f"{classifier.method.title} looks the client's training images up: a bundle would hold their features and "
+            "labels; say --with-memory (with_memory=True) if they may leave the client"
+        )
 
 
 def _put(folder: Path, target: Path) -> None:
@@ -85,7 +90,8 @@ def _require_free(target: Path, force: bool) -> None:
         raise FedotpError(f"{target} exists already; choose another name, or say --force to replace the bundle")
 
 
-def _facts(classifier: Classifier) -> dict[str, Any]:
+def facts(classifier: Classifier) -> dict[str, Any]:
+    """What a classifier is, for whoever uses it elsewhere: method, classes, backbone, preprocessing, origin."""
     method, task, origin = classifier.method, classifier.task, classifier.origin
     return {
         "format": FORMAT,

@@ -286,6 +286,12 @@ class Classifier:
 
         save_bundle(self, folder, force=force, with_memory=with_memory)
 
+    def save_onnx(self, path: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
+        """Write it as an ONNX file; see `fedotp.classifier.save_onnx`."""
+        from fedotp.classifier._onnx import save_onnx
+
+        save_onnx(self, path, force=force, with_memory=with_memory)
+
 
 def _one_client(image: ImageFeatures) -> ImageFeatures:
     """With a client axis in front, C = 1."""

@@ -1,4 +1,4 @@
-"""`fedotp export`: a client's classifier as a folder to copy."""
+"""`fedotp export`: a client's classifier as a folder to copy, or as an ONNX file."""
 
 import re
 from pathlib import Path
@@ -19,9 +19,12 @@ def export(
     client: ClientOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder to write; named after the client, in this one, if not given."),
+        typer.Option(help="The folder or file to write; named after the client, in this folder, if not given."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there already.")] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One ONNX file instead: image tower, classifier, scores; no Python needed.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
     with_memory: Annotated[
         bool,
         typer.Option(
@@ -33,23 +36,27 @@ def export(
 ) -> None:
     """Write what a client has learned as a small bundle: prompts, class names, class features.
 
-    The backbone is not in it, only its name and digest. A bundle holds the client's private prompt:
-    give it only to those who may have that.
+    The backbone is not in it, only its name and digest; with --onnx its image tower is. Either holds the
+    client's private prompt: give it only to those who may have that.
 
     \b
     Examples:
       fedotp export runs/pets --client client-3
       fedotp export runs/pets --client client-3 --out pets.bundle --force
+      fedotp export runs/pets --client client-3 --onnx
     """
     from fedotp.classifier import load
 
-    classifier = load(run, client, backbone=backbone, device=device)
-    folder = out or Path(f"{_plain(classifier.client)}.bundle")
-    classifier.save(folder, force=force, with_memory=with_memory)
-    n_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    classifier = load(run, client, backbone=backbone, device="cpu" if onnx else device)
+    written = out or Path(f"{_plain(classifier.client)}.{'onnx' if onnx else 'bundle'}")
+    save = classifier.save_onnx if onnx else classifier.save
+    save(written, force=force, with_memory=with_memory)
+    n_bytes = sum(path.stat().st_size for path in ([written] if onnx else written.iterdir()))
     what = f"{classifier.method.title} of {printable(classifier.client)}"
     print(f"{what}, {len(classifier.classes)} classes, {n_bytes / 1e3:.0f} kB")
-    print_paths([("written to", folder), ("use it", command("predict", folder, "IMAGE"))])
+    size = classifier.tower.config.image_size
+    usage = f"image, uint8 (n, {size}, {size}, 3), in; probabilities, (n, {len(classifier.classes)}), out"
+    print_paths([("written to", written), ("use it", usage if onnx else command("predict", written, "IMAGE"))])
 
 
 def _plain(client: str) -> str:

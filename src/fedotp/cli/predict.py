@@ -1,8 +1,10 @@
 """`fedotp predict`: a client's classifier on images."""
 
+import csv
 import io
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -50,6 +52,9 @@ def predict(
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per image and line.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="CSV: image, predicted class, its probability, then all classes.")
+    ] = False,
 ) -> None:
     """Predict the classes of images with what a client has learned.
 
@@ -65,7 +70,10 @@ def predict(
       fedotp predict runs/pets --client client-3 cat.jpg --maps maps
       fedotp predict runs/pets --client client-3 cat.jpg --dial 0.2
       fedotp predict client-3.bundle cat.jpg
+      fedotp predict client-3.bundle ~/photos --csv > predictions.csv
     """
+    if as_json and as_csv:
+        raise FedotpError("--json and --csv are two ways to write the same: give one of them")
     found = list(_distinct(image for given in images for image in _find(given)))
     from fedotp.classifier import load
     from fedotp.methods import dial_of
@@ -83,7 +91,7 @@ def predict(
             "or give a run of FedOTP"
         )
     widths = (_longest([image.path for image in found], _WIDTH), _longest(classifier.classes, _WIDTH // 2))
-    printer = _Printer(as_json, *widths)
+    printer = _Csv(classifier.classes) if as_csv else _Json() if as_json else _Lines(*widths)
     for start in range(0, len(found), _BATCH):
         pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
         if not pictures:
@@ -150,32 +158,70 @@ def _opened(
 
 
 class _Printer:
-    """One line per image, for people or for programs."""
+    """What is printed of each image."""
 
-    def __init__(self, as_json: bool, image_width: int, class_width: int) -> None:
-        self.as_json = as_json
-        self.image_width = image_width
-        self.class_width = class_width
-        self.n_failed = 0
+    n_failed = 0
 
     def show(
         self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
     ) -> None:
-        if self.as_json:
-            name, probability = best[0]
-            record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}
-            record |= {"probabilities": probabilities} | ({"maps": str(drawn)} if drawn else {})
-            print(json.dumps(record), flush=True)
-            return
-        shown = "  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in best)
-        print(f"{printable(image.path):<{self.image_width}}  {shown.rstrip()}", flush=True)
+        """Print a prediction."""
+        raise NotImplementedError
 
     def fail(self, image: _Found, reason: str) -> None:
         """Print that an image could not be read."""
         self.n_failed += 1
-        if self.as_json:
-            print(json.dumps({"image": str(image.path), "error": reason}), flush=True)
         typer.secho(printable(reason), err=True, fg="red")
+
+
+class _Lines(_Printer):
+    """One line per image, for people."""
+
+    def __init__(self, image_width: int, class_width: int) -> None:
+        self.image_width = image_width
+        self.class_width = class_width
+
+    def show(
+        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
+    ) -> None:
+        shown = "  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in best)
+        print(f"{printable(image.path):<{self.image_width}}  {shown.rstrip()}", flush=True)
+
+
+class _Json(_Printer):
+    """One JSON object per image and line."""
+
+    def show(
+        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
+    ) -> None:
+        name, probability = best[0]
+        record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}
+        record |= {"probabilities": probabilities} | ({"maps": str(drawn)} if drawn else {})
+        print(json.dumps(record), flush=True)
+
+    def fail(self, image: _Found, reason: str) -> None:
+        print(json.dumps({"image": str(image.path), "error": reason}), flush=True)
+        super().fail(image, reason)
+
+
+class _Csv(_Printer):
+    """A table: image, predicted class, its probability, an error if there was one, and all classes."""
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        self._writer.writerow(
+            ["image", "predicted", "probability", "error", *(f"p({printable(name)})" for name in classes)]
+        )
+
+    def show(
+        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
+    ) -> None:
+        name, probability = best[0]
+        self._writer.writerow([printable(image.path), printable(name), probability, "", *probabilities.values()])
+
+    def fail(self, image: _Found, reason: str) -> None:
+        self._writer.writerow([printable(image.path), "", "", printable(reason)])
+        super().fail(image, reason)
 
 
 def _longest(names: Sequence[object], most: int) -> int:

@@ -1,5 +1,6 @@
 """`fedotp run`, `fedotp evaluate` and `fedotp presets`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +46,15 @@ def run(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Log for TensorBoard, into the run's directory.")
     ] = False,
+    wandb: Annotated[
+        bool,
+        typer.Option(
+            "--wandb", help="Log for W&B, into the run's directory; to its server with WANDB_MODE=online only."
+        ),
+    ] = False,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow", help="Log for MLflow, into mlruns beside the run, or to MLFLOW_TRACKING_URI.")
+    ] = False,
     quiet: QuietOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON lines on stdout: start, round, evaluation, view, summary.")
@@ -62,9 +72,11 @@ def run(
       fedotp run office --set data.root=~/data --out runs/office
       fedotp run office --set data.root=~/data --partition office.json
       fedotp run --resume runs/office
+      fedotp run demo --out runs/first --wandb --mlflow
       fedotp run demo --json | jq 'select(.kind == "evaluation").accuracy'
     """
     chosen = [*(changes or [])]
+    trackers = [name for name, asked in {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}.items() if asked]
     if holdout_clients is not None:
         chosen.append(f"federation.holdout_clients={holdout_clients}")
     if sequential:
@@ -75,7 +87,7 @@ def run(
                 "--resume goes on with the configuration and in the directory of the run it names: leave out "
                 "PRESET|FILE, --set, --out, --partition, --holdout-clients and --sequential"
             )
-        directory, where = _run(None, resume, None, tensorboard, quiet=quiet, as_json=as_json), None
+        directory, where = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json), None
     else:
         from fedotp.config import load_config
         from fedotp.data import Partition
@@ -89,7 +101,7 @@ def run(
         if divided is not None:
             config = replace(config, partition=divided.settings)
         path = out or free_name(config, Path("runs"))
-        directory = _run(config, path, divided, tensorboard, quiet=quiet, as_json=as_json)
+        directory = _run(config, path, divided, trackers, quiet=quiet, as_json=as_json)
     if as_json:
         from fedotp.cli.progress import print_json
 
@@ -164,13 +176,24 @@ def presets() -> None:
 
 
 def _run(
-    config: "Config | None", path: Path, divided: "Partition | None", tensorboard: bool, *, quiet: bool, as_json: bool
+    config: "Config | None",
+    path: Path,
+    divided: "Partition | None",
+    trackers: list[str],
+    *,
+    quiet: bool,
+    as_json: bool,
 ) -> "RunDirectory":
     """Run `config` in `path`, or resume what is there; return the complete run, or end the command."""
     from fedotp import runs
     from fedotp.cli.progress import run_progress
 
-    log: list[Observer] = [runs.TensorBoard()] if tensorboard else []
+    kinds: dict[str, Callable[[], Observer]] = {
+        "tensorboard": runs.TensorBoard,
+        "wandb": runs.WandB,
+        "mlflow": runs.MLflow,
+    }
+    log = [kinds[name]() for name in trackers]
     try:
         with run_progress(quiet=quiet, as_json=as_json) as progress:
             observer = runs.Observers(progress, *log)

@@ -63,14 +63,23 @@ def list_runs(
 def show(
     run: RunArgument,
     everyone: Annotated[bool, typer.Option("--all", help=f"All clients, not only {_CLIENTS_SHOWN}.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Its rounds as CSV instead: a row for each, all numbers.")] = False,
 ) -> None:
     """Show what a run is, what it was made with, and its numbers, client by client.
 
-    Example: fedotp runs show runs/office --all
+    \b
+    Examples:
+      fedotp runs show runs/office --all
+      fedotp runs show runs/office --csv > rounds.csv
     """
-    from fedotp.runs import RunDirectory, reading
+    from fedotp.runs import RunDirectory, as_csv, reading, rounds_of
 
     directory = RunDirectory.open(run)
+    if csv:
+        with reading(directory):
+            rows = rounds_of(directory)
+        print(as_csv(rows), end="")
+        return
     with reading(directory):
         # what cannot be read is refused before anything is printed
         rounds, state, accuracy = _progress(directory, directory.config.federation.rounds)

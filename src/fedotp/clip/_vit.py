@@ -26,7 +26,7 @@ class VisionTransformer(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, 1 + V, e), the class token first."""
         patches = self.conv1(pixels).flatten(2).mT  # (B, V, d)
-        cls = self.class_embedding.expand(len(pixels), 1, -1)  # (B, 1, d)
+        cls = self.class_embedding.expand(pixels.shape[0], 1, -1)  # (B, 1, d); `len` would fix B where it is exported
         x = torch.cat([cls, patches], dim=1) + self.positional_embedding  # (B, 1 + V, d)
         x = self.transformer(self.ln_pre(x))
         projected: Tensor = self.ln_post(x) @ self.proj

@@ -4,6 +4,7 @@
 matching scores, on CUDA in one kernel.
 """
 
+from fedotp.ot._graph import as_graph
 from fedotp.ot._score import score
 from fedotp.ot._solve import MASS, REG, SOLVER, Rule, Solver, Transport, require_mass, require_reg, solve
 
@@ -14,6 +15,7 @@ __all__ = [
     "Rule",
     "Solver",
     "Transport",
+    "as_graph",
     "require_mass",
     "require_reg",
     "score",

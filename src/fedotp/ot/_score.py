@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
+from fedotp.ot._graph import graph_score, is_graph
 from fedotp.ot._solve import MASS, MAX_ITER, REG, SOLVER, Rule, Solver, default_tol, marginals, solve
 
 _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -44,6 +45,10 @@ def score(
     Returns:
         (...) scores, in float32 or, for float64 similarities, float64.
     """
+    if is_graph() and rule != "average":
+        if a is not None or b is not None:
+            raise ValueError("scores of a graph have the marginals that mass and shares say: leave a and b out")
+        return graph_score(similarity, reg, None if rule == "classical" else MASS if mass is None else mass, shares)
     interpreted = fused is True and os.environ.get("TRITON_INTERPRET") == "1"  # for tests without a GPU
     shared = all(x is None or x.dim() == 1 for x in (a, b, shares))
     possible = (

@@ -8,6 +8,7 @@ from fedotp.runs._join import class_numbers, join
 from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
+from fedotp.runs._mlflow import MLflow
 from fedotp.runs._observer import Observer, Observers
 from fedotp.runs._origin import MissingMethodError, require_same_code
 from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
@@ -22,13 +23,16 @@ from fedotp.runs._prepare import (
     require_same,
     template_of,
 )
+from fedotp.runs._rounds import as_csv, rounds_of
 from fedotp.runs._rows import Row
 from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
 from fedotp.runs._table import VIEWS_NOTE, Table
 from fedotp.runs._tensorboard import TensorBoard
+from fedotp.runs._tracker import Tracker
 from fedotp.runs._trial_run import ManyObserver, Outcome, Update
 from fedotp.runs._trials import Trial, by_grid, by_method
 from fedotp.runs._views import summary_of_views
+from fedotp.runs._wandb import WandB
 from fedotp.runs.cluster import RayCluster
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "Engine",
     "Local",
     "Loop",
+    "MLflow",
     "ManyObserver",
     "MissingMethodError",
     "Observer",
@@ -53,8 +58,11 @@ __all__ = [
     "StoredParameters",
     "Table",
     "TensorBoard",
+    "Tracker",
     "Trial",
     "Update",
+    "WandB",
+    "as_csv",
     "by_grid",
     "by_method",
     "check_runs",
@@ -83,6 +91,7 @@ __all__ = [
     "restore",
     "resume",
     "round_record",
+    "rounds_of",
     "run",
     "run_many",
     "see_run",

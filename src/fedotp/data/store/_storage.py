@@ -18,10 +18,13 @@ from fedotp.errors import FedotpError
 _DTYPES = {"<f2": torch.float16, "<f4": torch.float32, "|i1": torch.int8}
 
 
-def compress(features: ImageFeatures, storage: Storage) -> dict[str, Tensor]:
-    """The fields of the records of n images: pooled (n, e), tokens (n, V, e), for int8 also step (n, V)."""
+def compress(features: ImageFeatures, storage: Storage, *, check: bool = True) -> dict[str, Tensor]:
+    """The fields of the records of n images: pooled (n, e), tokens (n, V, e), for int8 also step (n, V).
+
+    Numbers that cannot be stored are refused, unless nobody can look at them: in a graph that leaves Python.
+    """
     fields = {"pooled": features.pooled.half(), "tokens": features.tokens.half()}
-    if not all(values.isfinite().all() for values in fields.values()):
+    if check and not all(values.isfinite().all() for values in fields.values()):
         raise FedotpError(
             "the image tower gave numbers that are not finite or beyond float16; "
             "check the weights, or let the tower run in float32"
@@ -61,6 +64,6 @@ def restore(fields: Mapping[str, Tensor], dtype: torch.dtype) -> ImageFeatures:
     return ImageFeatures(pooled=fields["pooled"].to(dtype).contiguous(), tokens=tokens.to(dtype).contiguous())
 
 
-def as_stored(features: ImageFeatures, storage: Storage, dtype: torch.dtype) -> ImageFeatures:
-    """Features as they are read back from a store, without one."""
-    return restore(compress(features, storage), dtype)
+def as_stored(features: ImageFeatures, storage: Storage, dtype: torch.dtype, *, check: bool = True) -> ImageFeatures:
+    """Features as they are read back from a store, without one; `check` as for `compress`."""
+    return restore(compress(features, storage, check=check), dtype)

@@ -1,0 +1,125 @@
+"""A client's classifier as one ONNX file: image tower, folded classifier and scores, for machines without Python.
+
+image          uint8 (B, size, size, 3)   RGB, as `Classifier.transform.crop` cuts it; normalised inside
+probabilities  float32 (B, K)             in the order of the metadata's `classes`
+scores         float32 (B, K)             what the softmax is taken of, before the temperature
+"""
+
+import contextlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedotp import ot
+from fedotp._files import cannot_write
+from fedotp.classifier._bundle import facts, require_memory_may_leave
+from fedotp.classifier._classifier import Classifier
+from fedotp.clip import MEAN, STD, ImageFeatures
+from fedotp.data import as_stored
+from fedotp.errors import FedotpError
+
+OPSET = 18  # of the operators; runtimes from 2023 on have it
+
+
+def save_onnx(classifier: Classifier, path: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
+    """Write an ONNX file; it appears whole or not at all. Any number of images at a time may be given to it.
+
+    Args:
+        force: replace a file that is there already.
+        with_memory: as for `save_bundle`.
+    """
+    target = Path(path)
+    require_memory_may_leave(classifier, with_memory)
+    if target.exists() and not force:
+        raise FedotpError(f"{target} exists already; choose another name, or say --force to replace the file")
+    _require_packages()
+    program = _exported(classifier)
+    for key, value in _metadata(classifier).items():
+        program.model.metadata_props[key] = value
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        program.save(unfinished)
+        os.replace(unfinished, target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+class _Graph(nn.Module):
+    """From pixels to probabilities, without the text tower: its work is done."""
+
+    pixel_mean: Tensor
+    pixel_std: Tensor
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.visual = classifier.tower.visual
+        self.register_buffer("pixel_mean", torch.tensor(MEAN)[:, None, None], persistent=False)
+        self.register_buffer("pixel_std", torch.tensor(STD)[:, None, None], persistent=False)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, size, size, 3) -> probabilities and scores (B, K)."""
+        predictor, task = self.classifier.predictor, self.classifier.task
+        pixels = (image.movedim(-1, -3).to(torch.float32) / 255 - self.pixel_mean) / self.pixel_std
+        tokens = self.visual(pixels)  # (B, 1 + V, e)
+        seen = as_stored(ImageFeatures(tokens[:, 0], tokens[:, 1:]), self.classifier.storage, task.dtype, check=False)
+        scores = predictor.scores(ImageFeatures(seen.pooled[None], seen.tokens[None]))
+        return predictor.log_probabilities(scores)[0].exp().float(), scores[0].float()
+
+
+@torch.no_grad()
+def _exported(classifier: Classifier) -> Any:
+    """The program that torch makes of it."""
+    size = classifier.tower.config.image_size
+    example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
+    graph = _Graph(classifier).eval()
+    with ot.as_graph(), _quietly():
+        graph(example)  # what is computed once and kept is computed now, and not by the exporter
+        program = torch.export.export(graph, (example,), dynamic_shapes=({0: torch.export.Dim("images", min=1)},))
+        return torch.onnx.export(
+            program,
+            input_names=["image"],
+            output_names=["probabilities", "scores"],
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+
+
+def _metadata(classifier: Classifier) -> dict[str, str]:
+    """What a program needs to know that has the file only; values are text, as ONNX wants it."""
+    return {"classes": json.dumps(list(classifier.classes)), "fedotp": json.dumps(facts(classifier))}
+
+
+def _require_packages() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise FedotpError("ONNX is not installed; install it with: pip install 'fedotp[onnx]'") from None
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the exporter's remarks on its own inside."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    before = [log.level for log in logs]
+    try:
+        for log in logs:
+            log.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)

@@ -1,0 +1,97 @@
+"""Tables for other programs, and logs for other people's trackers: `--csv`, `--wandb`, `--mlflow`, `--onnx`."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp, command
+
+from fedotp.classifier import Classifier
+from fedotp.runs import RunDirectory, as_csv, rounds_of
+
+
+@pytest.fixture(scope="module")
+def trained(made: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    views = ("--set", "evaluation.views=global", "--set", "evaluation.views_every=1")
+    assert command("run", made / "tiny.toml", "--out", folder, "--quiet", *views).status == 0
+    return RunDirectory.open(folder)
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_rounds_are_a_table(trained: RunDirectory, fedotp: Fedotp) -> None:
+    done = fedotp("runs", "show", trained.path, "--csv")
+    assert (done.status, done.err) == (0, "")
+    rows = read(done.out)
+    assert [row["round"] for row in rows] == ["0", "1", "2"]
+    lines = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
+    trained_, tested = ({r["round"]: r for r in lines if r["kind"] == kind} for kind in ("round", "evaluation"))
+    assert [float(row["train_loss"]) for row in rows[1:]] == [trained_[n]["loss"] for n in (1, 2)]
+    assert [float(row["test_loss"]) for row in rows] == [tested[n]["loss"] for n in (0, 1, 2)]
+    assert [float(row["accuracy"]) for row in rows] == [tested[n]["accuracy"] for n in (0, 1, 2)]
+    assert [float(row["bytes_up"]) for row in rows[1:]] == [trained_[n]["bytes_up"] for n in (1, 2)]
+    assert rows[0]["train_loss"] == ""  # nobody had trained
+    seen = {f"{r['view']} by {r['model']} model": r["accuracy"] for r in lines if r["kind"] == "view"}
+    assert seen
+    assert {name: float(rows[-1][name]) for name in seen} == seen
+
+
+def test_rounds_in_python_and_a_run_that_has_none_yet(trained: RunDirectory) -> None:
+    assert [row["round"] for row in rounds_of(trained)] == [0, 1, 2]
+    assert as_csv([]) == "round\n"
+    assert as_csv([{"round": 1, "a, b": 0.5}, {"round": 2}]) == 'round,"a, b"\n1,0.5\n2,\n'
+
+
+def test_predictions_are_a_table(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
+    client = trained.manifest["clients"][0]
+    image = made / "images" / "day" / "[bold]green" / "0.png"
+    (place / "cut, short.png").write_bytes(image.read_bytes()[:200])
+    done = fedotp("predict", trained.path, "--client", client, image, place / "cut, short.png", "--csv")
+    assert done.status == 1
+    assert "1 of 2 images could not be read" in done.err
+    bad, good = read(done.out)  # what cannot be read is known first
+    expected = Classifier.from_run(trained.path, client).predict(image)
+    assert (good["image"], good["predicted"], good["error"]) == (str(image), expected.labels[0], "")
+    found = [float(good[f"p({name})"]) for name in expected.classes]
+    assert found == pytest.approx(expected.probabilities[0].tolist())
+    assert float(good["probability"]) == max(found)
+    assert bad["image"].endswith("cut, short.png")
+    assert bad["predicted"] == ""
+    assert "cannot read image" in bad["error"]
+
+
+def test_one_way_to_write_at_a_time(trained: RunDirectory, fedotp: Fedotp) -> None:
+    done = fedotp("predict", trained.path, "photo.jpg", "--csv", "--json")
+    assert done.status == 2
+    assert done.err == "error: --json and --csv are two ways to write the same: give one of them\n"
+
+
+@pytest.mark.parametrize(("option", "module", "what"), [("wandb", "wandb", "W&B"), ("mlflow", "mlflow", "MLflow")])
+def test_trackers_that_are_not_there_are_one_line(
+    option: str, module: str, what: str, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    done = fedotp("run", "tiny.toml", "--out", "here", f"--{option}")
+    assert done.status == 2
+    assert done.err == f"error: {what} is not installed; install it with: pip install 'fedotp[{option}]'\n"
+    assert not Path("here").exists()
+
+
+def test_onnx_that_is_not_there_is_one_line_and_a_file_is_not_replaced_unasked(
+    trained: RunDirectory, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("export", trained.path, "--client", trained.manifest["clients"][0], "--onnx", "--out", "here.onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    done = fedotp(*words)
+    assert done.status == 2
+    assert done.err == "error: ONNX is not installed; install it with: pip install 'fedotp[onnx]'\n"
+    Path("here.onnx").write_text("mine")
+    done = fedotp(*words)
+    assert "here.onnx exists already; choose another name, or say --force" in done.err
+    assert Path("here.onnx").read_text() == "mine"

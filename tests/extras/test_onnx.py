@@ -1,0 +1,85 @@
+"""ONNX files, read by onnxruntime, against `Classifier` itself. `make test-extras`."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fedotp
+from classifier.classifier_made import Made
+from fedotp.classifier import Classifier, Origin
+from fedotp.clip import CLIP, TINY, ResNetConfig, load
+from fedotp.methods import FedOTP, PromptSettings, Task
+
+runtime = pytest.importorskip("onnxruntime", reason="it is not installed here; `make test-extras` has it")
+onnx = pytest.importorskip("onnx", reason="it is not installed here; `make test-extras` has it")
+pytestmark = pytest.mark.filterwarnings("default")  # what the exporter complains of is not ours
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("made"))
+
+
+def require_the_same(classifier: Classifier, images: list[Image.Image], path: Path) -> None:
+    """One image, some, and one at a time give what the classifier gives."""
+    session = runtime.InferenceSession(path)
+    crops = np.stack([np.asarray(classifier.transform.crop(image)) for image in images])
+    expected = classifier.predict(images).probabilities
+    probabilities, scores = session.run(["probabilities", "scores"], {"image": crops})
+    np.testing.assert_allclose(probabilities, expected, atol=2e-5)
+    np.testing.assert_allclose(session.run(["probabilities"], {"image": crops[:1]})[0], expected[:1], atol=2e-5)
+    logits = scores.astype(np.float64) * np.exp(float(classifier.task.logit_scale))
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    np.testing.assert_allclose(shares / shares.sum(-1, keepdims=True), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "kind", ["promptfl", "fedotp", "fedotp, classical", "fedotp, average", "fedotp, int8 and float64", "pfedmoap"]
+)
+def test_every_way_of_scoring(made: Made, kind: str, tmp_path: Path) -> None:
+    classifier = fedotp.load(made.run(kind).path, "client-1", device="cpu")
+    classifier.save_onnx(tmp_path / "client.onnx")
+    require_the_same(classifier, made.test_images(np.arange(5)), tmp_path / "client.onnx")
+    onnx.checker.check_model(str(tmp_path / "client.onnx"), full_check=True)
+
+
+def of_tower(tower: CLIP, **options: object) -> Classifier:
+    """A classifier that has not learned anything, which makes no difference here."""
+    method = FedOTP(**options)
+    task = Task(tower, ("cat", "dog", "lorry"), PromptSettings(n_ctx=2))
+    return Classifier.of(method, task, method.untrained(task), Origin("a", "", "", "mini"))
+
+
+def noise(size: int) -> list[Image.Image]:
+    draw = np.random.default_rng(0)
+    return [Image.fromarray(draw.integers(0, 256, (size, size + 7, 3), np.uint8)) for _ in range(3)]
+
+
+def test_the_backbone_in_the_box(tmp_path: Path) -> None:
+    classifier = of_tower(load("mini"))
+    classifier.save_onnx(tmp_path / "mini.onnx")
+    require_the_same(classifier, noise(64), tmp_path / "mini.onnx")
+
+
+def test_a_resnet_with_four_prompts_and_a_dial(tmp_path: Path) -> None:
+    vision = ResNetConfig(image_size=64, layers=(1, 1, 1, 1), width=8, heads=4)
+    config = replace(TINY, vision=vision)
+    classifier = of_tower(CLIP.random(config), n_shared=2, n_private=2, dial=0.25)
+    classifier.save_onnx(tmp_path / "rn.onnx")
+    require_the_same(classifier, noise(80), tmp_path / "rn.onnx")
+
+
+def test_a_file_says_what_it_is(made: Made, tmp_path: Path) -> None:
+    classifier = fedotp.load(made.run("promptfl").path, "client-1", device="cpu")
+    classifier.save_onnx(tmp_path / "client.onnx")
+    told = runtime.InferenceSession(tmp_path / "client.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(told["classes"]) == list(classifier.classes)
+    facts = json.loads(told["fedotp"])
+    assert facts["client"] == "client-1"
+    assert facts["preprocessing"]["image_size"] == classifier.tower.config.image_size
+    assert facts["backbone"]["digest"] == classifier.tower.digest
+    assert str(made.inputs) not in json.dumps(told)  # where things lie is nobody's business
