@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fedotp._bars import encoding_progress
 from fedotp._text import printable
-from fedotp.cli._encoding import encoding_progress
 from fedotp.cli._options import QuietBarOption, RunArgument
 
 app = typer.Typer()

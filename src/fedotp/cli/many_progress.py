@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from fedotp.cli.progress import EncodingBars, PlainLines, say
+from fedotp.cli.progress import PlainLines, say
 from fedotp.cli.show import cell
-from fedotp.runs import ManyObserver, Outcome, Update
+from fedotp.runs import EncodingBars, ManyObserver, Outcome, Update
 
 _STOPPING = "Ctrl-C: ending after the rounds in progress; press it again to stop at once"
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fedotp import data
+from fedotp._bars import encoding_progress
 from fedotp._text import printable
-from fedotp.cli._encoding import encoding_progress
 from fedotp.cli._options import DatasetArgument, Precision, QuietBarOption, RootOption
 from fedotp.data.store import BATCH_SIZE
 from fedotp.errors import FedotpError

@@ -5,6 +5,7 @@ from fedotp.runs._controls import CONTROLS, Check, check_runs
 from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
 from fedotp.runs._engine import Engine, Local
 from fedotp.runs._join import class_numbers, join
+from fedotp.runs._live import STOPPING, EncodingBars, LiveDisplay, accuracy_text
 from fedotp.runs._loop import Loop, round_record
 from fedotp.runs._manifest import made_with
 from fedotp.runs._many import run_many
@@ -38,10 +39,13 @@ from fedotp.runs.cluster import RayCluster
 __all__ = [
     "CONTROLS",
     "SHARE",
+    "STOPPING",
     "VIEWS_NOTE",
     "Check",
     "Difference",
+    "EncodingBars",
     "Engine",
+    "LiveDisplay",
     "Local",
     "Loop",
     "MLflow",
@@ -62,6 +66,7 @@ __all__ = [
     "Trial",
     "Update",
     "WandB",
+    "accuracy_text",
     "as_csv",
     "by_grid",
     "by_method",

@@ -25,6 +25,7 @@ from fedotp.runs._observer import Observer
 from fedotp.runs._origin import require_same_code
 from fedotp.runs._prepare import Prepared, prepare
 from fedotp.runs._views import summary_of_views
+from fedotp.runs._watched import watched
 
 
 def run(
@@ -33,10 +34,14 @@ def run(
     *,
     observer: Observer | None = None,
     partition: Partition | None = None,
+    progress: bool | None = None,
 ) -> RunDirectory:
     """Run the federation that `config` describes, in the new directory `out` (below `runs/` if not given).
 
     `partition` is one that was saved, of the same data: it is taken as it is, and its settings are those of the run.
+
+    `progress` shows a bar, or not; if it is not given, there is one in a notebook and at a terminal, unless an
+    `observer` watches already.
 
     Returns the directory; `is_complete` tells whether the run has ended or was interrupted.
 
@@ -47,28 +52,29 @@ def run(
     """
     if partition is not None:
         config = replace(config, partition=partition.settings)
-    observer = observer or Observer()
     directory = RunDirectory(out or free_name(config, Path("runs")))
     directory.require_new()
-    with opened(prepare(config, observer, partition=partition), directory, observer) as (loop, _):
+    with (
+        watched(observer, progress) as watcher,
+        opened(prepare(config, watcher, partition=partition), directory, watcher) as (loop, _),
+    ):
         loop.go()
     return directory
 
 
-def resume(path: str | Path, *, observer: Observer | None = None) -> RunDirectory:
+def resume(path: str | Path, *, observer: Observer | None = None, progress: bool | None = None) -> RunDirectory:
     """Go on with the run in `path`; one that is complete is left as it is.
 
-    The result is, bit for bit, that of a run never interrupted.
+    The result is, bit for bit, that of a run never interrupted. `observer` and `progress` as for `run`.
     """
-    observer = observer or Observer()
     directory = RunDirectory.open(path)
-    with directory.locked():
+    with directory.locked(), watched(observer, progress) as watcher:
         if directory.is_complete:
             return directory
         if directory.is_deployed:
             raise FedotpError(f"{path} is a run of real sites; go on with `{directory.resume_command}`")
-        prepared = prepare(directory.config, observer, directory)
-        _rest(prepared, directory, make_simulator(prepared, directory), observer).go()
+        prepared = prepare(directory.config, watcher, directory)
+        _rest(prepared, directory, make_simulator(prepared, directory), watcher).go()
     return directory
 
 

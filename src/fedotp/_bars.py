@@ -1,18 +1,16 @@
 """Bars for images that are hashed and encoded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-if TYPE_CHECKING:
-    from fedotp.data import OnProgress
+OnBar = Callable[[str, int, int], None]  # what is done, how many are done, of how many
 
 
 @contextmanager
-def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterator["OnProgress | None"]:
+def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterator[OnBar | None]:
     """Draw a bar on stderr for each step of `encode`: pass what it gives as `on_progress`.
 
     `transient` bars disappear when all is done.
