@@ -1,6 +1,7 @@
 """ONNX files, read by onnxruntime, against `Classifier` itself. `make test-extras`."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,3 +84,19 @@ def test_a_file_says_what_it_is(made: Made, tmp_path: Path) -> None:
     assert facts["preprocessing"]["image_size"] == classifier.tower.config.image_size
     assert facts["backbone"]["digest"] == classifier.tower.digest
     assert str(made.inputs) not in json.dumps(told)  # where things lie is nobody's business
+
+
+def test_the_page_runs_as_printed(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    classifier = fedotp.load(made.run("promptfl").path, "client-1", device="cpu")
+    classifier.save_onnx("client-1.onnx")
+    made.test_images(np.array([0]))[0].convert("RGB").resize((90, 57)).save("photo.jpg")
+    page = (Path(__file__).parents[2] / "docs" / "use.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "onnxruntime" in block)
+    names: dict[str, np.ndarray] = {}
+    exec(code, names)
+    expected = classifier.predict("photo.jpg")
+    np.testing.assert_allclose(names["probabilities"], expected.probabilities, atol=2e-5)
+    assert capsys.readouterr().out == f"{expected.labels[0]}\n"

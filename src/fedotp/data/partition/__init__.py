@@ -9,6 +9,7 @@ from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data.partition._bubbles import plot_partition
+    from fedotp.data.partition._flower import from_flower
     from fedotp.data.partition._mispaired import other_images
     from fedotp.data.partition._partition import Client, Partition
     from fedotp.data.partition._schemes import make_partition
@@ -19,9 +20,12 @@ __all__ = [
     "Client",
     "Partition",
     "PartitionSettings",
+    "from_flower",
     "make_partition",
     "other_images",
     "plot_partition",
 ]
 
-__getattr__, __dir__ = lazy_face(__name__, __all__, ["_settings", "_partition", "_mispaired", "_schemes", "_bubbles"])
+__getattr__, __dir__ = lazy_face(
+    __name__, __all__, ["_settings", "_partition", "_mispaired", "_schemes", "_flower", "_bubbles"]
+)

@@ -142,6 +142,8 @@ def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups,
     """Return how a scheme forms groups and draws shares, its number of groups and usual clients per group."""
     name = settings.scheme
     n_domains, n_coarse = len(dataset.domains), len(dataset.coarse_classes)
+    if name == "given":
+        raise FedotpError(f"given: a file says who has which images of {dataset.name}, --partition FILE; or use iid")
     if name.startswith("domain") and n_domains == 1:
         raise FedotpError(f"{name}: {dataset.name} has one domain only; use iid, pathological or dirichlet")
     if name == "coarse" and not n_coarse:

@@ -15,6 +15,7 @@ SCHEMES = {
     "domain-dirichlet": "the clients of a domain divide its classes by Dirichlet(alpha) draws",
     "coarse": "each coarse label belongs to a group of clients, which share its classes evenly",
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
+    "given": "as a file says, `fedotp run --partition FILE`: what somebody else divided",
 }
 _DIFFER = ("pathological", "dirichlet")  # schemes that the authors' code has in a way of its own
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
@@ -26,7 +27,8 @@ class PartitionSettings:
     """What determines a partition of a given data set.
 
     Attributes:
-        scheme: who gets which images: iid, pathological, dirichlet, domain, domain-dirichlet, coarse or quantity.
+        scheme: who gets which images: iid, pathological, dirichlet, domain, domain-dirichlet, coarse or quantity;
+            given for what somebody else divided.
         n_clients: how many clients there are. None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for
             DomainNet; 5 per coarse label.
         alpha: Dirichlet's parameter, for the schemes that draw sizes: the smaller, the more clients differ. None: 0.3,

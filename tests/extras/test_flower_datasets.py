@@ -1,0 +1,86 @@
+"""Partitions of Flower Datasets' own partitioners. `make test-extras`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedotp.data import Partition, from_flower, load_dataset
+from fedotp.errors import FedotpError
+from fedotp.runs import resume, run
+from runs.toy_run import make_config, make_inputs
+
+WHY = "it is not installed here; `make test-extras` has it"
+pytest.importorskip("datasets", reason=WHY)
+partitioners: Any = pytest.importorskip("flwr_datasets.partitioner", reason=WHY)
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+def all_of(dataset: Any) -> dict[str, Any]:
+    return {
+        "iid": partitioners.IidPartitioner(num_partitions=3),
+        "dirichlet": partitioners.DirichletPartitioner(
+            num_partitions=3, partition_by="label", alpha=2.0, min_partition_size=2
+        ),
+        "pathological": partitioners.PathologicalPartitioner(
+            num_partitions=3, partition_by="label", num_classes_per_partition=2, class_assignment_mode="deterministic"
+        ),
+        "shards": partitioners.ShardPartitioner(num_partitions=3, partition_by="label", num_shards_per_partition=2),
+        "linear": partitioners.LinearPartitioner(num_partitions=3),
+        "by domain": partitioners.NaturalIdPartitioner(partition_by="domain"),
+    }
+
+
+@pytest.mark.parametrize("name", ["iid", "dirichlet", "pathological", "shards", "linear", "by domain"])
+def test_what_flower_divides_is_divided_so(inputs: Path, name: str, tmp_path: Path) -> None:
+    dataset = load_dataset(str(inputs / "data"))
+    partition = from_flower(dataset, all_of(dataset)[name])
+    again = all_of(dataset)[name]
+    import datasets
+
+    again.dataset = datasets.Dataset.from_dict(
+        {
+            "row": list(range(len(dataset.train))),
+            "label": dataset.train.labels.tolist(),
+            "domain": [dataset.domains[d] for d in dataset.train.domains],
+        }
+    )
+    for n, client in enumerate(partition.clients):
+        assert sorted(again.load_partition(n)["row"]) == client.train.tolist()
+    tests = np.concatenate([client.test for client in partition.clients])
+    assert len(np.unique(tests)) == len(tests)
+    assert sorted(tests) == list(range(len(dataset.test)))  # every class has a client here
+    for client in partition.clients:
+        assert set(dataset.test.labels[client.test]) <= set(dataset.train.labels[client.train])
+    partition.save(tmp_path / "ours.json")
+    assert Partition.load(tmp_path / "ours.json").digest == partition.digest
+    if name == "by domain":
+        assert {client.domain for client in partition.clients} == set(dataset.domains)
+
+
+def test_a_run_with_it_and_going_on(inputs: Path, tmp_path: Path) -> None:
+    dataset = load_dataset(str(inputs / "data"))
+    partition = from_flower(
+        dataset, partitioners.IidPartitioner(num_partitions=3), test=partitioners.IidPartitioner(num_partitions=3)
+    )
+    config = make_config(inputs, federation={"holdout_clients": 0})
+    done = run(config, tmp_path / "run", partition=partition)
+    assert done.partition.digest == partition.digest
+    assert done.config.partition.scheme == "given"
+    assert resume(tmp_path / "run").summary == done.summary
+
+
+def test_what_does_not_divide_images_is_refused(inputs: Path) -> None:
+    dataset = load_dataset(str(inputs / "data"))
+    by_nothing = partitioners.NaturalIdPartitioner(partition_by="hospital")
+    with pytest.raises(FedotpError, match="the columns to divide by are label and domain"):
+        from_flower(dataset, by_nothing)
+    three, two = (partitioners.IidPartitioner(num_partitions=n) for n in (3, 2))
+    with pytest.raises(FedotpError, match="3 clients have training images and 2 test images"):
+        from_flower(dataset, three, test=two)
