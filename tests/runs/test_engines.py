@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import fedotp
 from fedotp import _memory
 from fedotp._imports import name_imports
 from fedotp.errors import FedotpError
-from fedotp.runs import Local, ManyObserver, RayCluster, Update, by_method, run_many
-from fedotp.runs._workers import _gpus_to_share
+from fedotp.runs import Local, ManyObserver, RayCluster, Update, _workers, by_method, run_many
+from fedotp.runs._workers import _gpus_to_share, _served
 from fedotp.runs.cluster._node import Ended, Place, run_there
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,19 @@ def test_processes_share_gpus(
         monkeypatch.setenv(VISIBLE, visible)
     (trial,) = by_method(make_config(Path(), compute={"device": device}), ["coop"], [0])
     assert _gpus_to_share([[(trial, Path())]]) == gpus
+
+
+@pytest.mark.parametrize(
+    ("error", "usable"),
+    [("", True), ("not enough memory (CUDA out of memory. Tried to)", True), ("CUDA error: device-side assert", False)],
+)
+def test_a_process_that_lost_cuda_takes_no_more_runs(error: str, usable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = by_method(make_config(Path()), ["coop", "fedotp"], [0])
+    monkeypatch.setattr(_workers, "run_group", lambda group, *_: zip(trials, [error, ""], strict=True))
+    ours, theirs = Pipe()
+    ours.send([])
+    assert _served(theirs) is usable
+    assert [ours.recv().error for _ in trials] == [error, ""]
 
 
 def test_each_process_sees_a_gpu_of_its_own(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from fedotp.runs._trials import Trial
 
 _HAS_SESSIONS = hasattr(os, "setsid")  # on Windows Ctrl-C reaches every process, and SIGTERM kills at once
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_CUDA_ERROR = "CUDA error:"  # as torch says it; a lack of memory, after which all is well, it calls otherwise
 _PATIENCE = 10.0  # seconds to wait for a process that was asked to end
 
 
@@ -167,7 +168,14 @@ def _serve(connection: Connection, threads: int, gpu: str | None, sharing: int, 
     torch.set_num_threads(threads)
     import_named()  # before what comes through the pipe: it may be of those classes
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once
-        while True:
-            for trial, error in run_group(connection.recv(), connection.send, lambda: None):
-                connection.send(_Ended(trial.name, error))
+        while _served(connection):
             connection.send(None)
+
+
+def _served(connection: Connection) -> bool:
+    """Run the next group; False if this process cannot run another one: CUDA is of no use to it after an error."""
+    usable = True
+    for trial, error in run_group(connection.recv(), connection.send, lambda: None):
+        usable &= _CUDA_ERROR not in error
+        connection.send(_Ended(trial.name, error))
+    return usable
