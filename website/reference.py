@@ -10,7 +10,7 @@ from pathlib import Path
 from fedotp._toml import write_value
 from fedotp.config import Key, keys_of, sections
 from fedotp.data import DATASETS, DatasetInfo
-from fedotp.methods import METHODS, FedOTP
+from fedotp.methods import METHODS, FedOTP, Method
 
 ROOT = Path(__file__).parents[1]
 _CONFIGURATION = """\
@@ -79,32 +79,40 @@ def layouts() -> str:
 
 
 def words() -> str:
-    """What the shell completes, for a command line that must not wait for torch."""
-    keys = {key.name: key for method in _METHODS.values() for key in keys_of(method)}
-    known = {name: {"line": key.line, "choices": list(key.choices)} for name, key in keys.items()}
-    known["method.name"] = {"line": "which method", "choices": list(_METHODS)}
-    return (
-        json.dumps({"methods": {name: method.title for name, method in _METHODS.items()}, "keys": known}, indent=1)
-        + "\n"
-    )
+    """The names of methods and keys, for whoever must not wait for torch."""
+    keys = {key.name: _word(key) for key in keys_of(FedOTP) if not key.name.startswith("method.")}
+    keys["method.name"] = {"line": "which method", "choices": list(_METHODS)}
+    methods = {
+        name: {"title": method.title, "options": {key.name.partition(".")[2]: _word(key) for key in _options(method)}}
+        for name, method in _METHODS.items()
+    }
+    return json.dumps({"keys": keys, "methods": methods}, indent=1) + "\n"
 
 
 FILES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration,
     "docs/layouts.md": layouts,
-    "src/fedotp/cli/words.json": words,
+    "src/fedotp/config/words.json": words,
 }
 
 
 def _methods() -> str:
     parts = ["`method.name` is one of these; the other keys of the section are options of that method.\n"]
     for method in _METHODS.values():
-        own = [key for key in keys_of(method) if key.name.startswith("method.") and key.name != "method.name"]
+        own = _options(method)
         parts.append(
             f"### {method.name}\n\n{method.title}, {method.reference}.{'' if own else ' It has no options.'}\n"
         )
         parts += [_table(own)] if own else []
     return "\n".join(parts)
+
+
+def _options(method: type[Method]) -> list[Key]:
+    return [key for key in keys_of(method) if key.name.startswith("method.") and key.name != "method.name"]
+
+
+def _word(key: Key) -> dict[str, str | list[str]]:
+    return {"line": key.line, "choices": list(key.choices) or ["true", "false"] * (key.right == "true or false")}
 
 
 def _table(keys: Iterable[Key]) -> str:

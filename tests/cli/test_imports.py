@@ -1,11 +1,13 @@
 """A command imports what it needs: it starts in the time that takes."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cli_made import command
 
 COMMAND = """
 import sys
@@ -27,6 +29,23 @@ def imported_by(*arguments: str, folder: Path) -> set[str]:
 @pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("presets",)])
 def test_what_is_only_printed_needs_no_numbers(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert not imported_by(*arguments, folder=tmp_path) & {"numpy", "PIL", "torch"}
+
+
+@pytest.fixture(scope="module")
+def runs(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a complete run, and with one that has a checkpoint but no summary yet."""
+    folder = tmp_path_factory.mktemp("runs")
+    command("run", made / "tiny.toml", "--out", folder / "complete", "--quiet")
+    shutil.copytree(folder / "complete", folder / "stopped")
+    (folder / "stopped" / "summary.json").unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments", [("runs", "list", "."), ("runs", "show", "complete"), ("runs", "show", "stopped")]
+)
+def test_runs_are_looked_at_without_torch(arguments: tuple[str, ...], runs: Path) -> None:
+    assert "torch" not in imported_by(*arguments, folder=runs)
 
 
 def test_the_list_of_data_sets_needs_no_torch(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from fedotp.errors import FedotpError
 from fedotp.federation import load_rows, load_server
-from fedotp.federation._checkpoint import load_progress
+from fedotp.federation._progress import load_progress
 
 Forge = Callable[[dict[str, torch.Tensor], dict[str, Any], Any], object]
 

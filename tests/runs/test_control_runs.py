@@ -10,9 +10,8 @@ from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
 from fedotp.classifier import Classifier
-from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_method, check_runs, prepare, run_many
+from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_method, check_run, check_runs, prepare, run_many
 from invented_run import invent_run
 
 QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"every": 0}}
@@ -67,13 +66,9 @@ def summary_of(own: list[float], **controls: list[float]) -> dict[str, Any]:
     }
 
 
-def config_of(split: int, seed: int) -> Config:
-    return fedotp.load_config("demo").override([f"partition.seed={split}", f"seed={seed}"])
-
-
 def test_one_run_is_checked_over_its_clients() -> None:
     own, majority, captions = [0.6, 0.7, 0.9, 0.5], [0.5, 0.8, 0.8, 0.5], [0.1, 0.2, 0.3, 0.1]
-    first, second = check_runs([(config_of(0, 0), summary_of(own, majority=majority, zero_shot=captions))])
+    first, second = check_run(summary_of(own, majority=majority, zero_shot=captions))
     test = scipy.stats.ttest_rel(own, majority)
     assert (first.control, first.is_passed) == ("majority", False)
     assert (first.difference.low, first.difference.high) == pytest.approx(tuple(test.confidence_interval()))
@@ -87,7 +82,7 @@ def test_one_run_is_checked_over_its_clients() -> None:
 def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
     draws = np.random.default_rng(0).random((2, 3, 2, 4))  # whose, splits, seeds, clients
     runs = [
-        (config_of(split, seed), summary_of(draws[0, split, seed].tolist(), majority=draws[1, split, seed].tolist()))
+        ((split, seed), summary_of(draws[0, split, seed].tolist(), majority=draws[1, split, seed].tolist()))
         for split in range(3)
         for seed in range(2)
     ]
@@ -100,17 +95,17 @@ def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
 
 
 def test_one_client_and_one_run_have_no_interval() -> None:
-    (check,) = check_runs([(config_of(0, 0), summary_of([0.5], majority=[0.5]))])
+    (check,) = check_run(summary_of([0.5], majority=[0.5]))
     assert not check.is_passed
     assert "one client, no interval" in check.sentence("A")
-    (check,) = check_runs([(config_of(0, 0), summary_of([0.6], majority=[0.5]))])
+    (check,) = check_run(summary_of([0.6], majority=[0.5]))
     assert check.is_passed
 
 
 def test_runs_from_before_there_were_controls_have_no_checks() -> None:
     summary = summary_of([0.5, 0.6])
     del summary["controls"]
-    assert check_runs([(config_of(0, 0), summary)]) == []
+    assert check_run(summary) == []
 
 
 def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, tmp_path: Path) -> None:

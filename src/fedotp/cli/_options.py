@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -21,11 +22,17 @@ SourceArgument = Annotated[
         metavar="PRESET|FILE",
         help=f"A preset (`fedotp presets` lists them) or a file that ends in .toml; {SOURCE} if not given.",
         show_default=False,
+        autocompletion=_complete.sources,
     ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as method.mass=0.5; any number of times."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, such as method.mass=0.5; any number of times.",
+        autocompletion=_complete.assignments,
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
@@ -79,10 +86,22 @@ def engine_of(name: EngineName, jobs: int | None, cpus: int | None, gpus: float 
 
 # Runs ----------------------------------------------------------------------------------------------------------
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False)]
+RunArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False, autocompletion=_complete.runs),
+]
+ResumeOption = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN", help="Go on with the run in this directory.", autocompletion=_complete.runs),
+]
 RunsArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN...", help="Directories of runs, or folders with runs in them.", show_default=False),
+    typer.Argument(
+        metavar="RUN...",
+        help="Directories of runs, or folders with runs in them.",
+        show_default=False,
+        autocompletion=_complete.runs,
+    ),
 ]
 
 
@@ -116,7 +135,11 @@ DialOption = Annotated[
 
 ClassifierArgument = Annotated[
     Path,
-    typer.Argument(metavar="RUN|BUNDLE", help="Directory of a run, or a bundle of `fedotp export`."),
+    typer.Argument(
+        metavar="RUN|BUNDLE",
+        help="Directory of a run, or a bundle of `fedotp export`.",
+        autocompletion=_complete.runs,
+    ),
 ]
 ClientOption = Annotated[
     str | None,
@@ -132,7 +155,10 @@ DeviceOption = Annotated[str, typer.Option(help="For example cpu or cuda:1; auto
 # Data and weights ----------------------------------------------------------------------------------------------
 
 DatasetArgument = Annotated[
-    str, typer.Argument(help="A name from `fedotp data list`, a folder of images, or hf:<path>.")
+    str,
+    typer.Argument(
+        help="A name from `fedotp data list`, a folder of images, or hf:<path>.", autocompletion=_complete.datasets
+    ),
 ]
 RootOption = Annotated[
     Path | None,

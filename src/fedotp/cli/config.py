@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
+from fedotp.cli import _complete
 from fedotp.cli._options import SOURCE, SetOption
 
 app = typer.Typer()
@@ -19,6 +20,7 @@ def config(
             metavar="PRESET|FILE|RUN",
             help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
             show_default=False,
+            autocompletion=_complete.sources_or_runs,
         ),
     ] = None,
     changes: SetOption = None,

@@ -20,6 +20,7 @@ from rich.table import Table
 from fedotp import data
 from fedotp._imports import import_named
 from fedotp._text import printable
+from fedotp.cli import _complete
 from fedotp.cli._options import DatasetArgument, RootOption
 from fedotp.cli.show import cell
 from fedotp.errors import FedotpError
@@ -107,7 +108,8 @@ def check(
 
 @app.command()
 def download(
-    dataset: Annotated[str, typer.Argument(help="A name from `fedotp data list`.")], root: RootOption = None
+    dataset: Annotated[str, typer.Argument(help="A name from `fedotp data list`.", autocompletion=_complete.datasets)],
+    root: RootOption = None,
 ) -> None:
     """Fetch a data set from its official source; an interrupted download goes on where it stopped.
 

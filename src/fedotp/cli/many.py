@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedotp.cli import _complete
 from fedotp.cli._options import (
     METHODS,
     SOURCE,
@@ -39,7 +40,11 @@ SplitsOption = Annotated[
 def compare(
     source: SourceArgument = None,
     methods: Annotated[
-        str, typer.Option(help="Methods, separated by commas; options follow a name, each after a colon.")
+        str,
+        typer.Option(
+            help="Methods, separated by commas; options follow a name, each after a colon.",
+            autocompletion=_complete.methods,
+        ),
     ] = METHODS,
     seeds: SeedsOption = "0,1,2",
     splits: SplitsOption = None,

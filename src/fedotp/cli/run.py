@@ -9,7 +9,16 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli._options import METHODS, SOURCE, DialOption, QuietOption, RunArgument, SetOption, SourceArgument
+from fedotp.cli._options import (
+    METHODS,
+    SOURCE,
+    DialOption,
+    QuietOption,
+    ResumeOption,
+    RunArgument,
+    SetOption,
+    SourceArgument,
+)
 from fedotp.cli._status import INTERRUPTED
 from fedotp.cli._views import print_views
 from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, print_run
@@ -35,7 +44,7 @@ def run(
     partition: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Who has which images, from `fedotp data partition --out`.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this directory.")] = None,
+    resume: ResumeOption = None,
     holdout_clients: Annotated[
         int | None,
         typer.Option(min=0, metavar="K", help="K clients never train; at the end they join and are evaluated."),

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedotp._imports import import_named
 from fedotp._text import printable
+from fedotp.cli import _complete
 from fedotp.cli._options import RunArgument
 from fedotp.cli._views import print_views
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_wide
@@ -82,7 +83,7 @@ def show(
         return
     with reading(directory):
         # what cannot be read is refused before anything is printed
-        rounds, state, accuracy = _progress(directory, directory.config.federation.rounds)
+        rounds, state, accuracy = _progress(directory, directory.told.tables["federation"]["rounds"])
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
@@ -98,8 +99,16 @@ def show(
 
 @app.command()
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Directory of a run.", show_default=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Directory of another run.", show_default=False)],
+    a: Annotated[
+        Path,
+        typer.Argument(metavar="A", help="Directory of a run.", show_default=False, autocompletion=_complete.runs),
+    ],
+    b: Annotated[
+        Path,
+        typer.Argument(
+            metavar="B", help="Directory of another run.", show_default=False, autocompletion=_complete.runs
+        ),
+    ],
 ) -> None:
     """Compare two runs: the settings in which they differ, what they were made with, their numbers.
 
@@ -135,7 +144,7 @@ def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
 
     manifest, missing = run.manifest, ""
     try:
-        title, rounds = run.config.title, run.config.federation.rounds
+        title, rounds = run.told.title, run.told.tables["federation"]["rounds"]
     except MissingMethodError as error:
         title, rounds, missing = manifest["method"]["title"], manifest["config"]["federation"]["rounds"], error.what
     done, state, accuracy = _progress(run, rounds)
@@ -158,25 +167,23 @@ def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
 
 
 def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
-    config, manifest = run.config, run.manifest
-    method, partition, rounds, optimizer = config.method, config.partition, config.federation, config.optimizer
-    options = ", ".join(f"{name} {value}" for name, value in vars(method).items())
-    data = manifest["data"]
+    manifest, data, told, tables = run.manifest, run.manifest["data"], run.told, run.told.tables
+    partition, rounds, optimizer, server = (
+        tables[section] for section in ("partition", "federation", "optimizer", "server")
+    )
+    options = ", ".join(f"{name} {value}" for name, value in tables["method"].items() if name != "name")
     images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
-    yield "method", f"{config.title} ({method.reference})", options
+    yield "method", f"{told.title} ({told.reference})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
     yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
-    division = f"{partition.scheme}, partition seed {partition.seed}"
+    division = f"{partition['scheme']}, partition seed {partition['seed']}"
     yield "clients", len(manifest["clients"]), "real sites" if run.is_deployed else division
-    yield (
-        "rounds",
-        rounds.rounds,
-        f"local epochs {rounds.local_epochs}, batches of {rounds.batch_size}, participation {rounds.participation}",
-    )
-    yield "optimizer", optimizer.name, f"lr {optimizer.lr}, momentum {optimizer.momentum}"
-    if config.server.name != "average":
-        yield "server's step", config.server.name, f"lr {config.server.lr}"
-    yield "seed", config.seed
+    steps = f"local epochs {rounds['local_epochs']}, batches of {rounds['batch_size']}"
+    yield "rounds", rounds["rounds"], f"{steps}, participation {rounds['participation']}"
+    yield "optimizer", optimizer["name"], f"lr {optimizer['lr']}, momentum {optimizer['momentum']}"
+    if server["name"] != "average":
+        yield "server's step", server["name"], f"lr {server['lr']}"
+    yield "seed", tables["seed"]
     yield "begun", _date(manifest["started"]), f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
     yield "on", manifest["device"], manifest["commit"] or ""
 

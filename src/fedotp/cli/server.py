@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedotp._places import cache_folder
-from fedotp.cli._options import SOURCE, InsecureOption, KeysOption, SetOption, SourceArgument
+from fedotp.cli._options import SOURCE, InsecureOption, KeysOption, ResumeOption, SetOption, SourceArgument
 from fedotp.cli._status import INTERRUPTED
 from fedotp.cli.posix import need_posix
 from fedotp.cli.show import command, print_paths, print_run
@@ -45,7 +45,7 @@ def server(
     out: Annotated[
         Path | None, typer.Option(help="The new directory of the run; named after the run, in runs/, if not given.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this directory.")] = None,
+    resume: ResumeOption = None,
     host: Annotated[
         str | None,
         typer.Option(help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"),

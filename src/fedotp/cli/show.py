@@ -110,7 +110,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
 
 def print_run(directory: "RunDirectory") -> None:
     """Print the final numbers of a complete run."""
-    from fedotp.runs import check_runs
+    from fedotp.runs import check_run
 
     summary = directory.summary
     print_headline(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
@@ -119,15 +119,15 @@ def print_run(directory: "RunDirectory") -> None:
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
-    for check in check_runs([(directory.config, summary)]):
+    for check in check_run(summary):
         if not check.is_passed:
-            Console().print(cell(check.sentence(directory.config.title), "bold yellow"))
+            Console().print(cell(check.sentence(directory.told.title), "bold yellow"))
 
 
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
     """Print what the numbers below are of."""
     n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
-    what = f"{run.config.title} on {run.manifest['data']['name']}"
+    what = f"{run.told.title} on {run.manifest['data']['name']}"
     text = f"{what}, {_count(n_clients, 'client')}, {_count(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
     for note in run.manifest["data"].get("notes", ()):

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from fedotp.config._presets import presets
     from fedotp.config._reading import located
     from fedotp.config._settings import BackboneSettings, DataSettings
+    from fedotp.config._words import Word, known_keys, known_methods
 
 __all__ = [
     "BackboneSettings",
     "Config",
     "DataSettings",
     "Key",
+    "Word",
     "difference",
     "explained",
     "flatten",
     "keys_of",
+    "known_keys",
+    "known_methods",
     "load_config",
     "located",
     "presets",
@@ -31,5 +35,5 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = lazy_face(
-    __name__, __all__, ["_presets", "_reading", "_settings", "_compare", "_config", "_keys"]
+    __name__, __all__, ["_presets", "_words", "_reading", "_settings", "_compare", "_config", "_keys"]
 )

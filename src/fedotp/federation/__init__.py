@@ -1,39 +1,41 @@
-"""Federations: rounds, sampling, local training along the client axis, aggregation, evaluation, checkpoints."""
+"""Federations: rounds, sampling, local training along the client axis, aggregation, evaluation, checkpoints.
 
-from fedotp.federation._checkpoint import (
-    Progress,
-    load_checkpoint,
-    load_progress,
-    load_rows,
-    load_server,
-    save_checkpoint,
-)
-from fedotp.federation._clients import Clients
-from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
-from fedotp.federation._evaluate import LocalTester, Predictions
-from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
-from fedotp.federation._groups import client_bytes, prompt_lengths
-from fedotp.federation._joined import in_common
-from fedotp.federation._kept import KeptRows
-from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
-from fedotp.federation._metrics import METRICS, Floats, Metric, percent
-from fedotp.federation._optimizer import learning_rate
-from fedotp.federation._predict import Predictor
-from fedotp.federation._random import Ints, draws
-from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
-from fedotp.federation._server_step import ServerStep
-from fedotp.federation._settings import (
-    VIEWS,
-    ComputeSettings,
-    EvaluationSettings,
-    OptimizerSettings,
-    RoundSettings,
-    ServerStepSettings,
-    Settings,
-)
-from fedotp.federation._simulator import RoundReport, Simulator
-from fedotp.federation._together import Together
-from fedotp.federation._view import Novel, View
+Each part is imported when it is first used: metrics and progress know no torch, and whoever lists runs wants no more.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedotp._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint
+    from fedotp.federation._clients import Clients
+    from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
+    from fedotp.federation._evaluate import LocalTester, Predictions
+    from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
+    from fedotp.federation._groups import client_bytes, prompt_lengths
+    from fedotp.federation._joined import in_common
+    from fedotp.federation._kept import KeptRows
+    from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
+    from fedotp.federation._metrics import METRICS, Floats, Metric, percent
+    from fedotp.federation._optimizer import learning_rate
+    from fedotp.federation._predict import Predictor
+    from fedotp.federation._progress import Progress, load_progress
+    from fedotp.federation._random import Ints, draws
+    from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
+    from fedotp.federation._server_step import ServerStep
+    from fedotp.federation._settings import (
+        VIEWS,
+        ComputeSettings,
+        EvaluationSettings,
+        OptimizerSettings,
+        RoundSettings,
+        ServerStepSettings,
+        Settings,
+    )
+    from fedotp.federation._simulator import RoundReport, Simulator
+    from fedotp.federation._together import Together
+    from fedotp.federation._view import Novel, View
 
 __all__ = [
     "METRICS",
@@ -85,3 +87,30 @@ __all__ = [
     "sampled",
     "save_checkpoint",
 ]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    __all__,
+    [
+        "_metrics",
+        "_random",
+        "_progress",
+        "_checkpoint",
+        "_clients",
+        "_data",
+        "_evaluate",
+        "_evaluation",
+        "_groups",
+        "_joined",
+        "_kept",
+        "_local",
+        "_optimizer",
+        "_predict",
+        "_sampling",
+        "_server_step",
+        "_settings",
+        "_simulator",
+        "_together",
+        "_view",
+    ],
+)

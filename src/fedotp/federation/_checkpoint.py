@@ -3,9 +3,8 @@
 import json
 import math
 import re
-import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
@@ -17,36 +16,20 @@ import torch
 from fedotp._files import parse_json, write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation._kept import KeptRows
+from fedotp.federation._progress import (
+    FORMAT,
+    Progress,
+    checksum,
+    parse_progress,
+    require_file,
+    require_sealed,
+)
 from fedotp.federation._random import Ints
 from fedotp.federation._server_step import ServerStep
 from fedotp.methods import Parameters
 
 _SERVER = "server."
 _STEP = "step."
-_FORMAT = "fedotp-checkpoint-1"
-_LARGEST = 2**63 - 1
-
-
-@dataclass
-class Progress:
-    """How far a run has come; together with the prompts all there is to know to go on.
-
-    `metrics_bytes` is the length of the metrics file up to here, `metrics_digest` its SHA-256. Bytes and seconds are
-    sums over the rounds; `since_best` counts evaluations since the best one.
-    """
-
-    round: int = 0
-    metrics_bytes: int = 0
-    metrics_digest: str = ""
-    group_size: int = 0
-    best_accuracy: float = -1.0
-    best_round: int = 0
-    since_best: int = 0
-    stopped: bool = False
-    bytes_up: int = 0
-    bytes_down: int = 0
-    train_seconds: float = 0.0
-    evaluate_seconds: float = 0.0
 
 
 class Saved(Protocol):
@@ -76,14 +59,9 @@ def save_checkpoint(path: Path, simulator: Saved, progress: Progress) -> None:
     tensors["kept.slot"] = torch.from_numpy(simulator.kept.slot)
     tensors["kept.checksum"] = torch.from_numpy(simulator.kept.checksum.astype(np.int64))
     facts = {"progress": json.dumps(asdict(progress)), "kept": json.dumps(simulator.kept.layout)}
-    sealed = {"format": _FORMAT, "checksum": str(_checksum(tensors, facts)), **facts}
+    sealed = {"format": FORMAT, "checksum": str(_checksum(tensors, facts)), **facts}
     write_atomically(path, safetensors.torch.save(tensors, metadata=sealed))
     simulator.kept.commit()
-
-
-def load_progress(path: Path) -> Progress:
-    """How far the run had come when the checkpoint `path` was written."""
-    return _read(path)[1]
 
 
 def load_server(path: Path) -> Parameters:
@@ -172,36 +150,16 @@ def _part(prefix: str, tensors: Parameters) -> Parameters:
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], Progress, dict[str, str]]:
     """Tensors, progress and the layout of the clients' rows, each of the kinds that `save_checkpoint` writes."""
     try:
-        if not path.is_file():  # it would wait for a pipe
-            raise FedotpError(f"cannot read the checkpoint {path}: it is not a file")
+        require_file(path)
         with safetensors.safe_open(path, "pt") as file:
             facts = file.metadata() or {}
             # Copies: Windows does not replace a file that is still mapped into memory.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (not a dict)
-        if facts.get("format") != _FORMAT:
-            raise FedotpError(f"{path} is not a checkpoint of fedotp: it should say format {_FORMAT!r}")
-        if facts["checksum"] != str(_checksum(tensors, facts)):
-            raise FedotpError(
-                f"the checkpoint {path} is damaged (its checksum does not match); "
-                "restore it from a copy, or run again from the start"
-            )
+        require_sealed(path, facts, _checksum(tensors, facts))
         _require_slots(tensors)
-        return tensors, _progress(parse_json(facts["progress"])), _layout(parse_json(facts["kept"]))
+        return tensors, parse_progress(facts["progress"]), _layout(parse_json(facts["kept"]))
     except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
         raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
-
-
-def _progress(values: object) -> Progress:
-    """Progress from what a file says: the right keys, the right types, no count below zero."""
-    if not isinstance(values, dict):
-        raise ValueError("its progress is not a table")
-    kinds = {item.name: type(item.default) for item in fields(Progress)}
-    for name, value in values.items():
-        kind = kinds.get(name)
-        fits = type(value) is kind or (kind is float and type(value) is int)
-        if not fits or (kind is int and not 0 <= value <= _LARGEST):
-            raise ValueError(f"its progress says {str(name)[:40]} = {str(value)[:40]}")
-    return Progress(**values)
 
 
 def _layout(values: object) -> dict[str, str]:
@@ -220,9 +178,6 @@ def _require_slots(tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _checksum(tensors: Mapping[str, torch.Tensor], facts: Mapping[str, str]) -> int:
-    """Over names, values and facts: safetensors has none of its own."""
-    checksum = zlib.crc32(f"{facts['progress']} {facts['kept']}".encode())
-    for name, value in sorted(tensors.items()):
-        content = value.contiguous().reshape(-1).view(torch.uint8).numpy()  # of any type, bfloat16 too
-        checksum = zlib.crc32(content.data, zlib.crc32(name.encode(), checksum))
-    return checksum
+    """Over names, values and facts; values of any type, bfloat16 too."""
+    contents = {name: value.contiguous().reshape(-1).view(torch.uint8).numpy().data for name, value in tensors.items()}
+    return checksum(contents, facts)

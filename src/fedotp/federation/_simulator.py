@@ -10,7 +10,7 @@ import torch
 
 from fedotp._clock import own_seconds
 from fedotp.errors import FedotpError
-from fedotp.federation._checkpoint import Progress, save_checkpoint
+from fedotp.federation._checkpoint import save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
 from fedotp.federation._data import FederatedData
@@ -20,6 +20,7 @@ from fedotp.federation._groups import group_size
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
+from fedotp.federation._progress import Progress
 from fedotp.federation._random import Ints
 from fedotp.federation._sampling import drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep

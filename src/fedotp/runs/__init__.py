@@ -1,40 +1,49 @@
-"""Runs: from a configuration to a directory with prompts and numbers, and back."""
+"""Runs: from a configuration to a directory with prompts and numbers, and back.
 
-from fedotp.runs._columns import common_columns, n_bytes, numbers_of
-from fedotp.runs._controls import CONTROLS, Check, check_runs
-from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
-from fedotp.runs._engine import Engine, Local
-from fedotp.runs._join import class_numbers, join
-from fedotp.runs._live import STOPPING, EncodingBars, LiveDisplay, accuracy_text
-from fedotp.runs._loop import Loop, round_record
-from fedotp.runs._manifest import made_with
-from fedotp.runs._many import run_many
-from fedotp.runs._mlflow import MLflow
-from fedotp.runs._observer import Observer, Observers
-from fedotp.runs._origin import MissingMethodError, require_same_code
-from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
-from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
-from fedotp.runs._prepare import (
-    Prepared,
-    encode_for,
-    find_device,
-    load_backbone,
-    make_task,
-    prepare,
-    require_same,
-    template_of,
-)
-from fedotp.runs._rounds import as_csv, rounds_of
-from fedotp.runs._rows import Row
-from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
-from fedotp.runs._table import VIEWS_NOTE, Table
-from fedotp.runs._tensorboard import TensorBoard
-from fedotp.runs._tracker import Tracker
-from fedotp.runs._trial_run import ManyObserver, Outcome, Update
-from fedotp.runs._trials import Trial, by_grid, by_method
-from fedotp.runs._views import summary_of_views
-from fedotp.runs._wandb import WandB
-from fedotp.runs.cluster import RayCluster
+Each part is imported when it is first used: directories are listed and shown without torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedotp._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from fedotp.runs._columns import common_columns, n_bytes, numbers_of
+    from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs
+    from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
+    from fedotp.runs._engine import Engine, Local
+    from fedotp.runs._join import class_numbers, join
+    from fedotp.runs._live import STOPPING, EncodingBars, LiveDisplay, accuracy_text
+    from fedotp.runs._loop import Loop, round_record
+    from fedotp.runs._manifest import made_with
+    from fedotp.runs._many import run_many
+    from fedotp.runs._mlflow import MLflow
+    from fedotp.runs._observer import Observer, Observers
+    from fedotp.runs._origin import MissingMethodError, require_same_code
+    from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
+    from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
+    from fedotp.runs._prepare import (
+        Prepared,
+        encode_for,
+        find_device,
+        load_backbone,
+        make_task,
+        prepare,
+        require_same,
+        template_of,
+    )
+    from fedotp.runs._rounds import as_csv, rounds_of
+    from fedotp.runs._rows import Row
+    from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
+    from fedotp.runs._table import VIEWS_NOTE, Table
+    from fedotp.runs._tensorboard import TensorBoard
+    from fedotp.runs._told import Told
+    from fedotp.runs._tracker import Tracker
+    from fedotp.runs._trial_run import ManyObserver, Outcome, Update
+    from fedotp.runs._trials import Trial, by_grid, by_method
+    from fedotp.runs._views import summary_of_views
+    from fedotp.runs._wandb import WandB
+    from fedotp.runs.cluster import RayCluster
 
 __all__ = [
     "CONTROLS",
@@ -62,6 +71,7 @@ __all__ = [
     "StoredParameters",
     "Table",
     "TensorBoard",
+    "Told",
     "Tracker",
     "Trial",
     "Update",
@@ -70,6 +80,7 @@ __all__ = [
     "as_csv",
     "by_grid",
     "by_method",
+    "check_run",
     "check_runs",
     "class_numbers",
     "common_columns",
@@ -104,3 +115,37 @@ __all__ = [
     "summary_of_views",
     "template_of",
 ]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    __all__,
+    [
+        "_directory",
+        "_origin",
+        "_columns",
+        "_paired",
+        "_controls",
+        "_views",
+        "_engine",
+        "_join",
+        "_live",
+        "_loop",
+        "_manifest",
+        "_many",
+        "_mlflow",
+        "_observer",
+        "_parameters",
+        "_prepare",
+        "_rounds",
+        "_rows",
+        "_run",
+        "_table",
+        "_tensorboard",
+        "_told",
+        "_tracker",
+        "_trial_run",
+        "_trials",
+        "_wandb",
+        "cluster",
+    ],
+)

@@ -9,11 +9,13 @@ enough to tell whether a method is above them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedotp.config import Config
 from fedotp.runs._paired import Difference, Pair, paired
-from fedotp.runs._trial_run import Outcome
+
+if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
+    from fedotp.config import Config
+    from fedotp.runs._trial_run import Outcome
 
 CONTROLS = {
     "majority": "majority class",
@@ -24,8 +26,9 @@ CONTROLS = {
 """What they are called, by their keys in a summary."""
 MARK = "(!)"
 
-Told = tuple[Config, Mapping[str, Any]]
-"""Configuration and summary of a run."""
+Summary = Mapping[str, Any]
+Numbered = tuple[tuple[int, int], Summary]
+"""Split and seed of a run, and its summary."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,12 @@ class Check:
         return f"{MARK} {name} is not above {CONTROLS[self.control]}: {100 * found.mean:+.2f} points, {interval}."
 
 
-def check_runs(runs: Sequence[Told], shuffled: Sequence[Told] = ()) -> list[Check]:
+def check_run(summary: Summary) -> list[Check]:
+    """The checks of one complete run."""
+    return check_runs([((0, 0), summary)])
+
+
+def check_runs(runs: Sequence[Numbered], shuffled: Sequence[Numbered] = ()) -> list[Check]:
     """The checks of complete runs that differ in split and seed only; `shuffled` are those on shuffled labels."""
     ours = _by_client(runs, None)
     theirs = {control: _by_client(runs, control) for control in CONTROLS if control != "shuffled"}
@@ -60,40 +68,45 @@ def check_runs(runs: Sequence[Told], shuffled: Sequence[Told] = ()) -> list[Chec
     return [Check(control, difference) for control, difference in found.items() if difference]
 
 
-def complete(outcomes: Sequence[Outcome]) -> list[Told]:
-    """Configuration and summary of those that are complete."""
-    return [(outcome.trial.config, outcome.directory.summary) for outcome in outcomes if outcome.directory.is_complete]
+def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
+    """Split, seed and summary of those that are complete."""
+    ended = [outcome for outcome in outcomes if outcome.directory.is_complete]
+    return [(_split_and_seed(outcome.trial.config), outcome.directory.summary) for outcome in ended]
 
 
-def control_accuracies(outcomes: Sequence[Outcome], control: str) -> list[float]:
+def _split_and_seed(config: "Config") -> tuple[int, int]:
+    return config.partition.seed, config.seed
+
+
+def control_accuracies(outcomes: "Sequence[Outcome]", control: str) -> list[float]:
     """What a control scored on each split with each seed, in any of the runs, which are on the same images."""
     found = {
-        (config.partition.seed, config.seed): summary["controls"][control]["accuracy"]
-        for config, summary in complete(outcomes)
+        number: summary["controls"][control]["accuracy"]
+        for number, summary in complete(outcomes)
         if control in summary.get("controls", {})
     }
     return [*found.values()]
 
 
-def is_control(outcome: Outcome) -> bool:
+def is_control(outcome: "Outcome") -> bool:
     """Whether a run is of interest only beside another."""
     return outcome.trial.config.data.labels == "shuffled"
 
 
-def in_earnest(config: Config) -> Config:
+def in_earnest(config: "Config") -> "Config":
     """The run that one on shuffled labels is the control of; split and seed left out."""
     data, partition = replace(config.data, labels="true"), replace(config.partition, seed=0)
     return replace(config, data=data, partition=partition, seed=0)
 
 
-def _by_client(runs: Sequence[Told], control: str | None) -> dict[Pair, float]:
+def _by_client(runs: Sequence[Numbered], control: str | None) -> dict[Pair, float]:
     """Accuracies, or those of a control, by split and client, and seed."""
     found: dict[Pair, float] = {}
-    for config, summary in runs:
+    for (split, seed), summary in runs:
         clients = summary["clients"]
         values = [client["accuracy"] for client in clients]
         if control is not None:
             values = summary.get("controls", {}).get(control, {}).get("clients", [])
         for client, value in zip(clients, values, strict=False):
-            found[(config.partition.seed, client["name"]), config.seed] = value
+            found[(split, client["name"]), seed] = value
     return found

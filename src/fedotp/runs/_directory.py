@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,12 +27,16 @@ from fedotp._files import cannot_write, opened_in_place, parse_json, read_regula
 from fedotp._imports import import_options
 from fedotp._locks import held, is_held
 from fedotp._text import one_line
-from fedotp.config import Config, difference
 from fedotp.data import Partition
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictions, load_progress
+from fedotp.federation import load_progress
 from fedotp.runs._origin import require_method
 from fedotp.runs._seal import Growing, changed, read_sealed, sealed
+from fedotp.runs._told import Told, told_by_files
+
+if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
+    from fedotp.config import Config
+    from fedotp.federation import Predictions
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
@@ -60,7 +64,7 @@ class RunDirectory:
             raise FedotpError(f"{path} is not a run: it has no config.toml; `fedotp runs list` lists the runs")
         return run
 
-    def create(self, config: Config, manifest: dict[str, Any], partition: Partition | None) -> None:
+    def create(self, config: "Config", manifest: dict[str, Any], partition: Partition | None) -> None:
         """Write what is known before the first round. A directory that holds anything is refused.
 
         Of a federation of real sites nobody knows who has which images: it has no partition.
@@ -89,8 +93,10 @@ class RunDirectory:
         write_atomically(self._file("manifest.json"), sealed(manifest))
 
     @cached_property
-    def config(self) -> Config:
+    def config(self) -> "Config":
         """The resolved configuration, the one the run began with; only where things are may have been edited."""
+        from fedotp.config import Config, difference
+
         path = self._file("config.toml")
         self.require_method()
         config = Config.read(path)
@@ -103,6 +109,15 @@ class RunDirectory:
                     "put it back, or begin a new run"
                 )
         return config
+
+    @cached_property
+    def told(self) -> Told:
+        """The same for people, without torch where the files are whole and the method is fedotp's own."""
+        try:
+            text = read_regular(self._file("config.toml"), _MOST_BYTES).decode("utf-8")
+        except (OSError, ValueError):
+            text = ""
+        return told_by_files(self.manifest, text) or Told.by(self.config)
 
     def require_method(self) -> None:
         """Refuse a run whose method is not here, with the option that brings it."""
@@ -200,7 +215,7 @@ class RunDirectory:
                 raise cannot_write(self._metrics_file, error) from error
         self._written = Growing(content[:n_bytes])
 
-    def save_predictions(self, predictions: Predictions) -> None:
+    def save_predictions(self, predictions: "Predictions") -> None:
         """Write the last evaluation, image by image."""
         path = self._file("predictions.npz")
         temporary = path.with_name(f".{os.getpid()}.{path.name}")  # NumPy adds .npz to other names
@@ -218,8 +233,10 @@ class RunDirectory:
             temporary.unlink(missing_ok=True)
             raise cannot_write(path, error) from error
 
-    def predictions(self) -> Predictions:
+    def predictions(self) -> "Predictions":
         """The last evaluation, image by image."""
+        from fedotp.federation import Predictions
+
         path = self._file("predictions.npz")
         try:
             with np.load(_unfolding(read_regular(path, _MOST_BYTES)), allow_pickle=False) as file:
@@ -324,7 +341,7 @@ def _unfolding(content: bytes) -> io.BytesIO:
     return file
 
 
-def free_name(config: Config, parent: Path) -> Path:
+def free_name(config: "Config", parent: Path) -> Path:
     """A directory in `parent` that does not exist yet, named after what is run."""
     data = Path(config.data.dataset).name.replace(":", "-")
     stem = f"{data}-{config.method.name}-{config.partition.scheme}-seed{config.seed}"

@@ -6,10 +6,12 @@ Nothing is ever imported because a run says so: only the user names code.
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedotp.errors import FedotpError
-from fedotp.methods import Method, find_method, origin_of
+
+if TYPE_CHECKING:  # torch, which whoever looks at a run need not wait for
+    from fedotp.methods import Method
 
 _KEY = "origin"  # in the manifest, under "method"
 
@@ -25,21 +27,27 @@ class MissingMethodError(FedotpError):
         self.what = what
 
 
-def origin_facts(method: Method) -> dict[str, dict[str, str]]:
+def origin_facts(method: "Method") -> dict[str, dict[str, str]]:
     """What the manifest says of where a method came from; nothing of fedotp's own."""
+    from fedotp.methods import origin_of
+
     origin = origin_of(type(method))
     return {_KEY: origin} if origin else {}
 
 
 def require_method(manifest: Mapping[str, Any], path: Path) -> None:
     """Refuse the run at `path` if its method is not here, with the option that brings it."""
+    from fedotp.methods import find_method
+
     name = manifest.get("config", {}).get("method", {}).get("name")
     if isinstance(name, str) and find_method(name) is None:
         raise MissingMethodError(path, f"the method {name} is not here; {_remedy(_origin(manifest))}")
 
 
-def require_same_code(manifest: Mapping[str, Any], method: Method, path: Path) -> None:
+def require_same_code(manifest: Mapping[str, Any], method: "Method", path: Path) -> None:
     """Refuse to go on with a run whose method has been edited since: its rounds would be of two methods."""
+    from fedotp.methods import origin_of
+
     before, now = _origin(manifest), origin_of(type(method))
     if "sha256" in before and "sha256" in now and before["sha256"] != now["sha256"]:
         raise FedotpError(

@@ -15,7 +15,7 @@ from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS, Metric
-from fedotp.runs import CONTROLS, RunDirectory, check_runs, reading
+from fedotp.runs import CONTROLS, RunDirectory, check_run, reading
 
 _MOST_BYTES = 16 << 20  # of a client's result
 _SHUFFLED = "Trained on shuffled labels: this is a control, not a result."
@@ -108,7 +108,7 @@ def _controls(summary: dict[str, Any]) -> dict[str, int | None]:
 
 def _warnings(config: Config, summary: dict[str, Any]) -> list[str]:
     """Why a run alone is not to be believed."""
-    failed = [check for check in check_runs([(config, summary)] if summary else []) if not check.is_passed]
+    failed = [check for check in (check_run(summary) if summary else []) if not check.is_passed]
     shuffled = [_SHUFFLED] if config.data.labels == "shuffled" else []
     return shuffled + [check.sentence(config.title) for check in failed]
 

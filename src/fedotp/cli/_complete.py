@@ -1,0 +1,72 @@
+"""What the shell offers when the tab key is pressed; nobody waits for torch then.
+
+Each function gives the words that what was typed so far may become, with what they mean where the shell shows that.
+"""
+
+import glob
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+Offer = tuple[str, str]
+_SHOWN = 70  # characters of a meaning: typer breaks longer ones into lines, which a shell takes for words
+
+
+def sources(begun: str) -> Iterator[Offer]:
+    """Presets, and files that end in .toml."""
+    from fedotp.config import presets
+
+    yield from _beginning(begun, presets())
+    for path in sorted(glob.glob(f"{glob.escape(begun)}*.toml")):
+        yield path, "a configuration"
+
+
+def sources_or_runs(begun: str) -> Iterator[Offer]:
+    """The same, and directories of runs."""
+    yield from sources(begun)
+    yield from runs(begun)
+
+
+def runs(begun: str) -> Iterator[Offer]:
+    """Directories of runs and folders on the way to them: those in runs/ where nothing was typed yet."""
+    if not begun and Path("runs").is_dir():
+        begun = "runs/"
+    for name in sorted(glob.glob(f"{glob.escape(begun)}*")):
+        path = Path(name)
+        if (path / "config.toml").is_file():
+            yield name, "a run"
+        elif path.is_dir():
+            yield f"{name}/", "a folder"
+
+
+def assignments(begun: str) -> Iterator[Offer]:
+    """KEY=VALUE: the keys, and values where they are a few words."""
+    from fedotp.config import known_keys
+
+    keys = known_keys()
+    key, equals, _ = begun.partition("=")
+    if equals and key in keys:
+        yield from _beginning(begun, {f"{key}={choice}": "" for choice in keys[key].choices})
+    elif not equals:
+        yield from _beginning(begun, {f"{name}=": word.line for name, word in keys.items()})
+
+
+def methods(begun: str) -> Iterator[Offer]:
+    """The names of methods, between commas."""
+    from fedotp.config import known_methods
+
+    before, comma, last = begun.rpartition(",")
+    yield from ((f"{before}{comma}{name}", title) for name, title in _beginning(last, known_methods()))
+
+
+def datasets(begun: str) -> Iterator[Offer]:
+    """The data sets known by name, and folders."""
+    from fedotp.data import DATASETS
+
+    yield from _beginning(begun, {name: info.title for name, info in DATASETS.items()})
+    for name in sorted(glob.glob(f"{glob.escape(begun)}*/")) if begun else []:
+        yield name, "a folder"
+
+
+def _beginning(begun: str, words: dict[str, str]) -> Iterator[Offer]:
+    return ((word, textwrap.shorten(meaning, _SHOWN)) for word, meaning in words.items() if word.startswith(begun))

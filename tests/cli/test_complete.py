@@ -1,0 +1,82 @@
+"""What the tab key offers, asked as a shell asks: by the environment, in a process of its own or in this one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedotp.cli import _complete
+from fedotp.config import presets
+from fedotp.data import DATASETS
+from fedotp.methods import METHODS
+
+PROGRAM = """
+import sys
+sys.argv = ["fedotp"]
+from fedotp.cli import main
+try:
+    main()
+finally:
+    print(*{"torch"} & sys.modules.keys(), file=sys.stderr)
+"""
+
+
+def offered(line: str, folder: Path) -> list[str]:
+    """The words that fish is offered behind `line`, whose last word was begun."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "_FEDOTP_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": line,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.split() == []  # nothing went wrong, and torch was not imported
+    return [word.partition("\t")[0] for word in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fedotp run demo-n", ["demo-novel"]),
+        ("fedotp run --set method.mas", ["method.mass="]),
+        ("fedotp compare --methods fedotp,promptfl-fedp", ["fedotp,promptfl-fedprox", "fedotp,promptfl-fedper"]),
+        ("fedotp data info oxford_", ["oxford_pets"]),
+        ("fedotp runs show ", ["runs/first"]),
+    ],
+)
+def test_a_shell_is_offered_words_without_torch(line: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "runs" / "first" / "config.toml").touch()
+    assert offered(line, tmp_path) == expected
+
+
+def test_presets_methods_and_data_sets_are_all_offered() -> None:
+    assert {word for word, _ in _complete.sources("")} >= presets().keys()
+    ours = {name for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
+    assert {word for word, _ in _complete.methods("")} == ours
+    assert {word for word, _ in _complete.datasets("")} == DATASETS.keys()
+
+
+def test_values_that_are_a_few_words_are_offered() -> None:
+    words = [word for word, _ in _complete.assignments("optimizer.name=ad")]
+    assert words == ["optimizer.name=adam", "optimizer.name=adamw"]
+    words = [word for word, _ in _complete.assignments("federation.drop_last=")]
+    assert words == ["federation.drop_last=true", "federation.drop_last=false"]
+    assert list(_complete.assignments("optimizer.lr=0.")) == []
+    assert list(_complete.assignments("no.such.key=1")) == []
+
+
+def test_files_and_folders_are_offered_where_they_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").touch()
+    (tmp_path / "[odd]" / "run").mkdir(parents=True)
+    (tmp_path / "[odd]" / "run" / "config.toml").touch()
+    assert ("mine.toml", "a configuration") in list(_complete.sources("m"))
+    assert list(_complete.runs("[o")) == [("[odd]/", "a folder")]
+    assert list(_complete.runs("[odd]/")) == [("[odd]/run", "a run")]
+    assert ("[odd]/run", "a run") in list(_complete.sources_or_runs("[odd]/"))

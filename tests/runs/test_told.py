@@ -1,0 +1,80 @@
+"""What a run is, without the code of its method: the same as its configuration says, or its refusal."""
+
+import json
+from pathlib import Path
+
+import pytest
+from toy_run import make_config
+
+import fedotp
+from fedotp.config import Config, known_keys, known_methods
+from fedotp.errors import FedotpError
+from fedotp.methods import METHODS
+from fedotp.runs import RunDirectory, Told
+from fedotp.runs._told import told_by_files
+
+
+@pytest.fixture(scope="module")
+def made(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = make_config(inputs, federation={"rounds": 1}, partition={"shots": 2})
+    return fedotp.run(config, tmp_path_factory.mktemp("told") / "run").path
+
+
+def fresh(made: Path, folder: Path) -> RunDirectory:
+    """Its configuration and manifest, to be changed."""
+    folder.mkdir()
+    for name in ("config.toml", "manifest.json"):
+        (folder / name).write_text((made / name).read_text())
+    return RunDirectory(folder)
+
+
+def by_files(run: RunDirectory) -> Told | None:
+    return told_by_files(run.manifest, (run.path / "config.toml").read_text())
+
+
+def plain(told: Told) -> object:
+    return json.loads(json.dumps([told.title, told.reference, told.tables]))
+
+
+def test_files_tell_what_the_configuration_says(made: Path) -> None:
+    told = by_files(RunDirectory(made))
+    assert told is not None
+    assert plain(told) == plain(Told.by(Config.read(made / "config.toml")))
+
+
+def test_an_edited_configuration_is_refused_as_ever(made: Path, tmp_path: Path) -> None:
+    run = fresh(made, tmp_path / "run")
+    path = run.path / "config.toml"
+    path.write_text(path.read_text().replace("rounds = 1\n", "rounds = 4\n"))
+    with pytest.raises(FedotpError, match=r"was edited: federation.rounds is 4 now, and the run began with 1"):
+        _ = run.told
+
+
+def test_where_things_are_may_be_edited(made: Path, tmp_path: Path) -> None:
+    run = fresh(made, tmp_path / "run")
+    path = run.path / "config.toml"
+    path.write_text(path.read_text().replace('device = "cpu"\n', 'device = "auto"\n'))
+    assert by_files(run) is None
+    assert run.told.tables["compute"]["device"] == "auto"
+
+
+def test_a_run_of_an_older_version_has_the_defaults_of_what_it_does_not_know(made: Path, tmp_path: Path) -> None:
+    run = fresh(made, tmp_path / "run")
+    path = run.path / "config.toml"
+    path.write_text(path.read_text().partition("[server]")[0] + "[evaluation]\n")
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    for key in ("server", "sealed", "sha256", "compute"):
+        del (manifest if key.startswith("s") and key != "server" else manifest["config"])[key]
+    manifest["config"]["evaluation"] = {}
+    (run.path / "manifest.json").write_text(json.dumps(manifest))
+    assert by_files(run) is None
+    assert run.told.tables["server"]["name"] == "average"
+
+
+def test_words_are_those_of_the_methods() -> None:
+    ours = {name: method.title for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
+    assert known_methods() == ours
+    for name in ours:
+        tables = Config.preset("demo").override([f"method.name={name}"]).to_dict()
+        keys = {f"{key}.{inner}" for key, table in tables.items() if isinstance(table, dict) for inner in table}
+        assert known_keys(name).keys() == keys | {"seed"}
