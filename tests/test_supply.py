@@ -23,6 +23,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 FOR_DEVELOPERS = {"dev", "recipes"}
 TOP_LEVEL = metadata.packages_distributions()
 OURS = {
+    "hatch_build",
     "bench",
     "recipes",
     "tests",
@@ -181,7 +182,7 @@ def test_a_wheel_has_all_licences(tmp_path: Path) -> None:
     large = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.zip")
     shutil.copytree(ROOT / "src", checkout / "src", ignore=large)
     (checkout / "src/fedotp/clip/mini.safetensors").touch()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, checkout)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
     subprocess.run(command, cwd=checkout, capture_output=True, check=True)

@@ -13,7 +13,8 @@ from pages import FROM_ROOT, ROOT
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-_HOME: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["fedotp"]["home"]
+_HATCH = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+_HOME: str = _HATCH["metadata"]["hooks"]["custom"]["home"]
 _SOURCE_OF = {page: name for name, page in FROM_ROOT.items()}
 
 

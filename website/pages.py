@@ -46,6 +46,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are made here."""
     made = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
+    made["index.md"] = f"---\nhide: [navigation]\n---\n\n{made['index.md']}"  # there is nothing beside it
     made |= {_page_of(name): f"# `{name}`\n\n{words}\n\n::: {name}\n" for name, words in API.items()}
     made["api/index.md"] = _api_index()
     for page, text in made.items():
