@@ -1,5 +1,6 @@
 """Pages of the site that are no files of docs/: the README as its front, what lies beside it, and the API reference."""
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,23 @@ ROOT = Path(__file__).parents[1]
 FROM_ROOT = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "SECURITY.md": "SECURITY.md"}
 """Files beside docs/ and the pages that they become."""
 
-API = {
-    "fedotp": "What most programs need: run a federation, look at what it made, use what a client learned.",
-    "fedotp.classifier": "",
-    "fedotp.clip": "",
-    "fedotp.config": "",
-    "fedotp.data": "",
-    "fedotp.errors": "",
-    "fedotp.federation": "",
-    "fedotp.matching": "",
-    "fedotp.methods": "",
-    "fedotp.ot": "",
-    "fedotp.prompts": "",
-    "fedotp.report": "",
-    "fedotp.runs": "",
-    "fedotp.serve": "",
-}
-"""The modules whose public names are listed, and a line where their own first line does not say enough."""
+API = (
+    "fedotp",
+    "fedotp.classifier",
+    "fedotp.clip",
+    "fedotp.config",
+    "fedotp.data",
+    "fedotp.errors",
+    "fedotp.federation",
+    "fedotp.matching",
+    "fedotp.methods",
+    "fedotp.ot",
+    "fedotp.prompts",
+    "fedotp.report",
+    "fedotp.runs",
+    "fedotp.serve",
+)
+"""The modules whose public names are listed."""
 
 _MORE = "More"
 
@@ -47,7 +48,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are made here."""
     made = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
     made["index.md"] = f"---\nhide: [navigation]\n---\n\n{made['index.md']}"  # there is nothing beside it
-    made |= {_page_of(name): f"# `{name}`\n\n{words}\n\n::: {name}\n" for name, words in API.items()}
+    made |= {_page_of(name): f"# `{name}`\n\n::: {name}\n" for name in API}
     made["api/index.md"] = _api_index()
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
@@ -55,11 +56,18 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def _api_index() -> str:
-    lines = "\n".join(f"- [`{name}`]({name}.md)" for name in API)
+    rows = "\n".join(f"| [`{name}`]({name}.md) | {_first_line(name)} |" for name in API)
     return (
         "# The API\n\nThe public names of every room, with the shapes of what goes in and comes out. The letters mean "
-        f"the same everywhere: [shapes](../architecture.md#shapes).\n\n{lines}\n"
+        f"the same everywhere: [shapes](../architecture.md#shapes).\n\n| | |\n|---|---|\n{rows}\n"
     )
+
+
+def _first_line(module: str) -> str:
+    """Of its docstring; nothing is imported."""
+    path = ROOT / "src" / module.replace(".", "/")
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0]
 
 
 def _page_of(module: str) -> str:

@@ -1,0 +1,54 @@
+"""The documentation as a site: it builds without a warning, and whoever reads it needs no network."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]*?\s(?:src|href)=\"?((?:https?:)?//[^\"\s>]+)")
+
+pytest.importorskip("mkdocs", reason="pip install 'fedotp[docs]'")
+pytest.importorskip("mkdocstrings", reason="pip install 'fedotp[docs]'")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "website/mkdocs.yml", "-d", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": "website", "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+def test_every_page_is_on_the_site(site: Path) -> None:
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"index", "CHANGELOG", "SECURITY"}
+    assert pages <= {path.stem for path in site.glob("*.html")}
+    assert (site / "api" / "fedotp.ot.html").is_file()
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert LOADED.findall(page.read_text(encoding="utf-8")) == [], page.name
+    for sheet in site.rglob("*.css"):
+        assert re.findall(r"url\(\"?https?:|@import", sheet.read_text(encoding="utf-8")) == [], sheet.name
+
+
+def test_links_to_pages_and_files_lead_to_them(site: Path) -> None:
+    front = (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="methods.html#yours"' in front  # docs/methods.md#yours in the README
+    assert 'href="CHANGELOG.html"' in front
+    assert 'src="idea.svg"' in front
+    assert 'href="../' not in (site / "methods.html").read_text(encoding="utf-8")  # files that are no pages
+
+
+def test_the_api_has_names_shapes_and_examples(site: Path) -> None:
+    page = (site / "api" / "fedotp.ot.html").read_text(encoding="utf-8")
+    assert 'id="fedotp.ot.solve"' in page
+    assert "transport plan T" in page
+    assert "&gt;&gt;&gt;" in page
