@@ -155,6 +155,9 @@ def test_vendored_code_is_what_its_makers_published() -> None:
     code = (ROOT / vendored[1]).read_bytes()
     assert hashlib.sha256(code).hexdigest() == vendored[3]
     assert f'version="{vendored[2]}"'.encode() in code
+    shim = re.search(r"(\S+/shim\.js): .*npm `iframe-worker` [\d.]+, SHA-256 ([0-9a-f]{64})", notice)
+    assert shim is not None
+    assert hashlib.sha256((ROOT / shim[1]).read_bytes()).hexdigest() == shim[2]
     vocabulary = (
         ROOT / "src/fedotp/clip/bpe_simple_vocab_16e6.txt.gz"
     ).read_bytes()  # OpenAI's, as in their repository

@@ -98,7 +98,7 @@ def solve(
 ) -> Transport:
     """Solve entropic transport problems between V patches and N prompts, any number at a time.
 
-    ``rule="unbalanced"`` (the paper's problem, Eq. 6 and 7)::
+    ``rule="unbalanced"`` (the paper's problem, Eq. 6 and 7):
 
         minimise <C, T> + reg <T, log T>   over T >= 0,  T 1 <= a,  T' 1 = b
 

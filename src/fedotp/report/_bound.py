@@ -74,7 +74,7 @@ def generalization_bound(
     lipschitz_shared: float = 1.0,
     lipschitz_private: float | Sequence[float] = 1.0,
 ) -> Bound:
-    """Theorem 1: with probability at least 1 - delta, for the learned prompts P^ and the optimal ones P*::
+    """Theorem 1: with probability at least 1 - delta, for the learned prompts P^ and the optimal ones P*:
 
         | sum_i m_i / M (L_emp,i(P^_g, P^_l,i) - L_true,i(P*_g, P*_l,i)) |
             <= sqrt(M / 2 log(N / delta)) + sqrt(d N / M log(e M / d)) + L (L_g A_g + L_l A_l)
