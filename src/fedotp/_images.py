@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Union, cast
 from PIL import Image, UnidentifiedImageError
 
 from fedotp._arrays import is_array, picture_of
+from fedotp._dicom import DicomFile, is_dicom
 from fedotp._files import read_regular
+from fedotp._greys import Greys, has_more_bits
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
 ImageLike = Union[str, Path, Image.Image, "NDArray[Any]", "Tensor"]
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start another program for it
+_KNOWN = ", ".join((*FORMATS, "AVIF", "HEIC", "DICOM"))
 MAX_BYTES = 128 << 20  # of a file
 MAX_PIXELS = 120_000_000  # of one picture, and of all together that are decoded at a time: 480 MB; phones take 108
-_TILE_WIDTH, _TILE_LENGTH = 322, 323  # tags of TIFF
+_BITS, _MEANS, _TILE_WIDTH, _TILE_LENGTH, _FORMAT = 258, 262, 322, 323, 339  # tags of TIFF
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS  # Pillow would warn of three quarters of that
 
@@ -77,14 +80,13 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
     if not content:
         raise FedotpError("zero bytes")
     with _complaints():
-        image = Image.open(io.BytesIO(content), formats=FORMATS)
-        unfolded = _unfolded(image)
+        opened = _opened(content)
+        unfolded = opened.n_pixels if isinstance(opened, DicomFile) else _unfolded(opened)
     if unfolded > MAX_PIXELS:
         raise FedotpError(f"{unfolded / 1e6:,.0f} million pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded")
     with room_for(unfolded):
         with _complaints():
-            image.load()
-            image.getexif()  # read now, and kept: preprocessing asks for the orientation
+            image = opened.picture() if isinstance(opened, DicomFile) else _loaded(opened)
         yield image
 
 
@@ -104,6 +106,47 @@ def reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
 
 
+def _opened(content: bytes) -> Image.Image | DicomFile:
+    """What the bytes hold, not decoded yet."""
+    if is_dicom(content):
+        dicom = DicomFile(content)
+        if dicom.jpeg and (size := Image.open(io.BytesIO(dicom.jpeg), formats=("JPEG", "JPEG2000")).size) != dicom.size:
+            raise FedotpError(f"the DICOM file says {dicom.size} pixels, the JPEG in it {size}")
+        return dicom
+    formats: tuple[str, ...] = FORMATS
+    if content[4:8] == b"ftyp":
+        formats = ("AVIF",) if content[8:11] == b"avi" else ("HEIF",)
+        _require_format(formats[0])
+    return Image.open(io.BytesIO(content), formats=formats)
+
+
+def _require_format(name: str) -> None:
+    """Refuse pictures for which something must be installed first."""
+    if name == "AVIF":
+        Image.init()
+        if name not in Image.OPEN:
+            raise FedotpError("reading AVIF needs Pillow 11.3 or later: pip install -U pillow")
+    elif name not in Image.OPEN:
+        try:
+            from pillow_heif import register_heif_opener
+        except ImportError as error:
+            raise FedotpError("reading HEIC needs pillow-heif: pip install 'fedotp[heif]'") from error
+        register_heif_opener(thumbnails=False)
+
+
+def _loaded(image: Image.Image) -> Image.Image:
+    """The picture with its pixels; greys of more than 8 bits know what they mean."""
+    tags = dict(getattr(image, "tag_v2", {}))  # of a TIFF; some are forgotten when it is loaded
+    image.load()
+    image.getexif()  # read now, and kept: preprocessing asks for the orientation
+    if not has_more_bits(image):
+        return image
+    bits, signed = int(tags.get(_BITS, (16,))[0]), tags.get(_FORMAT, (1,))[0] == 2
+    least = -(1 << bits - 1) if signed else 0
+    full = None if bits > 16 or image.mode == "F" else (least, least + (1 << bits) - 1)
+    return Greys(full, inverted=tags.get(_MEANS) == 0).attach(image)
+
+
 def _unfolded(image: Image.Image) -> int:
     """Pixels that are unpacked at once: of the picture, or of a tile that may be larger than the picture itself."""
     tags = getattr(image, "tag_v2", {})
@@ -117,7 +160,7 @@ def _complaints() -> Iterator[None]:
     try:
         yield
     except UnidentifiedImageError as error:
-        raise FedotpError(f"not an image of a known format ({', '.join(FORMATS)})") from error
+        raise FedotpError(f"not an image of a known format ({_KNOWN})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise FedotpError(f"too many pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded") from error
     except Exception as error:  # the bytes are foreign: whatever the decoder raises, the image is broken

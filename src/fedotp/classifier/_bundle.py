@@ -112,6 +112,7 @@ def facts(classifier: Classifier) -> dict[str, Any]:
             "mean": MEAN,
             "std": STD,
             "interpolation": "bicubic",
+            "window": classifier.window,
             "spec": classifier.transform.spec,
         },
         "storage": classifier.storage,

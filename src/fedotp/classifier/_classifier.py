@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedotp._greys import WINDOW
 from fedotp._images import ImageLike, as_images, open_image
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures
 from fedotp.data import STORAGE, Storage, as_stored
@@ -101,6 +102,7 @@ class Classifier:
         storage: how the run rounds image features; the same rounding gives its very numbers.
         precision: in what the run's text tower computes.
         image_precision: in what its image tower does.
+        window: how the run sees pictures of more than 8 bits.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -115,6 +117,7 @@ class Classifier:
     storage: Storage = STORAGE
     precision: Precision = PRECISION
     image_precision: Precision = PRECISION
+    window: str = WINDOW
 
     def __repr__(self) -> str:
         return f"<Classifier of {self.client}: {self.method.title}, {len(self.classes):,} classes>"
@@ -172,7 +175,7 @@ class Classifier:
     @property
     def transform(self) -> EvalTransform:
         """From a picture to the tower's pixels."""
-        return EvalTransform(self.tower.config.image_size)
+        return EvalTransform(self.tower.config.image_size, greys=self.window)
 
     # Prediction --------------------------------------------------------------------------------------------
 
@@ -267,11 +270,12 @@ class Classifier:
         storage: Storage = STORAGE,
         precision: Precision = PRECISION,
         image_precision: Precision = PRECISION,
+        window: str = WINDOW,
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
         predictor = Predictor.of(method, task, params, memory=memory)
-        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision)
+        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision, window)
 
     @classmethod
     def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":

@@ -80,6 +80,7 @@ class RunClassifiers:
             storage=config.data.storage,
             precision=config.compute.precision,
             image_precision=config.data.precision,
+            window=config.data.window,
             memory=memory,
         )
 

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from fedotp._files import read_regular
+from fedotp._greys import WINDOW
 from fedotp.classifier._bundle import FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
@@ -64,6 +65,7 @@ class Bundle:
             storage=config.data.storage,
             precision=config.compute.precision,
             image_precision=config.data.precision,
+            window=config.data.window,
         )
         if self._spec != loaded.transform.spec:
             raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
@@ -153,7 +155,8 @@ def _config(facts: dict[str, Any]) -> Config:
             "dataset": "-",
             "template": facts.get("template"),
             "storage": facts.get("storage"),
-            "precision": facts.get("image_precision", PRECISION),  # not in those of older versions
+            "precision": facts.get("image_precision", PRECISION),  # these two are not in those of older versions
+            "window": _table(facts, "preprocessing").get("window", WINDOW),
         },
         "method": facts.get("method"),
         "prompt": facts.get("prompt"),

@@ -117,7 +117,7 @@ class _Found:
 
 def _find(given: Path) -> Iterator[_Found]:
     """The image itself, or all those in a folder and below, in a fixed order."""
-    from fedotp.data import IMAGE_SUFFIXES
+    from fedotp.data import IMAGE_SUFFIXES, is_image
 
     if not os.path.isdir(given):
         yield _Found(given, Path(given.name))
@@ -126,7 +126,7 @@ def _find(given: Path) -> Iterator[_Found]:
     for folder, below, names in os.walk(given):
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in sorted(names):
-            if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES):
+            if is_image(folder, name):
                 n_found += 1
                 path = Path(folder, name)
                 yield _Found(path, path.relative_to(given))

@@ -9,6 +9,7 @@ import typer
 
 from fedotp import data
 from fedotp._bars import encoding_progress
+from fedotp._greys import WINDOW
 from fedotp._text import printable
 from fedotp.cli._options import DatasetArgument, Precision, QuietBarOption, RootOption
 from fedotp.data.store import BATCH_SIZE
@@ -52,6 +53,7 @@ def encode(
         str | None, typer.Option(help="For example cuda:1; a GPU if there is one.", show_default=False)
     ] = None,
     precision: Annotated[Precision, typer.Option(help="Number format the tower computes in.")] = Precision.float32,
+    window: Annotated[str, typer.Option(help="How greys of more than 8 bits are seen, as data.window.")] = WINDOW,
     batch_size: Annotated[int, typer.Option(min=1, help="Views in a step of the tower.")] = BATCH_SIZE,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Decoding threads; one per core, at most 8, if not given.")
@@ -84,6 +86,7 @@ def encode(
             root=store,
             storage=storage.value,
             precision=None if precision is Precision.float32 else getattr(torch, precision),
+            window=window,
             batch_size=batch_size,
             workers=workers,
             skip_broken=skip_broken,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
 
+from fedotp._greys import WINDOW, eight_bits, has_more_bits
 from fedotp._images import ImageLike, open_image
 from fedotp.errors import FedotpError
 
@@ -30,7 +31,6 @@ CHANNELS: dict[Look, tuple[tuple[float, ...], tuple[float, ...]]] = {
 """Mean and standard deviation of red, green and blue."""
 
 _LONGEST = 16  # times as long as across: more of a picture's length is not scaled
-_AT_A_TIME = 1 << 20  # pixels
 _TURNS = {  # by EXIF orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -73,13 +73,14 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation.
+    """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation; see `to_rgb` for `greys`.
 
     With the `look` "cifar" resizing is bilinear, mean and standard deviation are those of CIFAR-10.
     """
 
     size: int = 224
     look: Look = "clip"
+    greys: str = WINDOW
 
     def __call__(self, image: Image.Image, rng: random.Random | None = None) -> "Tensor":
         """A picture of any mode to float32 (3, size, size).
@@ -90,7 +91,7 @@ class EvalTransform:
 
     def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
-        image = to_rgb(image)
+        image = to_rgb(image, self.greys)
         return self.window(*image.size).cut(image, self.size)
 
     def window(self, width: int, height: int, rng: random.Random | None = None) -> Window:
@@ -104,8 +105,8 @@ class EvalTransform:
     @property
     def spec(self) -> str:
         """One line that says exactly what is done, for manifests and cache keys."""
-        how = "bicubic" if self.look == "clip" else "bilinear"
-        return f"rgb-upright, short side {self.size} {how}, centre crop {self.size}, {_normalise_spec(self.look)}"
+        upright, how = _upright_spec(self.greys), "bicubic" if self.look == "clip" else "bilinear"
+        return f"{upright}, short side {self.size} {how}, centre crop {self.size}, {_normalise_spec(self.look)}"
 
 
 def preprocess(image: ImageLike, size: int = 224) -> "Tensor":
@@ -125,13 +126,15 @@ class TrainTransform:
     """A random part of the picture, resized to `size` (bicubic), mirrored half the time; normalised.
 
     The part covers a share of the area uniform in `scale`, and its ratio of width to height is log-uniform in
-    `ratio`; after ten draws that do not fit, the largest central part with an allowed ratio is taken.
+    `ratio`; after ten draws that do not fit, the largest central part with an allowed ratio is taken. See `to_rgb` for
+    `greys`, the window of greys.
     """
 
     size: int = 224
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.5
+    greys: str = WINDOW
 
     def __call__(self, image: Image.Image, rng: random.Random) -> "Tensor":
         """A picture of any mode to float32 (3, size, size)."""
@@ -143,7 +146,7 @@ class TrainTransform:
         All chance comes from `rng.random()`, whose stream Python promises to keep: a view of
         `random.Random(seed)` is the same on every platform and in every version.
         """
-        image = to_rgb(image)
+        image = to_rgb(image, self.greys)
         return self.window(*image.size, rng).cut(image, self.size)
 
     def window(self, width: int, height: int, rng: random.Random) -> Window:
@@ -170,24 +173,25 @@ class TrainTransform:
     def spec(self) -> str:
         """One line that says exactly what is done, for manifests and cache keys."""
         return (
-            f"rgb-upright, random resized crop {self.size} bicubic scale {self.scale} ratio {self.ratio}, "
-            f"flip {self.flip}, {_normalise_spec()}"
+            f"{_upright_spec(self.greys)}, random resized crop {self.size} bicubic "
+            f"scale {self.scale} ratio {self.ratio}, flip {self.flip}, {_normalise_spec()}"
         )
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image, window: str = WINDOW) -> Image.Image:
     """Upright 8-bit RGB from a picture of any mode.
 
     EXIF orientation is applied. Transparency is dropped as by `convert("RGB")`, which leaves the colour
-    stored under it. 16-bit greys (and Pillow's "I", as which older versions open 16-bit PNGs) are scaled to
-    8 bits, where Pillow by itself would clip or truncate them. What is upright RGB already is returned itself.
+    stored under it. Greys of more than 8 bits are seen through a window, where Pillow by itself would clip or truncate
+    them: "file" is that of the file, where it has one, else the full range of the bit depth; "full", "data" (of the
+    picture), "40/400" (centre and width) and "0..4095" are others. What is upright RGB already is returned itself.
     """
     image.load()  # of a TIFF this turns the picture already, and removes the tag
     turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     if turn is not None:
         image = image.transpose(turn)
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        image = _eight_bits(image)
+    if has_more_bits(image):
+        image = eight_bits(image, window)
     if image.mode in ("P", "PA", "RGBa"):  # Pillow wants these unfolded before it drops the alpha channel
         image = image.convert("RGBA")
     try:
@@ -203,21 +207,12 @@ def _without_ends(width: int, height: int) -> tuple[int, int, int, int]:
     return across, along, min(width, most), min(height, most)
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Greys from 0 to 65535 scaled to 8 bits, a few rows at a time: the numbers between take much room."""
-    import numpy as np
-
-    grey = np.asarray(image)  # (H, W)
-    scaled = np.empty(grey.shape, np.uint8)
-    step = max(1, _AT_A_TIME // max(1, grey.shape[1]))
-    for start in range(0, len(grey), step):
-        rows = slice(start, start + step)
-        scaled[rows] = (grey[rows].astype(np.float64).clip(0, 65535) / 257).round()
-    return Image.fromarray(scaled)
-
-
 def _uniform(rng: random.Random, low: float, high: float) -> float:
     return low + (high - low) * rng.random()
+
+
+def _upright_spec(window: str) -> str:
+    return "rgb-upright" if window == WINDOW else f"rgb-upright, window {window}"
 
 
 def _normalise_spec(look: Look = "clip") -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from fedotp._greys import RIGHT_WINDOW, WINDOW, read_window
 from fedotp._ranges import require_choices, require_from
 from fedotp._toml import show
 from fedotp.clip import Look
@@ -26,6 +27,9 @@ class DataSettings:
         store: the folder of the token store; "" for the user's cache.
         storage: how tokens are stored; "int8" takes half the space.
         precision: what the image tower computes tokens in; "bfloat16" is some three times as fast on a GPU.
+        window: how pictures of more than 8 bits are seen: "file" as the file says (DICOM's window), else in the full
+            range of the bit depth; "full" in that in any case; "data" from the least to the largest value of each;
+            "40/400" a centre and a width, "0..4095" a range, in the values of the file.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
             from which nothing can be learned but how frequent classes are. "mispaired" is a defect of the authors'
@@ -45,6 +49,7 @@ class DataSettings:
     store: str = ""
     storage: Storage = STORAGE
     precision: Literal["float32", "bfloat16"] = "float32"
+    window: str = WINDOW
     skip_broken: bool = False
     labels: Literal["true", "shuffled", "mispaired"] = "true"
     names: Literal["true", "shuffled"] = "true"
@@ -60,6 +65,10 @@ class DataSettings:
         require_choices(self, "data.")
         if self.views and self.look != "clip":
             raise SettingError("data.views", str(self.views), f"0 beside data.look = {show(self.look)}")
+        try:
+            read_window(self.window)
+        except FedotpError:
+            raise SettingError("data.window", show(self.window), RIGHT_WINDOW) from None
         if self.template and not _is_caption(self.template):
             raise FedotpError(
                 f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "

@@ -113,5 +113,6 @@ def in_turn(rows: Ints, labels: Ints) -> Ints:
 
 def pixels(prepared: Prepared, row: int) -> Floats:
     """A test image as the tower sees it: (H, W, 3) in 0 to 1."""
-    transform = EvalTransform(prepared.task.clip.config.image_size, prepared.config.data.look)
+    shown = prepared.config.data
+    transform = EvalTransform(prepared.task.clip.config.image_size, shown.look, shown.window)
     return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255

@@ -22,7 +22,8 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     """Versions, digests, transforms, device."""
     clip, dataset = prepared.task.clip, prepared.dataset
     size = clip.config.image_size
-    views, central = prepared.config.data.views, EvalTransform(size, prepared.config.data.look)
+    shown = prepared.config.data
+    views, central = shown.views, EvalTransform(size, shown.look, shown.window)
     return {
         **made_with(prepared.config, clip),
         "data": {
@@ -43,7 +44,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
         "domains": list(prepared.data.domains),
         "template": prepared.task.template,
         "transforms": {
-            "train": TrainTransform(size).spec if views else central.spec,
+            "train": TrainTransform(size, greys=shown.window).spec if views else central.spec,
             "views": views,
             "test": central.spec,
         },

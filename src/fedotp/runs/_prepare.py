@@ -228,6 +228,7 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
         storage=config.data.storage,
         precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
         look=config.data.look,
+        window=config.data.window,
         skip_broken=config.data.skip_broken,
         on_progress=on_progress,
     )

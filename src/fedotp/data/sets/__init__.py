@@ -18,7 +18,7 @@ from fedotp.data.sets._dataset import (
 from fedotp.data.sets._download import Resource, download
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import from_hf, read_hf
-from fedotp.data.sets._image_files import IMAGE_SUFFIXES
+from fedotp.data.sets._image_files import IMAGE_SUFFIXES, is_image
 from fedotp.data.sets._info import DatasetInfo
 from fedotp.data.sets._names import readable
 from fedotp.data.sets._registry import dataset_info, default_root, find_dataset, load_dataset
@@ -48,6 +48,7 @@ __all__ = [
     "download",
     "find_dataset",
     "from_hf",
+    "is_image",
     "load_dataset",
     "read_folder",
     "read_hf",

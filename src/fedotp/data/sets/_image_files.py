@@ -7,23 +7,22 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fedotp._dicom import is_dicom_file
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, ImageFiles, Split
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
 Item = tuple[str, int, int]  # an image: path below the data set's folder, label, domain
 
-IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+IMAGE_SUFFIXES = (
+    *(".avif", ".bmp", ".dcm", ".dicom", ".gif", ".heic", ".heif"),
+    *(".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
+)
 _MAX_DEPTH = 3  # split/domain/class
 _NOBODYS = ("__MACOSX", "@eaDir")  # folders that archives and disks add, with files of the same names
 
 # Images that are not read, and what turns them into PNG or JPEG.
 _UNREAD = {
-    ".heic": "pillow-heif",
-    ".heif": "pillow-heif",
-    ".avif": "Pillow",
-    ".dcm": "pydicom",
-    ".dicom": "pydicom",
     ".nii": "nibabel",
     ".jp2": "Pillow",
     ".dng": "rawpy",
@@ -36,7 +35,7 @@ _UNREAD = {
 def list_images(folder: Path) -> list[str]:
     """Return the names of the image files directly in `folder`, sorted by code point."""
     try:
-        return _images_of(os.listdir(folder))
+        return _images_of(folder, os.listdir(folder))
     except OSError as error:
         raise FedotpError(f"cannot list {folder}: {error.strerror}") from error
 
@@ -68,7 +67,7 @@ def walk_images(root: Path) -> tuple[list[str], tuple[str, ...]]:
     unread: Counter[str] = Counter()
     for folder, names, files in os.walk(root, followlinks=True):
         names[:] = _visible(names)
-        images, others = _images_of(files), _unread(files)
+        images, others = _images_of(folder, files), _unread(files)
         if not images and not names:
             raise FedotpError("; ".join([f"no image in {folder}", *_notes(others), "add some or remove the folder"]))
         prefix = PurePosixPath(Path(folder).relative_to(root).as_posix())
@@ -83,8 +82,18 @@ def _visible(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if not name.startswith(".") and name not in _NOBODYS)
 
 
-def _images_of(names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES))
+def is_image(folder: str | Path, name: str) -> bool:
+    """Whether the file `name` in `folder` is read: by its suffix, or as DICOM without one, or with a number for one."""
+    if name.startswith("."):
+        return False
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in IMAGE_SUFFIXES:
+        return True
+    return (not suffix or suffix[1:].isdecimal()) and is_dicom_file(os.path.join(folder, name))
+
+
+def _images_of(folder: str | Path, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if is_image(folder, name))
 
 
 def _unread(names: Iterable[str]) -> Counter[str]:

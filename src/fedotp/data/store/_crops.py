@@ -27,6 +27,10 @@ class Transform(Protocol):
     def size(self) -> int:
         """Of a crop, across."""
 
+    @property
+    def greys(self) -> str:
+        """The window of greys of more than 8 bits."""
+
     def window(self, width: int, height: int, rng: random.Random) -> Window:
         """Where in a picture of this size a crop is."""
 
@@ -140,7 +144,7 @@ def look(request: Request, rows: Rows) -> Looked:
 
 def _show(picture: Image.Image, transform: Transform, rng: random.Random, rows: Rows, row: int, room: int) -> Shown:
     """Put a picture, or the crop of one that is too large, into a row."""
-    picture, size = to_rgb(picture), transform.size
+    picture, size = to_rgb(picture, transform.greys), transform.size
     window = transform.window(*picture.size, rng)
     if picture.width * picture.height * 3 > room:
         picture, window = window.cut(picture, size), Window((0, 0, size, size), (size, size), (0, 0))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedotp._greys import WINDOW, read_window
 from fedotp.clip import CLIP, EvalTransform, Look, TrainTransform
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName, broken_images
@@ -35,6 +36,7 @@ def encode(
     storage: Storage = STORAGE,
     precision: torch.dtype | None = None,
     look: Look = "clip",
+    window: str = WINDOW,
     batch_size: int = BATCH_SIZE,
     workers: int | None = None,
     verify: bool = True,
@@ -52,6 +54,7 @@ def encode(
             x local epochs, training on view t in epoch t is what the authors' code does.
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
+    read_window(window)  # or refused
         look: "cifar" shows images as the authors' code shows CIFAR, in their central part only.
         batch_size: views in a step of the tower.
         workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
@@ -62,10 +65,11 @@ def encode(
     """
     if views < 0 or seed < 0 or batch_size < 1:
         raise FedotpError(f"views {views}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
+    read_window(window)  # or refused
     if views and look != "clip":
         raise FedotpError(f"views {views}: must be 0, as images that look as {look!r} are not cropped at random")
     size = clip.config.image_size
-    central, drawn = EvalTransform(size, look), TrainTransform(size)
+    central, drawn = EvalTransform(size, look, window), TrainTransform(size, greys=window)
     tower = Tower(clip, precision, look)
     room = tower.room if max(views, 1) * len(dataset.train) + len(dataset.test) >= _MANY_VIEWS else 0
     with Decoders((AHEAD + 1) * batch_size, size, workers, room) as decoders:

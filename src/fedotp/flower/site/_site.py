@@ -167,6 +167,7 @@ class Site:
             storage=config.data.storage,
             precision=config.compute.precision,
             image_precision=config.data.precision,
+            window=config.data.window,
             memory=clients.data.memory(_ONLY, clients.task.device, clients.task.dtype) if uses_memory else None,
         )
 

@@ -1,0 +1,170 @@
+"""Pictures of more than 8 bits are seen through a window; photos of phones are read."""
+
+import io
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, features
+from store_made import tiny_clip
+
+from fedotp._images import MAX_PIXELS, decode_image
+from fedotp.clip import EvalTransform, TrainTransform, to_rgb
+from fedotp.config import Config
+from fedotp.data import check_dataset, encode, read_folder
+from fedotp.errors import FedotpError
+
+RNG = np.random.default_rng(0)
+
+
+def saved(image: Image.Image, form: str, **facts: object) -> bytes:
+    content = io.BytesIO()
+    image.save(content, form, **facts)
+    return content.getvalue()
+
+
+def grey(content: bytes, window: str = "file") -> NDArray[np.uint8]:
+    return np.asarray(to_rgb(decode_image(content), window))[..., 0]
+
+
+def scaled(values: NDArray[np.generic], low: float, high: float) -> NDArray[np.float64]:
+    """The formula, written again."""
+    return np.rint(255 * np.minimum(1, np.maximum(0, (values.astype(np.float64) - low) / (high - low))))
+
+
+def tiff_of_12_bits(values: NDArray[np.uint16]) -> bytes:
+    """Two numbers in three bytes, which Pillow reads and does not write."""
+    height, width = values.shape
+    a, b = values[:, ::2], values[:, 1::2]
+    packed = np.stack([a >> 4, (a & 15) << 4 | b >> 8, b & 255], -1).astype(np.uint8).tobytes()
+    tags = {256: width, 257: height, 258: 12, 259: 1, 262: 1, 273: 0, 277: 1, 278: height, 279: len(packed)}
+    tags[273] = 8 + 2 + 12 * len(tags) + 4
+    fields = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + fields + bytes(4) + packed
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_16_bits_are_seen_in_full_in_what_is_there_and_in_a_range(form: str) -> None:
+    values = RNG.integers(200, 4096, (9, 11)).astype(np.uint16)
+    content = saved(Image.fromarray(values), form)
+    for window in ("file", "full"):
+        np.testing.assert_array_equal(grey(content, window), scaled(values, 0, 65535))
+    np.testing.assert_array_equal(grey(content, "data"), scaled(values, values.min(), values.max()))
+    np.testing.assert_array_equal(grey(content, "0..4095"), scaled(values, 0, 4095))
+    np.testing.assert_array_equal(grey(content, "1000.5/301"), scaled(values, 850, 1150))
+
+
+def test_12_bits_of_a_tiff_are_seen_in_full() -> None:
+    values = RNG.integers(0, 4096, (6, 8)).astype(np.uint16)
+    np.testing.assert_array_equal(grey(tiff_of_12_bits(values)), scaled(values, 0, 4095))
+
+
+def test_a_tiff_in_which_zero_is_white_is_turned_round() -> None:
+    values = RNG.integers(0, 65536, (6, 8)).astype(np.uint16)
+    content = saved(Image.fromarray(values), "TIFF", tiffinfo={262: 0})
+    np.testing.assert_array_equal(grey(content), 255 - scaled(values, 0, 65535))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_floats_and_32_bits_are_seen_in_what_is_there(kind: type) -> None:
+    values = RNG.normal(0, 1000, (6, 8)).astype(kind)
+    content = saved(Image.fromarray(values), "TIFF")
+    np.testing.assert_array_equal(grey(content), scaled(values, values.min(), values.max()))
+    np.testing.assert_array_equal(grey(content, "-100..900"), scaled(values, -100, 900))
+
+
+def test_one_grey_and_numbers_that_are_none_do_no_harm() -> None:
+    assert (grey(saved(Image.fromarray(np.full((3, 3), 700, np.uint16)), "PNG"), "data") == 0).all()
+    holes = np.array([[np.nan, 1, 2, np.inf]], np.float32)
+    assert grey(saved(Image.fromarray(holes), "TIFF"))[0, 1:3].tolist() == [0, 255]
+
+
+def test_8_bits_and_colours_are_not_touched() -> None:
+    for mode in ("L", "RGB"):
+        pixels = RNG.integers(0, 256, (5, 5) if mode == "L" else (5, 5, 3)).astype(np.uint8)
+        image = decode_image(saved(Image.fromarray(pixels), "PNG"))
+        np.testing.assert_array_equal(to_rgb(image, "100..110"), to_rgb(image))
+
+
+def test_a_stranger_cannot_say_what_greys_mean() -> None:
+    """A PNG may have a text of any name."""
+    from PIL.PngImagePlugin import PngInfo
+
+    told = PngInfo()
+    told.add_text("greys", "evil")
+    values = np.array([[0, 65535]], np.uint16)
+    assert grey(saved(Image.fromarray(values), "PNG", pnginfo=told)).tolist() == [[0, 255]]
+
+
+@pytest.mark.parametrize(
+    "window", ["", "files", "40", "40/0", "40/0.5", "5..5", "9..1", "40/400/2", "1e3..2e3", "nan..5", "0..inf"]
+)
+def test_windows_that_cannot_be(window: str) -> None:
+    with pytest.raises(FedotpError, match=r'^data\.window = .*: must be "file", "full", "data", centre/width such as'):
+        Config.from_dict({"data": {"dataset": "x", "window": window}})
+    with pytest.raises(FedotpError, match=r"^window .*: must be"):
+        to_rgb(Image.new("I;16", (2, 2)), window)
+
+
+def test_tokens_of_another_window_are_others(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for i in range(5):
+            values = RNG.integers(0, 4096, (40, 40)).astype(np.uint16)
+            Image.fromarray(values).save(tmp_path / "images" / name / f"{i}.png")
+    dataset, clip = read_folder(tmp_path / "images"), tiny_clip()
+    made = {w: encode(dataset, clip, root=tmp_path / "s", window=w) for w in ("file", "full", "0..4095", "0..1000")}
+    assert [each.n_encoded for each in made.values()] == [10, 10, 10, 10]
+    rows = np.arange(len(dataset.train))
+    tokens = {window: each.train.read(rows).tokens for window, each in made.items()}
+    assert (tokens["file"] == tokens["full"]).all()
+    assert (tokens["full"] != tokens["0..4095"]).any()
+    assert (tokens["0..1000"] != tokens["0..4095"]).any()
+    assert encode(dataset, clip, root=tmp_path / "s", window="0..4095").n_encoded == 0
+    for kind in (EvalTransform, TrainTransform):
+        assert len({kind(greys=window).spec for window in made}) == len(made)
+
+
+def test_photos_of_phones_are_read(tmp_path: Path) -> None:
+    smooth = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)
+    photo = Image.fromarray(np.stack([smooth, 255 - smooth, smooth], -1))
+    from pillow_heif import from_pillow
+
+    content = io.BytesIO()
+    from_pillow(photo).save(content, quality=95)
+    contents = {"a/1.heic": content.getvalue()}
+    if features.check("avif"):
+        contents["b/1.avif"] = saved(photo, "AVIF", quality=95)
+    for name, each in contents.items():
+        apart = np.asarray(to_rgb(decode_image(each)), int) - np.asarray(photo, int)
+        assert np.abs(apart).mean() < 4
+        for i in range(2):
+            path = (tmp_path / name).with_stem(str(i))
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(each)
+        with pytest.raises(FedotpError):
+            decode_image(each[: len(each) // 2])
+    assert check_dataset(read_folder(tmp_path)).broken == ()
+
+
+def test_a_gigantic_heic_is_refused_before_it_is_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pillow_heif import from_pillow
+
+    from fedotp import _images
+
+    content = io.BytesIO()
+    from_pillow(Image.new("RGB", (64, 64))).save(content)
+    monkeypatch.setattr(_images, "MAX_PIXELS", 64 * 64 - 1)
+    with pytest.raises(FedotpError, match="million pixels; at most"):
+        decode_image(content.getvalue())
+    assert MAX_PIXELS > 64 * 64
+
+
+def test_without_pillow_heif_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    with pytest.raises(FedotpError, match=r"reading HEIC needs pillow-heif: pip install 'fedotp\[heif\]'"):
+        decode_image(b"\0\0\0\x18ftypheic" + bytes(99))
