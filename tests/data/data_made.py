@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedotp.data import Dataset, ImageFiles, Partition, Split
+from fedotp.data.partition._settings import BY_DOMAIN
 
 
 def _split(labels: np.ndarray, domains: np.ndarray, prefix: str) -> Split:
@@ -58,12 +59,12 @@ def assert_sound(partition: Partition, dataset: Dataset) -> None:
     if settings.shots is None:
         assert len(train) == len(dataset.train)
     else:
-        by_domain = settings.scheme.startswith("domain")
+        by_domain = settings.scheme in BY_DOMAIN
         cells = zip(dataset.train.labels, dataset.train.domains * by_domain, strict=True)
         divided = Counter((dataset.train.labels[i], dataset.train.domains[i] * by_domain) for i in train)
         assert divided == dict.fromkeys(cells, settings.shots)
     trained = set(zip(dataset.train.labels.tolist(), dataset.train.domains.tolist(), strict=True))
-    if settings.scheme.startswith("domain"):
+    if settings.scheme in BY_DOMAIN:
         possible = sum(
             pair in trained for pair in zip(dataset.test.labels.tolist(), dataset.test.domains.tolist(), strict=True)
         )

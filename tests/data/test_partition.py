@@ -24,11 +24,11 @@ def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
     n_coarse = int(rng.integers(1, n_classes + 1))
     dataset = make_dataset(train, test, coarse_of=tuple(k % n_coarse for k in range(n_classes)))
     schemes = ["iid", "pathological", "dirichlet", "coarse", "quantity"]
-    scheme = str(rng.choice([*schemes, "domain", "domain-dirichlet"] if n_domains > 1 else schemes))
+    scheme = str(rng.choice([*schemes, "domain", "site", "domain-dirichlet"] if n_domains > 1 else schemes))
     drawn = scheme in ("dirichlet", "domain-dirichlet", "quantity")
     settings = PartitionSettings(
         scheme,
-        n_clients=None if scheme == "domain" else int(rng.integers(1, 25)),
+        n_clients=None if scheme in ("domain", "site") else int(rng.integers(1, 25)),
         alpha=float(10 ** rng.uniform(-3, 2)) if drawn else None,
         shots=int(rng.integers(1, 5)) if rng.random() < 0.3 else None,
         min_size=int(rng.integers(1, 4)) if drawn else 1,

@@ -157,12 +157,16 @@ DeviceOption = Annotated[str, typer.Option(help="For example cpu or cuda:1; auto
 DatasetArgument = Annotated[
     str,
     typer.Argument(
-        help="A name from `fedotp data list`, a folder of images, or hf:<path>.", autocompletion=_complete.datasets
+        help="A name from `fedotp data list`, a folder of images, a table *.csv, or hf:<path>.",
+        autocompletion=_complete.datasets,
     ),
 ]
 RootOption = Annotated[
     Path | None,
     typer.Option(help="Folder that holds the data sets; $FEDOTP_CACHE/data or the user's cache if not given."),
+]
+GroupsOption = Annotated[
+    str, typer.Option(help="A regular expression that finds patients or parts in paths, as data.groups.")
 ]
 QuietBarOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 

@@ -21,7 +21,7 @@ from fedotp import data
 from fedotp._imports import import_named
 from fedotp._text import printable
 from fedotp.cli import _complete
-from fedotp.cli._options import DatasetArgument, RootOption
+from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
 from fedotp.cli.show import cell
 from fedotp.errors import FedotpError
 
@@ -50,7 +50,7 @@ def list_datasets(root: RootOption = None) -> None:
 
 
 @app.command()
-def info(dataset: DatasetArgument, root: RootOption = None) -> None:
+def info(dataset: DatasetArgument, root: RootOption = None, groups: GroupsOption = "") -> None:
     """Show what is known of a data set and, where its files are found, what is in them.
 
     Examples: fedotp data info oxford_pets --root ~/data, fedotp data info ~/my-photos
@@ -68,9 +68,14 @@ def info(dataset: DatasetArgument, root: RootOption = None) -> None:
         if data.find_dataset(dataset, root) is None:
             _print(f"not found at {(root or data.default_root()) / known.folder}")
             return
-    loaded = data.load_dataset(dataset, root=root)
+    loaded = data.load_dataset(dataset, root=root, groups=groups)
     _print(f"{loaded.name}: {len(loaded.train):,} train, {len(loaded.test):,} test images")
     _print(f"split: {loaded.split_note}")
+    if loaded.train.groups is not None and loaded.test.groups is not None:
+        n_train, n_test = (len(set(groups.tolist())) for groups in (loaded.train.groups, loaded.test.groups))
+        print(f"groups: {n_train:,} in train, {n_test:,} in test, none in both")
+    if loaded.validation is not None:
+        print(f'validation: {len(loaded.validation):,} images, used with data.test_split = "val"')
     print(f"digest: {loaded.digest}")
     _print_counts(loaded)
 
@@ -79,6 +84,7 @@ def info(dataset: DatasetArgument, root: RootOption = None) -> None:
 def check(
     dataset: DatasetArgument,
     root: RootOption = None,
+    groups: GroupsOption = "",
     workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one per core if not given.")] = None,
 ) -> None:
     """Decode every image; report broken files, test images that are also in train, images that are there twice or under
@@ -86,7 +92,7 @@ def check(
 
     Exit status 1 if an image is broken. Example: fedotp data check office_caltech10 --root ~/data
     """
-    loaded = data.load_dataset(dataset, root=root)
+    loaded = data.load_dataset(dataset, root=root, groups=groups)
     columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(loaded.train) + len(loaded.test))
@@ -167,6 +173,7 @@ def partition(
         int, typer.Option(help="Seed of all random draws, the class shuffle included.")
     ] = data.PartitionSettings.seed,
     root: RootOption = None,
+    groups: GroupsOption = "",
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
     skip_broken: Annotated[bool, typer.Option(help="Decode every image first, leave broken ones out.")] = False,
@@ -177,7 +184,7 @@ def partition(
     fedotp data partition office_caltech10 --scheme domain-dirichlet --plot office.png
     """
     settings = data.PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
-    loaded = data.load_dataset(dataset, root=root)
+    loaded = data.load_dataset(dataset, root=root, groups=groups)
     if skip_broken:
         loaded = data.require_sound(loaded, skip_broken=True)
         print(f"{len(loaded.skipped)} broken images left out")

@@ -11,7 +11,7 @@ from fedotp import data
 from fedotp._bars import encoding_progress
 from fedotp._greys import WINDOW
 from fedotp._text import printable
-from fedotp.cli._options import DatasetArgument, Precision, QuietBarOption, RootOption
+from fedotp.cli._options import DatasetArgument, GroupsOption, Precision, QuietBarOption, RootOption
 from fedotp.data.store import BATCH_SIZE
 from fedotp.errors import FedotpError
 
@@ -61,6 +61,7 @@ def encode(
     skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")] = False,
     store: StoreOption = None,
     root: RootOption = None,
+    groups: GroupsOption = "",
     quiet: QuietBarOption = False,
 ) -> None:
     """Encode every image of a data set once; later runs with this backbone read the tokens back.
@@ -75,7 +76,7 @@ def encode(
     from fedotp.clip import load
     from fedotp.data import encode as encode_dataset
 
-    loaded = data.load_dataset(dataset, root=root)
+    loaded = data.load_dataset(dataset, root=root, groups=groups)
     clip = load(backbone, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
     with encoding_progress(quiet=quiet) as on_progress:
         encoded = encode_dataset(

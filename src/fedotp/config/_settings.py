@@ -1,6 +1,7 @@
 """Where images and weights come from."""
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,8 @@ class DataSettings:
     """The images and how clients see them. Relative folders are below the working directory, ~ is the home.
 
     Attributes:
-        dataset: a name of `fedotp data list`, a folder of images, or hf:<path> for the Hugging Face hub.
+        dataset: a name of `fedotp data list`, a folder of images, a table of them (*.csv), or hf:<path> for the Hugging
+            Face hub.
         root: the folder below which named data sets are looked for; "" for the user's cache.
         views: random crops and flips drawn ahead for each training image, 0 for its central crop in every epoch. The
             authors' code draws a new one every epoch: rounds x local_epochs views.
@@ -30,6 +32,9 @@ class DataSettings:
         window: how pictures of more than 8 bits are seen: "file" as the file says (DICOM's window), else in the full
             range of the bit depth; "full" in that in any case; "data" from the least to the largest value of each;
             "40/400" a centre and a width, "0..4095" a range, in the values of the file.
+        groups: a regular expression that finds in the path of an image, below the data set's folder, the patient or the
+            part it is of. Images of a group stay on one side of the split and with one client. "" for none.
+        test_split: "val" tests on validation images instead, which are not trained on: to choose settings by.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
             from which nothing can be learned but how frequent classes are. "mispaired" is a defect of the authors'
@@ -50,6 +55,8 @@ class DataSettings:
     storage: Storage = STORAGE
     precision: Literal["float32", "bfloat16"] = "float32"
     window: str = WINDOW
+    groups: str = ""
+    test_split: Literal["test", "val"] = "test"
     skip_broken: bool = False
     labels: Literal["true", "shuffled", "mispaired"] = "true"
     names: Literal["true", "shuffled"] = "true"
@@ -69,6 +76,11 @@ class DataSettings:
             read_window(self.window)
         except FedotpError:
             raise SettingError("data.window", show(self.window), RIGHT_WINDOW) from None
+        try:
+            re.compile(self.groups)
+        except re.error as error:
+            right = f'a regular expression, for example "patient([0-9]+)" ({error})'
+            raise SettingError("data.groups", show(self.groups), right) from None
         if self.template and not _is_caption(self.template):
             raise FedotpError(
                 f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "

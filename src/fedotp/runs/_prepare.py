@@ -9,7 +9,7 @@ import torch
 
 from fedotp._memory import free_gpu_bytes
 from fedotp.clip import CLIP, load
-from fedotp.config import Config
+from fedotp.config import Config, DataSettings
 from fedotp.data import (
     DATASETS,
     Dataset,
@@ -100,7 +100,7 @@ class Preparation:
         self._config = config
         self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
-        self._all = load_dataset(config.data.source, root=config.data.root_folder)
+        self._all = load_data(config.data)
         if len(self._all.classes) < 2:
             raise FedotpError(
                 f"{config.data.source}: all images are of one class, {self._all.classes[0]!r}, and there is nothing to "
@@ -204,6 +204,11 @@ def _at(features: Features, rows: Ints) -> Features:
     assert isinstance(features, HeldFeatures)
     at = torch.from_numpy(rows).to(features.pooled.device)
     return HeldFeatures(features.pooled[:, at], features.tokens[:, at])
+
+
+def load_data(data: DataSettings) -> Dataset:
+    """The data set that a configuration names."""
+    return load_dataset(data.source, root=data.root_folder, groups=data.groups, test_split=data.test_split)
 
 
 def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:

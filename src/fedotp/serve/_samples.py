@@ -5,10 +5,10 @@ from pathlib import Path
 
 from PIL.Image import Image
 
-from fedotp.data import Dataset, Split, load_dataset
+from fedotp.data import Dataset, Split
 from fedotp.errors import FedotpError
 from fedotp.report import in_turn
-from fedotp.runs import RunDirectory
+from fedotp.runs import RunDirectory, load_data
 
 _EACH = 8
 
@@ -38,7 +38,7 @@ class Samples:
     def _dataset(self) -> Dataset | None:
         data = self._run.config.data
         try:
-            dataset = load_dataset(data.source, root=data.root_folder)
+            dataset = load_data(data)
             dataset = dataset.base_and_novel()[0] if data.classes == "base" else dataset
         except FedotpError:
             return None

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.data.partition._authors import below_cap, equal_sizes, rounded_sizes, two_level_shares
+from fedotp.data.partition._grouped import deal_whole, require_whole
 from fedotp.data.partition._partition import Client, Partition
-from fedotp.data.partition._settings import DEFAULT_ALPHA, PartitionSettings
+from fedotp.data.partition._settings import BY_DOMAIN, DEFAULT_ALPHA, PartitionSettings
 from fedotp.data.sets import Dataset
 from fedotp.errors import FedotpError
 
@@ -53,10 +54,14 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     _require_shots(dataset, settings)
     rng = generator(settings.seed)
     clients = []
-    for group in form_groups(dataset, n_clients, rng):
+    groups = list(form_groups(dataset, n_clients, rng))
+    if dataset.groups:
+        require_whole(dataset, [(group.title, group.train, group.test) for group in groups], settings.scheme)
+    for group in groups:
         room = _require_room(dataset, group, settings, n_groups)
         shares = draw_shares(alpha or 0.0, len(dataset.classes), group.n, rng)
-        clients += _deal(dataset, group, shares, room, settings, rng)
+        deal = _deal_whole if dataset.groups else _deal
+        clients += deal(dataset, group, shares, room, settings, rng)
     return Partition(dataset.name, dataset.digest, settings, tuple(clients))
 
 
@@ -144,8 +149,9 @@ def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups,
     n_domains, n_coarse = len(dataset.domains), len(dataset.coarse_classes)
     if name == "given":
         raise FedotpError(f"given: a file says who has which images of {dataset.name}, --partition FILE; or use iid")
-    if name.startswith("domain") and n_domains == 1:
-        raise FedotpError(f"{name}: {dataset.name} has one domain only; use iid, pathological or dirichlet")
+    if name in BY_DOMAIN and n_domains == 1:
+        one = "no sites (a column site, a folder per site)" if name == "site" else "one domain only"
+        raise FedotpError(f"{name}: {dataset.name} has {one}; use iid, pathological or dirichlet")
     if name == "coarse" and not n_coarse:
         raise FedotpError(f"coarse: {dataset.name} has no coarse labels (cifar100 has); use pathological")
     schemes: dict[str, tuple[_FormGroups, _DrawShares, int, int]] = {
@@ -159,6 +165,7 @@ def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups,
         "dirichlet": (_one_group, _shares_by_class, 1, 10),
         "domain": (_domain_groups, _even_shares, n_domains, 1),
         "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, _PER_DOMAIN.get(dataset.name, 3)),
+        "site": (_domain_groups, _even_shares, n_domains, 1),
         "coarse": (_coarse_groups, _even_shares, n_coarse, 5),
         "quantity": (_one_group, _shares_by_size, 1, 10),
     }
@@ -203,6 +210,23 @@ def _deal(
     ]
 
 
+def _deal_whole(
+    dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng
+) -> list[Client]:
+    """The same where images of a patient or part stay together; shares are met as nearly as that allows."""
+    labels = dataset.train.labels[group.train]
+    n_train, _ = _to_divide(dataset, group, settings)
+    chosen = [shuffled(rng, group.train[labels == k])[: n_train[k]] for k in range(len(n_train))]
+    try:
+        held = deal_whole(dataset, np.concatenate(chosen), group.test, shares, settings.min_size, rng)
+    except FedotpError as error:
+        raise FedotpError(f"{settings.scheme}: {group.title}: {error}") from error
+    return [
+        Client(name, group.domain, np.sort(train), np.sort(test))
+        for name, (train, test) in zip(_numbered(group.stem, group.n), held, strict=True)
+    ]
+
+
 def _to_divide(dataset: Dataset, group: _Group, settings: PartitionSettings) -> tuple[Ints, Ints]:
     """How many training and test images of each class a group divides: (K,) each."""
     pools = ((dataset.train, group.train), (dataset.test, group.test))
@@ -244,7 +268,7 @@ def _require_shots(dataset: Dataset, settings: PartitionSettings) -> None:
     """Refuse more shots than the scarcest class of the data set, or of any of its domains, has images."""
     if settings.shots is None:
         return
-    by_domain = settings.scheme.startswith("domain")
+    by_domain = settings.scheme in BY_DOMAIN
     domains = dataset.train.domains if by_domain else np.zeros(len(dataset.train), np.int64)
     cells, counts = np.unique(np.stack([domains, dataset.train.labels]), axis=1, return_counts=True)
     scarcest = int(counts.argmin())

@@ -13,12 +13,14 @@ SCHEMES = {
     "dirichlet": "each class divided by its own Dirichlet(alpha) draw",
     "domain": "one client per domain",
     "domain-dirichlet": "the clients of a domain divide its classes by Dirichlet(alpha) draws",
+    "site": "one client per site: what `domain` does, for data whose domains are places",
     "coarse": "each coarse label belongs to a group of clients, which share its classes evenly",
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
     "given": "as a file says, `fedotp run --partition FILE`: what somebody else divided",
 }
 _DIFFER = ("pathological", "dirichlet")  # schemes that the authors' code has in a way of its own
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
+BY_DOMAIN = ("domain", "domain-dirichlet", "site")
 _ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take the same
 
 
@@ -89,9 +91,9 @@ class PartitionSettings:
                 f"{self.scheme}: {n_clients} clients do not divide evenly among {n_groups} groups; "
                 f"use n_clients = {fitting}"
             )
-        if self.scheme == "domain" and n_clients != n_groups:
+        if self.scheme in ("domain", "site") and n_clients != n_groups:
             raise FedotpError(
-                f"domain: {n_clients} clients for {n_groups} domains; "
-                f"for several clients per domain take domain-dirichlet, or use n_clients = {n_groups}"
+                f"{self.scheme}: {n_clients} clients for {n_groups} {self.scheme}s; "
+                f"for several clients per {self.scheme} take domain-dirichlet, or use n_clients = {n_groups}"
             )
         return n_clients

@@ -1,7 +1,8 @@
 """Caltech101, Flowers102, OxfordPets, Food101 and DTD: the official layouts, or CoOp's `split_zhou_*.json`.
 
 CoOp's file wins where it is there: it is the split the paper uses. Its validation images are left out, as in
-the paper. Official splits train on train + validation.
+the paper. Official splits train on train + validation. Who asks for the validation images in place of the test images
+trains without them.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def _caltech101(root: Path) -> Found:
     images = "101_ObjectCategories"
     folders = [f for f in list_folders(root / images) if f not in _CALTECH_IGNORED]
     classes = [_names.CALTECH101.get(f, f) for f in folders]
-    return classes, *split_by_class(in_folders(root, images, folders)), BY_CLASS
+    return Found(classes, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
 
 
 def _flowers102(root: Path) -> Found:
@@ -33,11 +34,11 @@ def _flowers102(root: Path) -> Found:
     items = [(f"jpg/image_{i:05d}.jpg", int(label), 0) for i, label in enumerate(labels, start=1)]
     sets = root / "setid.mat"
     if not sets.is_file():
-        return classes, *split_by_class(items), BY_CLASS
+        return Found(classes, *split_by_class(items), BY_CLASS)
     train, validation, test = (
         [items[i - 1] for i in _numbers(sets, key, len(items))] for key in ("trnid", "valid", "tstid")
     )
-    return classes, train + validation, test, "official setid.mat: trnid + valid / tstid"
+    return Found(classes, train + validation, test, "official setid.mat: trnid + valid / tstid", validation)
 
 
 def _numbers(path: Path, key: str, largest: int) -> Ints:
@@ -72,19 +73,19 @@ def _oxford_pets(root: Path) -> Found:
                 case [first, *_] if not first.startswith("#"):
                     raise FedotpError(f"{path}: {line[:80]!r} should be 'Breed_12 1 1 1'")
     classes = in_order(names, root / "annotations")
-    return classes, splits["trainval"], splits["test"], "official annotations: trainval / test"
+    return Found(classes, splits["trainval"], splits["test"], "official annotations: trainval / test")
 
 
 def _food101(root: Path) -> Found:
     classes = read_lines(root / "meta" / "classes.txt")
     train, test = (_by_folder(root / "meta" / f"{s}.txt", classes, ".jpg") for s in ("train", "test"))
-    return classes, train, test, "official meta/train.txt / meta/test.txt"
+    return Found(classes, train, test, "official meta/train.txt / meta/test.txt")
 
 
 def _dtd(root: Path) -> Found:
     classes = list_folders(root / "images")
     train1, val1, test1 = (_by_folder(root / "labels" / f"{s}.txt", classes) for s in ("train1", "val1", "test1"))
-    return classes, train1 + val1, test1, "official labels, split 1: train1 + val1 / test1"
+    return Found(classes, train1 + val1, test1, "official labels, split 1: train1 + val1 / test1", val1)
 
 
 def _by_folder(path: Path, classes: Sequence[str], suffix: str = "") -> list[Item]:

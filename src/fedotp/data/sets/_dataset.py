@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -100,14 +101,15 @@ class ImageArray:
 class Split:
     """n images in a fixed order.
 
-    `rows` (n,) says where in `source` each image is, `labels` (n,) are class numbers and `domains` (n,)
-    domain numbers of the data set the split belongs to.
+    `rows` (n,) says where in `source` each image is, `labels` (n,) are class numbers, `domains` (n,) domain numbers and
+    `groups` (n,), where there are any, group numbers of the data set the split belongs to.
     """
 
     source: ImageSource
     rows: Ints
     labels: Ints
     domains: Ints
+    groups: Ints | None = None
 
     def __repr__(self) -> str:
         return f"<Split: {len(self):,} images of {len(np.unique(self.labels)):,} classes>"
@@ -147,7 +149,8 @@ class Split:
 
     def select(self, keep: Ints | NDArray[np.bool_]) -> "Split":
         """Return the images at the positions `keep` (indices or mask), in that order."""
-        return Split(self.source, self.rows[keep], self.labels[keep], self.domains[keep])
+        groups = None if self.groups is None else self.groups[keep]
+        return Split(self.source, self.rows[keep], self.labels[keep], self.domains[keep], groups)
 
 
 @dataclass(frozen=True, order=True)
@@ -165,7 +168,8 @@ class Dataset:
     `classes` are the K names as CLIP should read them, in label order; `split_note` says in one line where
     the division into train and test comes from. `coarse_of` (K,) maps classes to `coarse_classes` where the
     data set has a second level of labels. `skipped` lists the images left out by `without`; `notes` say what else of
-    the data set's folder was left out, a line each.
+    the data set's folder was left out, a line each. `groups` names what stays together, patients or parts, where that
+    is known: none is in both splits. `validation` are images that may take the place of the test images.
     """
 
     name: str
@@ -178,6 +182,8 @@ class Dataset:
     coarse_of: tuple[int, ...] = ()
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    validation: Split | None = None
 
     def __post_init__(self) -> None:
         """Refuse a data set in which a class cannot be told apart, learnt or found."""
@@ -194,6 +200,41 @@ class Dataset:
             raise FedotpError(f"{self.name}: {(counts == 0).sum()} of the classes have no training image: {missing}")
         if not len(self.test):
             raise FedotpError(f"{self.name}: the test split is empty; it needs at least one image")
+        if self.train.groups is not None and self.test.groups is not None:
+            self._require_apart(self.train.groups, self.test.groups)
+
+    def _require_apart(self, train: Ints, test: Ints) -> None:
+        """Refuse a group of which images are in train (n,) and in test (m,)."""
+        if len(both := np.intersect1d(train, test)):
+            first, second = (int(np.flatnonzero(groups == both[0])[0]) for groups in (train, test))
+            raise FedotpError(
+                f"{self.name}: {len(both)} groups are in train and in test, for example {self.groups[both[0]]!r} with "
+                f"{self.train.name(first)} and {self.test.name(second)}; put each on one side, or leave the split out"
+            )
+
+    def on_validation(self) -> "Dataset":
+        """The same, tested on its validation images, which are not trained on: to choose settings by."""
+        if self.validation is None:
+            raise FedotpError(f"{self.name} has no validation images; leave data.test_split out")
+        held = {self.validation.name(i) for i in range(len(self.validation))}
+        keep = np.array([self.train.name(i) not in held for i in range(len(self.train))], bool)
+        note = f"{self.split_note}; tested on its validation images"
+        return replace(self, train=self.train.select(keep), test=self.validation, validation=None, split_note=note)
+
+    def grouped(self, pattern: str) -> "Dataset":
+        """The same with groups, named by what the regular expression finds in the names of images: its first part in
+        round brackets, or all that it matches.
+        """
+        splits = [self.train, self.test, *([self.validation] if self.validation else [])]
+        names = [group_names([split.name(i) for i in range(len(split))], pattern) for split in splits]
+        groups = sorted({group for column in names for group in column})
+        number = {group: i for i, group in enumerate(groups)}
+        train, test, *validation = (
+            replace(split, groups=np.array([number[group] for group in column], np.int64))
+            for split, column in zip(splits, names, strict=True)
+        )
+        held = validation[0] if validation else None
+        return replace(self, train=train, test=test, validation=held, groups=tuple(groups))
 
     def __repr__(self) -> str:
         domains = f", {len(self.domains)} domains" if len(self.domains) > 1 else ""
@@ -263,6 +304,17 @@ class Dataset:
         ]
         facts = [self.name, self.classes, self.domains, self.coarse_of, columns]
         return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()
+
+
+def group_names(names: Sequence[str], pattern: str) -> list[str]:
+    """What the regular expression `pattern` finds in each of the names."""
+    compiled = re.compile(pattern)
+    found = []
+    for name in names:
+        if (match := compiled.search(name)) is None or not (group := match[1] if compiled.groups else match[0]):
+            raise FedotpError(f"data.groups = {pattern!r} finds no group in {name}")
+        found.append(group)
+    return found
 
 
 def _check_names(dataset: str, what: str, names: Sequence[str]) -> None:

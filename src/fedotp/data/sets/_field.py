@@ -20,14 +20,14 @@ from fedotp.errors import FedotpError
 def read_eurosat(root: Path) -> Dataset:
     """Read `2750/<class>/*.jpg`; classes are called what CoOp calls them, whichever names the list has."""
     path = root / "split_zhou_EuroSAT.json"
-    folders, train, test, note = read_zhou(path, "2750") if path.is_file() else _eurosat_folders(root)
-    classes = [_names.EUROSAT.get(name, name) for name in folders]
-    return file_dataset("eurosat", root, classes=classes, train=train, test=test, split_note=note)
+    found = read_zhou(path, "2750") if path.is_file() else _eurosat_folders(root)
+    classes = [_names.EUROSAT.get(name, name) for name in found.classes]
+    return file_dataset("eurosat", root, **found._replace(classes=classes)._asdict())
 
 
 def _eurosat_folders(root: Path) -> Found:
     folders = list_folders(root / "2750")
-    return folders, *split_by_class(in_folders(root, "2750", folders)), BY_CLASS
+    return Found(folders, *split_by_class(in_folders(root, "2750", folders)), BY_CLASS)
 
 
 def read_fgvc_aircraft(root: Path) -> Dataset:

@@ -5,21 +5,21 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
 from fedotp.data.sets._image_files import Item, file_dataset, walk_images
 from fedotp.data.sets._names import readable
-from fedotp.data.sets._split import BY_DOMAIN, split_by_domain
+from fedotp.data.sets._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
 from fedotp.errors import FedotpError
 
-_TRAIN = ("train", "training")
-_TEST = ("test", "testing", "val", "valid", "validation")  # the first one found is the test split
+_TEST = (*TEST, *VALIDATION)  # the first one found is the test split
 
 
-def read_folder(root: Path) -> Dataset:
+def read_folder(root: Path, *, groups: str = "") -> Dataset:
     """Read `[split/]class/image`, `[split/]domain/class/image` or `domain/split/class/image` below `root`.
 
     `split` is `train` or `test`; where there is no `test`, `val` takes its place. Without split folders the
-    split is drawn once, 80 % of every domain for training.
+    split is drawn once, 80 % of every domain for training. `groups`, a regular expression, finds in paths what is to
+    stay on one side of it.
     """
     if not os.path.isdir(root):
         raise FedotpError(f"{root} is not a folder")
@@ -41,22 +41,39 @@ def read_folder(root: Path) -> Dataset:
     items: list[Item] = [
         (path, label_of[place[-1]], domain_of.get(place[0], 0)) for path, place in zip(paths, places, strict=True)
     ]
-    if level is None:
-        train, test = split_by_domain(items)
-        note = BY_DOMAIN
-    else:
-        train, test, note, unused = _by_split_folder(items, [f[level].lower() for f in folders], root)
+    named = group_names(paths, groups) if groups else None
+    validation: list[Item] = []
+    if level is not None:
+        splits = [f[level].lower() for f in folders]
+        train, test, note, unused = _by_split_folder(items, splits, root)
+        tested = set(test)
+        validation = [
+            item for item, split in zip(items, splits, strict=True) if split in VALIDATION and item not in tested
+        ]
         notes += unused
+    elif named is None:
+        train, test, note = *split_by_domain(items), BY_DOMAIN
+    else:
+        train, test, note = *split_by_group(items, named), BY_GROUP
     name = root.resolve().name
     return file_dataset(
-        name, root, classes=classes, domains=domains, train=train, test=test, split_note=note, notes=notes
+        name,
+        root,
+        classes=classes,
+        domains=domains,
+        train=train,
+        test=test,
+        validation=validation,
+        split_note=note,
+        notes=notes,
+        group_of=None if named is None else dict(zip(paths, named, strict=True)),
     )
 
 
 def _split_level(folders: Sequence[tuple[str, ...]]) -> int | None:
     """Return the level at which every path has a split folder; a class may well be called `train`."""
     for level in (0, 1):
-        if all(len(f) > level + 1 and f[level].lower() in _TRAIN + _TEST for f in folders):
+        if all(len(f) > level + 1 and f[level].lower() in TRAIN + _TEST for f in folders):
             return level
     return None
 
@@ -78,7 +95,7 @@ def _by_split_folder(
 ) -> tuple[list[Item], list[Item], str, tuple[str, ...]]:
     """Return train items, test items, where the split comes from, and notes on what is in neither."""
     test_name = next((name for name in _TEST if name in splits), None)
-    train = [item for item, split in zip(items, splits, strict=True) if split in _TRAIN]
+    train = [item for item, split in zip(items, splits, strict=True) if split in TRAIN]
     test = [item for item, split in zip(items, splits, strict=True) if split == test_name]
     if not train or test_name is None:
         raise FedotpError(f"{root} has only {' and '.join(sorted(set(splits)))}/; it needs train/ and test/")
@@ -88,6 +105,6 @@ def _by_split_folder(
             f"{root}: {PurePosixPath(only).parent}/ is a class without training images; "
             f"put some into its folder in train/, or remove it from {test_name}/"
         )
-    unused = Counter(split for split in splits if split not in (*_TRAIN, test_name))
+    unused = Counter(split for split in splits if split not in (*TRAIN, test_name))
     notes = (f"left out: {n:,} images in {name}/; {test_name}/ is the test split" for name, n in unused.items())
     return train, test, f"folders train/ and {test_name}/", tuple(notes)

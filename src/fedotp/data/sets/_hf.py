@@ -77,5 +77,6 @@ def from_hf(tables: Any, *, name: str) -> Dataset:
         domains=ONE_DOMAIN,
         train=split("train"),
         test=split(test),
+        validation=next((split(key) for key in ("validation", "valid") if key in tables and key != test), None),
         split_note=f"Hugging Face splits train and {test}",
     )

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -128,13 +128,18 @@ def file_dataset(
     train: Sequence[Item],
     test: Sequence[Item],
     split_note: str,
+    validation: Sequence[Item] = (),
     notes: tuple[str, ...] = (),
+    group_of: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Make the data set whose images are files below `root`; class names become plain words.
 
     Every class must have at least one of its listed files, so that a wrong layout shows at once. Single
-    missing files are left to the check that decodes every image.
+    missing files are left to the check that decodes every image. `group_of` names the group of every path.
     """
+    groups = sorted(set(group_of.values())) if group_of is not None else []
+    number_of = {group: number for number, group in enumerate(groups)}
+    numbers = None if group_of is None else {path: number_of[group] for path, group in group_of.items()}
     wanted = dict(enumerate(classes))
     for path, label, _ in train:
         if label in wanted and (root / path).is_file():
@@ -147,14 +152,17 @@ def file_dataset(
         name=name,
         classes=tuple(readable(c) for c in classes),
         domains=tuple(domains),
-        train=_split(root, train),
-        test=_split(root, test),
+        train=_split(root, train, numbers),
+        test=_split(root, test, numbers),
         split_note=split_note,
+        validation=_split(root, validation, numbers) if validation else None,
         notes=notes,
+        groups=tuple(groups),
     )
 
 
-def _split(root: Path, items: Sequence[Item]) -> Split:
+def _split(root: Path, items: Sequence[Item], groups: Mapping[str, int] | None) -> Split:
     columns = np.array([item[1:] for item in items], np.int64).reshape(-1, 2)  # labels, domains
     files = ImageFiles(root, tuple(item[0] for item in items))
-    return Split(files, np.arange(len(items)), columns[:, 0], columns[:, 1])
+    numbers = None if groups is None else np.array([groups[item[0]] for item in items], np.int64)
+    return Split(files, np.arange(len(items)), columns[:, 0], columns[:, 1], numbers)

@@ -3,11 +3,13 @@
 import difflib
 import os
 from pathlib import Path
+from typing import Literal
 
 from fedotp._imports import import_named
 from fedotp._places import cache_folder
 from fedotp.data.sets._box import box_file
 from fedotp.data.sets._catalog import DATASETS
+from fedotp.data.sets._csv import read_csv
 from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import read_hf
@@ -47,27 +49,40 @@ def find_dataset(name: str, root: Path | None = None) -> Path | None:
     return next((place for place in places if info.is_at(place)), None)
 
 
-def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
+def load_dataset(
+    name: str | Path, *, root: Path | None = None, groups: str = "", test_split: Literal["test", "val"] = "test"
+) -> Dataset:
     """Read a data set.
 
     `name` is one of `DATASETS`, looked for below `root` unless it is in the box; or a folder, whose layout is
     recognised (any list `split_zhou_*.json`, else a tree of class folders, if it is none of `DATASETS`); or `folder` to
-    read `root` as a tree of class folders whatever it looks like; or `hf:<path>` for the Hugging Face hub.
+    read `root` as a tree of class folders whatever it looks like; or a table of images that ends in .csv, whose paths
+    are below `root` or its own folder; or `hf:<path>` for the Hugging Face hub.
+
+    `groups` is a regular expression that finds in the names of images what is to stay together, a patient for example.
+    With `test_split` "val" validation images take the place of the test images, and are not trained on.
     """
     import_named()
-    text = str(name)
+    dataset = _read(str(name), root, groups)
+    dataset = dataset.grouped(groups) if groups and not dataset.groups else dataset
+    return dataset.on_validation() if test_split == "val" else dataset
+
+
+def _read(text: str, root: Path | None, groups: str) -> Dataset:
+    if text.lower().endswith(".csv"):
+        return read_csv(Path(text), root=root, groups=groups)
     if text.startswith(_HF_PREFIX):
         return read_hf(text.removeprefix(_HF_PREFIX))
     if text == "folder":
         if root is None:
             raise FedotpError("the data set 'folder' needs a root: the folder that holds the class folders")
-        return read_folder(root)
+        return read_folder(root, groups=groups)
     if text not in DATASETS and os.path.isdir(text):  # which a name too long for a path is not
         folder = Path(text)
         known = next((info for info in DATASETS.values() if info.is_at(folder)), None)
         if known is not None:
             return known.read(folder)
-        return read_listed(folder) if zhou_lists(folder) else _read_tree(folder)
+        return read_listed(folder) if zhou_lists(folder) else _read_tree(folder, groups)
     if text not in DATASETS and (len(Path(text).parts) > 1 or os.path.isfile(text)):
         raise FedotpError(f"{text} is a file" if os.path.isfile(text) else f"the folder {text} does not exist")
     info = dataset_info(text)
@@ -80,9 +95,9 @@ def load_dataset(name: str | Path, *, root: Path | None = None) -> Dataset:
     return info.read(place)
 
 
-def _read_tree(folder: Path) -> Dataset:
+def _read_tree(folder: Path, groups: str) -> Dataset:
     """Read a tree of class folders. A known data set without its lists is none: all of its images lie in one."""
-    dataset = read_folder(folder)
+    dataset = read_folder(folder, groups=groups)
     name = folder.resolve().name
     known = next((info for info in DATASETS.values() if name in (info.name, info.folder, *info.others)), None)
     if known is not None and len(dataset.classes) == 1:

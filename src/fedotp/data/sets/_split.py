@@ -7,10 +7,14 @@ import numpy as np
 from fedotp.data._random import apportion, generator, shuffled
 from fedotp.data._types import Ints
 from fedotp.data.sets._image_files import Item
+from fedotp.errors import FedotpError
 
 _SPLIT_SEED = 0
 
+TRAIN, TEST, VALIDATION = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")  # what people say
+
 BY_DOMAIN = "drawn once, 80 % of every domain for training"  # what `split_by_domain` does, to people
+BY_GROUP = "drawn once, 80 % of every domain for training, whole groups on one side"
 BY_CLASS = "drawn once, 50 % train and 30 % test of every class (CoOp's sizes, not its members)"
 
 
@@ -53,3 +57,48 @@ def _draw(items: Sequence[Item], cell: Ints, n_train: Ints, n_test: Ints) -> tup
         test.append(members[n_train[c] : n_train[c] + n_test[c]])
     train_rows, test_rows = np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
     return [items[i] for i in train_rows], [items[i] for i in test_rows]
+
+
+def split_by_group(items: Sequence[Item], groups: Sequence[str]) -> tuple[list[Item], list[Item]]:
+    """The same shares as `split_by_domain` as nearly as whole groups allow: none is in both results.
+
+    Groups are taken in random order, the largest first. Each goes to the test split where that brings the images of
+    every domain and class nearer to a fifth; no class is left without training images, and a class without test images
+    gets its smallest group, if it has another one.
+    """
+    _, cell = np.unique([(domain, label) for _, label, domain in items], axis=0, return_inverse=True)
+    names, group = np.unique(groups, return_inverse=True)
+    counts = _table(group, cell.reshape(-1))  # (groups, domains x classes)
+    labels = _table(group, np.array([label for _, label, _ in items]))  # (groups, K)
+    lacking, left = counts.sum(0) / 5, labels.sum(0)  # in test, in train
+    in_test = np.zeros(len(names), bool)
+    order = shuffled(generator(_SPLIT_SEED), np.arange(len(names)))
+    order = order[np.argsort(-counts[order].sum(1), kind="stable")]
+
+    def take(g: int) -> None:
+        in_test[g] = True
+        lacking[:] -= counts[g]
+        left[:] -= labels[g]
+
+    def can_go(g: int) -> bool:
+        return not in_test[g] and bool((left[labels[g] > 0] > labels[g][labels[g] > 0]).all())
+
+    for g in order.tolist():
+        if can_go(g) and counts[g] @ (2 * lacking - counts[g]) > 0:
+            take(g)
+    for k in range(labels.shape[1]):
+        candidates = [g for g in order[::-1].tolist() if labels[g, k] and can_go(g)]
+        if not labels[in_test, k].sum() and candidates:
+            take(candidates[0])
+    if not in_test.any():
+        raise FedotpError(f"{len(names)} groups are too few for a split: no class has two")
+    rows = in_test[group].tolist()
+    train = [item for item, tested in zip(items, rows, strict=True) if not tested]
+    return train, [item for item, tested in zip(items, rows, strict=True) if tested]
+
+
+def _table(rows: Ints, columns: Ints) -> Ints:
+    """How often each pair occurs: (rows, columns)."""
+    counts = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
+    np.add.at(counts, (rows, columns), 1)
+    return counts

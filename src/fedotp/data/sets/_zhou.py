@@ -1,10 +1,11 @@
 """CoOp's lists of images, `split_zhou_<name>.json`: `{train|val|test: [[path, label, class name], ...]}`.
 
-Validation images are left out, as in the paper.
+Validation images are left out, as in the paper, unless they are asked for in place of the test images.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fedotp.data._files import read_json
 from fedotp.data.sets._dataset import Dataset
@@ -13,7 +14,15 @@ from fedotp.errors import FedotpError, listed
 
 _TRIED = 100  # images looked for in every folder
 
-Found = tuple[Sequence[str], list[Item], list[Item], str]  # class names, train, test, where the split is from
+
+class Found(NamedTuple):
+    """What a list says: class names, images, where the split is from; `validation` may be among `train`."""
+
+    classes: Sequence[str]
+    train: Sequence[Item]
+    test: Sequence[Item]
+    split_note: str
+    validation: Sequence[Item] = ()
 
 
 def read_coop(name: str, list_name: str, images: str, official: Callable[[Path], Found], root: Path) -> Dataset:
@@ -22,8 +31,8 @@ def read_coop(name: str, list_name: str, images: str, official: Callable[[Path],
     Where CoOp's list is, it gives the split: it is the one the paper uses; else `official` does.
     """
     path = root / f"split_zhou_{list_name}.json"
-    classes, train, test, note = read_zhou(path, images) if path.is_file() else official(root)
-    return file_dataset(name, root, classes=classes, train=train, test=test, split_note=note)
+    found = read_zhou(path, images) if path.is_file() else official(root)
+    return file_dataset(name, root, **found._asdict())
 
 
 def zhou_lists(root: Path) -> list[Path]:
@@ -37,18 +46,24 @@ def read_listed(root: Path) -> Dataset:
     if more:
         raise FedotpError(f"{root} has {listed([p.name for p in (path, *more)])}; leave the one that is to be read")
     found = read_zhou(path)
-    images = _image_folder(root, found[1])
-    classes, train, test = found[0], *([(f"{images}{p}", k, d) for p, k, d in items] for items in found[1:3])
-    return file_dataset(root.resolve().name, root, classes=classes, train=train, test=test, split_note=found[3])
+    images = _image_folder(root, found.train)
+    train, test, validation = (
+        [(f"{images}{path}", label, domain) for path, label, domain in items]
+        for items in (found.train, found.test, found.validation)
+    )
+    found = found._replace(train=train, test=test, validation=validation)
+    return file_dataset(root.resolve().name, root, **found._asdict())
 
 
 def read_zhou(path: Path, images: str = "") -> Found:
     """Read the list at `path`; the paths in it are relative to the folder `images`."""
     content = read_json(path)
     names: dict[int, str] = {}
-    splits: dict[str, list[Item]] = {"train": [], "test": []}
+    splits: dict[str, list[Item]] = {"train": [], "test": [], "val": []}
     for split, items in splits.items():
         rows = content.get(split) if isinstance(content, dict) else None
+        if rows is None and split == "val":
+            continue
         if not isinstance(rows, list):
             raise FedotpError(f"{path} has no list {split!r}; it should be {{train, val, test: [...]}}")
         for row in rows:
@@ -60,7 +75,7 @@ def read_zhou(path: Path, images: str = "") -> Found:
                 case _:
                     raise FedotpError(f"{path}, {split}: {str(row)[:80]} should be [path, label, class name]")
     note = f"{path.name} (CoOp's split, as in the paper)"
-    return in_order(names, path), splits["train"], splits["test"], note
+    return Found(in_order(names, path), splits["train"], splits["test"], note, splits["val"])
 
 
 def learn_name(names: dict[int, str], label: int, name: str, path: Path) -> None:

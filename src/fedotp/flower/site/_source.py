@@ -8,7 +8,7 @@ import numpy as np
 
 from fedotp.clip import CLIP
 from fedotp.config import Config
-from fedotp.data import Client, OnProgress, load_dataset
+from fedotp.data import Client, Dataset, OnProgress, load_dataset
 from fedotp.federation import FederatedData
 from fedotp.flower._agreement import DisagreementError
 from fedotp.runs import Prepared, class_numbers, encode_for, prepare
@@ -38,18 +38,18 @@ class OwnImages:
 
     def classes(self, config: Config) -> tuple[str, ...]:
         """The classes of the data set."""
-        return load_dataset(self.data).classes
+        return self._dataset(config).classes
 
     def sizes(self, config: Config) -> tuple[int, int]:
         """All images of the data set."""
-        dataset = load_dataset(self.data)
+        dataset = self._dataset(config)
         return len(dataset.train), len(dataset.test)
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
     ) -> FederatedData:
         """All of the data set; it need not have images of every class."""
-        dataset = load_dataset(self.data)
+        dataset = self._dataset(config)
         number = class_numbers(classes, dataset, "the federation")
         encoded = encode_for(config, dataset, clip, on_progress)
         client = Client(self.name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
@@ -59,6 +59,9 @@ class OwnImages:
             train=replace(images.train, labels=number[images.train.labels]),
             test=replace(images.test, labels=number[images.test.labels]),
         )
+
+    def _dataset(self, config: Config) -> Dataset:
+        return load_dataset(self.data, test_split=config.data.test_split)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""Dealing images that stay together: those of a patient or a part go to one client, whole."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedotp.data._random import shuffled
+from fedotp.data._types import Floats, Ints
+from fedotp.data.sets import Dataset
+from fedotp.errors import FedotpError
+
+
+def require_whole(dataset: Dataset, pools: Sequence[tuple[str, Ints, Ints]], scheme: str) -> None:
+    """Refuse pools (title, train, test) of different clients that have images of one group."""
+    owner: dict[int, str] = {}
+    for title, train, test in pools:
+        numbers = np.union1d(_groups(dataset.train.groups)[train], _groups(dataset.test.groups)[test])
+        for number in numbers.tolist():
+            if (other := owner.setdefault(number, title)) != title:
+                raise FedotpError(
+                    f"{scheme}: group {dataset.groups[number]!r} has images of {other} and of {title}, and groups stay "
+                    "with one client; use iid, dirichlet or quantity"
+                )
+
+
+def deal_whole(
+    dataset: Dataset, train: Ints, test: Ints, shares: Floats, min_size: int, rng: np.random.Generator
+) -> list[tuple[Ints, Ints]]:
+    """Divide training and test images among n clients by `shares` (K, n), no group among two.
+
+    Every client first gets the group that fits it best, then each other group goes, the largest first, where most of
+    its images are lacking. Test images follow the classes that a client trains on; others that are in their groups are
+    nobody's.
+    """
+    n_classes, n = shares.shape
+    labels, tested = dataset.train.labels, dataset.test.labels
+    trained = _Deal(train, _groups(dataset.train.groups)[train], labels[train], n_classes, rng)
+    counts = trained.deal(shares.T * trained.counts.sum(0), min_size)  # (n, K)
+    final = _Deal(test, _groups(dataset.test.groups)[test], tested[test], n_classes, rng)
+    wanted = counts / np.maximum(counts.sum(0), 1) * final.counts.sum(0)
+    final.deal(wanted, 1)
+    held = [(trained.rows(c), final.rows(c)) for c in range(n)]
+    return [(rows, others[counts[c, tested[others]] > 0]) for c, (rows, others) in enumerate(held)]
+
+
+class _Deal:
+    """Images `rows` (m,) in G groups, on their way to clients."""
+
+    def __init__(self, rows: Ints, groups: Ints, labels: Ints, n_classes: int, rng: np.random.Generator) -> None:
+        names, self._group = np.unique(groups, return_inverse=True)
+        self._all = rows
+        self.counts = np.zeros((len(names), n_classes), np.int64)  # (G, K)
+        np.add.at(self.counts, (self._group, labels), 1)
+        order = shuffled(rng, np.arange(len(names)))
+        self._order = order[np.argsort(-self.counts[order].sum(1), kind="stable")]
+        self._owner = np.full(len(names), -1)
+
+    def rows(self, client: int) -> Ints:
+        """The images of a client."""
+        return self._all[self._owner[self._group] == client]
+
+    def deal(self, wanted: Floats, at_least: int) -> Ints:
+        """Give every client about as many images of each class as `wanted` (n, K); what each has then."""
+        held = np.zeros(wanted.shape, np.int64)
+        for c in np.argsort((wanted > 0).sum(1), kind="stable").tolist():  # who can have least chooses first
+            while held[c].sum() < at_least:
+                free = self._order[self._owner[self._order] < 0]
+                fits = self.counts[free] @ wanted[c] / self.counts[free].sum(1) if len(free) else np.zeros(0)
+                if not fits.max(initial=0) > 0:
+                    raise FedotpError(
+                        f"{len(self._order)} groups do not give each of {len(wanted)} clients {at_least} images to "
+                        "train on and a test image of a class it trains on; use fewer clients"
+                    )
+                self._give(int(free[np.argmax(fits)]), c, held)
+        for g in self._order[self._owner[self._order] < 0].tolist():
+            lacking = (wanted - held) @ self.counts[g]  # (n,)
+            self._give(g, int(np.lexsort((held.sum(1), -np.round(lacking, 6)))[0]), held)
+        return held
+
+    def _give(self, g: int, client: int, held: Ints) -> None:
+        self._owner[g] = client
+        held[client] += self.counts[g]
+
+
+def _groups(numbers: Ints | None) -> Ints:
+    assert numbers is not None  # the data set has groups
+    return numbers

@@ -1,0 +1,154 @@
+"""A table of images: a CSV file with a line for each and the columns path, label, split, site and group.
+
+Only path and label are needed. Paths are relative to the table's folder, or to another one.
+"""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedotp.data._files import read_text
+from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
+from fedotp.data.sets._image_files import Item, file_dataset, relative
+from fedotp.data.sets._names import readable
+from fedotp.data.sets._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
+from fedotp.errors import FedotpError, listed
+
+_COLUMNS = ("path", "label", "split", "site", "group")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of the table; what it does not say is empty."""
+
+    line: int
+    path: str
+    label: str
+    split: str
+    site: str
+    group: str
+
+
+def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Dataset:
+    """Read the images that `table` lists, below its own folder or below `root`.
+
+    Sites are domains. Images of a group stay on one side of a split that is drawn; `groups`, a regular expression,
+    finds them in paths where there is no such column.
+    """
+    rows, notes = _read(table)
+    _require_apart(table, rows)
+    classes = sorted({row.label for row in rows})
+    sites = sorted({row.site for row in rows if row.site}) or list(ONE_DOMAIN)
+    items: list[Item] = [
+        (row.path, classes.index(row.label), sites.index(row.site) if row.site else 0) for row in rows
+    ]  # fmt: skip
+    named = [row.group for row in rows] if rows[0].group else None
+    if named is None and groups:
+        named = group_names([row.path for row in rows], groups)
+    group_of = None if named is None else {row.path: group for row, group in zip(rows, named, strict=True)}
+    if rows[0].split:
+        train, test, validation = (
+            [item for item, row in zip(items, rows, strict=True) if row.split == split]
+            for split in ("train", "test", "val")
+        )
+        if not test:
+            test, validation = validation, []
+        _require_trained(table, rows, {label for _, label, _ in train}, classes)
+        note = f"column split of {table.name}"
+    else:
+        validation = []
+        train, test = split_by_domain(items) if named is None else split_by_group(items, named)
+        note = BY_DOMAIN if named is None else BY_GROUP
+    return file_dataset(
+        table.stem,
+        root or table.parent,
+        classes=classes,
+        domains=sites,
+        train=train,
+        test=test,
+        validation=validation,
+        split_note=note,
+        notes=notes,
+        group_of=group_of,
+    )
+
+
+def _read(table: Path) -> tuple[list[_Row], tuple[str, ...]]:
+    """The lines, and a note on columns that are not used."""
+    text = read_text(table).removeprefix("\ufeff")
+    first = text.partition("\n")[0]
+    lines = csv.reader(text.splitlines(), delimiter=";" if ";" in first and "," not in first else ",", strict=True)
+    header = [name.strip().lower() for name in _next(lines, table) or []]
+    for needed in ("path", "label"):
+        if needed not in header:
+            raise FedotpError(f"{table}, line 1: no column {needed!r} among {listed(header)[:200]}")
+    if twice := next((name for name in _COLUMNS if header.count(name) > 1), None):
+        raise FedotpError(f"{table}, line 1: two columns {twice!r}")
+    rows = []
+    while (cells := _next(lines, table)) is not None:
+        if any(cell.strip() for cell in cells):
+            rows.append(_row(table, lines.line_num, header, cells))
+    if not rows:
+        raise FedotpError(f"{table}: no image in it, only a header")
+    _require_whole(table, rows)
+    unused = [name for name in header if name not in _COLUMNS]
+    return rows, ((f"columns that are not used: {listed(unused)}",) if unused else ())
+
+
+def _next(lines: Iterator[list[str]], table: Path) -> list[str] | None:
+    try:
+        return next(lines, None)
+    except csv.Error as error:
+        raise FedotpError(f"{table}, line {getattr(lines, 'line_num', 0)}: not CSV: {error}") from error
+
+
+def _row(table: Path, line: int, header: list[str], cells: list[str]) -> _Row:
+    where = f"{table}, line {line}"
+    if len(cells) != len(header):
+        raise FedotpError(f"{where}: {len(cells)} cells, the header has {len(header)}")
+    given = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+    for needed in ("path", "label"):
+        if not given[needed]:
+            raise FedotpError(f"{where}: {needed} is empty")
+    if not readable(given["label"]):
+        raise FedotpError(f"{where}: the label {given['label']!r} has no word in it")
+    split = given.get("split", "").lower()
+    names = {**dict.fromkeys(TRAIN, "train"), **dict.fromkeys(TEST, "test"), **dict.fromkeys(VALIDATION, "val")}
+    if split and split not in names:
+        raise FedotpError(f"{where}: split is {given['split'][:40]!r}; right is train, test or val")
+    try:
+        path = relative(given["path"], table)
+    except FedotpError as error:
+        raise FedotpError(f"{where}: {error}") from error
+    return _Row(line, path, given["label"], names.get(split, ""), given.get("site", ""), given.get("group", ""))
+
+
+def _require_whole(table: Path, rows: list[_Row]) -> None:
+    """Refuse a column that is filled in some lines only, and an image that is listed twice."""
+    for column in ("split", "site", "group"):
+        filled = [bool(getattr(row, column)) for row in rows]
+        if any(filled) and not all(filled):
+            raise FedotpError(f"{table}, line {rows[filled.index(False)].line}: {column} is empty, in others it is not")
+    first: dict[str, int] = {}
+    for row in rows:
+        if (line := first.setdefault(row.path, row.line)) != row.line:
+            raise FedotpError(f"{table}, lines {line} and {row.line}: {row.path} is listed twice")
+
+
+def _require_apart(table: Path, rows: list[_Row]) -> None:
+    """Refuse labels that would read alike."""
+    first: dict[str, _Row] = {}
+    for row in rows:
+        other = first.setdefault(readable(row.label), row)
+        if other.label != row.label:
+            raise FedotpError(
+                f"{table}, lines {other.line} and {row.line}: the labels {other.label!r} and {row.label!r} both read "
+                f"{readable(row.label)!r}; give them one name, or names that differ by a word"
+            )
+
+
+def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: list[str]) -> None:
+    for row in rows:
+        if classes.index(row.label) not in trained:
+            raise FedotpError(f"{table}, line {row.line}: label {row.label!r} has no line of split train")

@@ -1,0 +1,146 @@
+"""A table of images: what it says is what is read, and what is wrong with it is said with the line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from layouts import write_tree
+
+from fedotp.data import Dataset, PartitionSettings, load_dataset, make_partition
+from fedotp.errors import FedotpError
+
+HEADER = "path,label,split,site,group"
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Path:
+    """Two sites, two findings, six patients of each, two images of each patient."""
+    write_tree(tmp_path, [f"{s}/p{p}_{i}.png" for s in ("oslo", "bergen") for p in range(6) for i in range(2)])
+    return tmp_path
+
+
+def table(folder: Path, lines: list[str], header: str = HEADER) -> Path:
+    path = folder / "scans.csv"
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+def lines(*columns: str) -> list[str]:
+    """Every image of the ward: patients 0 to 3 are for training, 4 for validation, 5 for testing."""
+    made = []
+    for site in ("oslo", "bergen"):
+        for p in range(6):
+            split = "train" if p < 4 else ("Val" if p == 4 else "test")
+            for i in range(2):
+                row = {"path": f"{site}/p{p}_{i}.png", "label": ("nodule", "no_nodule")[i], "split": split}
+                row |= {"site": site, "group": f"{site}-{p}"}
+                made.append(",".join(row[column] for column in columns))
+    return made
+
+
+def names(dataset: Dataset, split: str) -> list[str]:
+    part = getattr(dataset, split)
+    return [part.name(i) for i in range(len(part))]
+
+
+def test_every_column_is_read(ward: Path) -> None:
+    dataset = load_dataset(table(ward, lines(*HEADER.split(","))))
+    assert dataset.name == "scans"
+    assert dataset.classes == ("no nodule", "nodule")
+    assert dataset.domains == ("bergen", "oslo")
+    assert dataset.split_note == "column split of scans.csv"
+    assert names(dataset, "test") == [f"{s}/p5_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
+    assert names(dataset, "validation") == [f"{s}/p4_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
+    assert len(dataset.train) == 16
+    for i in range(16):
+        site, _, rest = dataset.train.name(i).partition("/")
+        assert dataset.domains[dataset.train.domains[i]] == site
+        assert dataset.classes[dataset.train.labels[i]] == ("nodule", "no nodule")[int(rest[3])]
+        assert dataset.groups[dataset.train.groups[i]] == f"{site}-{rest[1]}"
+    partition = make_partition(dataset, PartitionSettings("site"))
+    assert [(client.name, client.domain) for client in partition.clients] == [("bergen", "bergen"), ("oslo", "oslo")]
+    assert [len(client.train) for client in partition.clients] == [8, 8]
+
+
+def test_validation_images_take_the_place_of_the_test_images(ward: Path) -> None:
+    dataset = load_dataset(table(ward, lines(*HEADER.split(","))), test_split="val")
+    assert names(dataset, "test") == [f"{s}/p4_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
+    assert len(dataset.train) == 16
+    plain = table(ward, lines("path", "label"), "path,label")
+    with pytest.raises(FedotpError, match=r"scans has no validation images; leave data\.test_split out"):
+        load_dataset(plain, test_split="val")
+
+
+def test_two_columns_are_enough_and_others_are_told_of(ward: Path) -> None:
+    path = table(ward, [f"{line};71" for line in lines("path", "label")], "Path ; LABEL;age")
+    path.write_text("\ufeff" + path.read_text().replace(",", ";"), encoding="utf-8")
+    dataset = load_dataset(path)
+    assert (len(dataset.train), len(dataset.test)) == (19, 5)
+    assert dataset.notes == ("columns that are not used: age",)
+    assert dataset.domains == ("all",)
+
+
+def test_images_may_lie_elsewhere(ward: Path, tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    path = table(tmp_path / "tables", lines("path", "label"), "path,label")
+    with pytest.raises(FedotpError, match="no image of class"):
+        load_dataset(path)
+    assert len(load_dataset(path, root=ward).train) == 19
+
+
+@pytest.mark.parametrize("groups", ["column", r"(\w+/p\d)_"])
+def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> None:
+    columns = ["path", "label", "site", *(["group"] if groups == "column" else [])]
+    dataset = load_dataset(table(ward, lines(*columns), ",".join(columns)), groups="" if groups == "column" else groups)
+    assert dataset.split_note == "drawn once, 80 % of every domain for training, whole groups on one side"
+    assert len(dataset.groups) == 12
+    patients = [{name[:-6] for name in names(dataset, split)} for split in ("train", "test")]
+    assert not patients[0] & patients[1]
+    assert len(dataset.test) in (4, 6)
+    assert {name.partition("/")[0] for name in names(dataset, "test")} == {"oslo", "bergen"}
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "message"),
+    [
+        ("file,label", ["a.png,x"], "line 1: no column 'path' among file, label"),
+        ("path,label,path", ["a.png,x,y"], "line 1: two columns 'path'"),
+        ("path,label", [], "no image in it, only a header"),
+        ("path,label", ["a.png,x", "b.png"], "line 3: 1 cells, the header has 2"),
+        ("path,label", ["a.png,x", "", "b.png, "], "line 4: label is empty"),
+        ("path,label", ["a.png,_"], "line 2: the label '_' has no word in it"),
+        ("path,label", ["a.png,x", "../../etc/passwd,x"], "line 3: .* must stay below the data set's folder"),
+        ("path,label", ["a.png,x", "b.png,y", "a.png,y"], "lines 2 and 4: a.png is listed twice"),
+        ("path,label", ["a.png,no_nodule", "b.png,no nodule"], "lines 2 and 3: the labels .* both read 'no nodule'"),
+        ("path,label,split", ["a.png,x,train", "b.png,x,dev"], "line 3: split is 'dev'; right is train, test or val"),
+        ("path,label,split", ["a.png,x,train", "b.png,x,"], "line 3: split is empty, in others it is not"),
+        ("path,label,site", ["a.png,x,", "b.png,x,oslo"], "line 2: site is empty, in others it is not"),
+        ("path,label,split", ["a.png,x,train", "b.png,y,test"], "line 3: label 'y' has no line of split train"),
+        ("path,label", ['a.png,"x'], "line 2: not CSV"),
+        (
+            "path,label,split,group",
+            ["oslo/p0_0.png,x,train,7", "oslo/p0_1.png,x,test,7"],
+            "1 groups are in train and in test, for example '7' with oslo/p0_0.png and oslo/p0_1.png",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(ward: Path, header: str, rows: list[str], message: str) -> None:
+    with pytest.raises(FedotpError, match=message) as refused:
+        load_dataset(table(ward, rows, header))
+    assert "\n" not in str(refused.value)
+    assert "scans" in str(refused.value)
+
+
+def test_a_missing_table_and_an_expression_that_finds_nothing(ward: Path) -> None:
+    with pytest.raises(FedotpError, match=r"cannot read .*none.csv: No such file"):
+        load_dataset(ward / "none.csv")
+    path = table(ward, lines("path", "label"), "path,label")
+    with pytest.raises(FedotpError, match=r"data.groups = 'x\(.\)' finds no group in oslo/p0_0.png"):
+        load_dataset(path, groups="x(.)")
+
+
+def test_the_split_is_the_same_every_time(ward: Path) -> None:
+    path = table(ward, lines("path", "label", "site", "group"), "path,label,site,group")
+    one, other = load_dataset(path), load_dataset(path)
+    assert one.digest == other.digest
+    assert np.array_equal(one.train.groups, other.train.groups)
