@@ -11,8 +11,11 @@ import pytest
 import scipy.io
 from layouts import (
     LAYOUTS,
+    caltech101,
     cifar_batch,
+    cifar_binary,
     domain_tree,
+    dtd,
     fedbn_pickles,
     write_image,
     write_tree,
@@ -86,6 +89,60 @@ def test_pets_and_cifar_pixels_match_their_labels(tmp_path: Path) -> None:
     channels = stored["data"][3].reshape(3, 32, 32)  # red, green, blue
     assert np.array_equal(np.asarray(cifar.train.image(13)), channels.transpose(1, 2, 0))
     assert cifar.train.labels[13] == stored["labels"][3]
+
+
+def test_binary_files_of_cifar_are_the_same_data_as_the_pickles(tmp_path: Path) -> None:
+    cifar_binary(tmp_path / "binary")
+    (tmp_path / "python").mkdir()
+    for name in ("cifar10", "cifar100"):
+        LAYOUTS[name][0](tmp_path / "python")
+        one, other = (load_dataset(name, root=tmp_path / kind) for kind in ("binary", "python"))
+        assert one.digest == other.digest
+        for facts in ("classes", "coarse_of", "coarse_classes"):
+            assert getattr(one, facts) == getattr(other, facts)
+        for split in ("train", "test"):
+            mine, theirs = one.split(split), other.split(split)
+            assert [mine.read(i) for i in range(len(mine))] == [theirs.read(i) for i in range(len(theirs))]
+
+
+def test_binary_files_of_cifar_that_are_cut_are_refused(tmp_path: Path) -> None:
+    ten, hundred = cifar_binary(tmp_path)
+    for path, width in ((ten / "data_batch_3.bin", 3073), (hundred / "train.bin", 3074)):
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(FedotpError, match=rf"{path.name} has [\d,]+ bytes; it should be records of {width:,}"):
+            load_dataset(path.parent)
+    (ten / "test_batch.bin").unlink()
+    (ten / "data_batch_3.bin").write_bytes((ten / "data_batch_1.bin").read_bytes())
+    with pytest.raises(FedotpError, match=r"cannot read .*test_batch.bin: No such file"):
+        load_dataset("cifar10", root=tmp_path)
+
+
+def test_validation_images_of_lists_and_folders_are_there_on_request(tmp_path: Path) -> None:
+    root = caltech101(tmp_path)
+    rows = [(f"{c}/image_{i:04d}.jpg", k, c) for k, c in enumerate(("Faces", "accordion")) for i in range(4)]
+    zhou_split(root, "Caltech101", {"train": rows[::4] + rows[1::4], "val": rows[2::4], "test": rows[3::4]})
+    plain, chosen = (load_dataset("caltech101", root=tmp_path, test_split=split) for split in ("test", "val"))
+    assert [chosen.test.name(i).rpartition("_")[2] for i in range(2)] == ["0002.jpg", "0002.jpg"]
+    assert [plain.test.name(i).rpartition("_")[2] for i in range(2)] == ["0003.jpg", "0003.jpg"]
+    assert len(plain.train) == len(chosen.train) == 4
+    assert chosen.split_note.endswith("; tested on its validation images")
+    assert plain.digest != chosen.digest
+
+    write_tree(tmp_path, [f"f/{s}/{c}/{i}.png" for s in ("train", "val", "test") for c in "ab" for i in range(2)])
+    chosen = load_dataset(tmp_path / "f", test_split="val")
+    assert [chosen.test.name(i) for i in range(4)] == [f"val/{c}/{i}.png" for c in "ab" for i in range(2)]
+
+    dtd(tmp_path)  # train1 + val1 / test1
+    plain, chosen = (load_dataset("dtd", root=tmp_path, test_split=split) for split in ("test", "val"))
+    held = {chosen.test.name(i) for i in range(len(chosen.test))}
+    trained = {chosen.train.name(i) for i in range(len(chosen.train))}
+    assert held
+    assert not held & trained
+    assert held | trained == {plain.train.name(i) for i in range(len(plain.train))}
+
+    cifar_binary(tmp_path)
+    with pytest.raises(FedotpError, match=r"cifar10 has no validation images; leave data\.test_split out"):
+        load_dataset("cifar10", root=tmp_path, test_split="val")
 
 
 def test_cifar100_has_its_coarse_labels(tmp_path: Path) -> None:
