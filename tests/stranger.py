@@ -14,9 +14,9 @@ def write_method(folder: Path, name: str = NAME) -> Path:
     return file
 
 
-def install(folder: Path, name: str, package: str, value: str) -> None:
-    """What an installer would leave in `folder`, which is to be on the path: an entry point of group fedotp.methods."""
+def install(folder: Path, name: str, package: str, value: str, group: str = "fedotp.methods") -> None:
+    """What an installer would leave in `folder`, which is to be on the path: an entry point of `group`."""
     facts = folder / f"{package.replace('-', '_')}-1.5.dist-info"
     facts.mkdir(parents=True)
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.5\n")
-    (facts / "entry_points.txt").write_text(f"[fedotp.methods]\n{name} = {value}\n")
+    (facts / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")

@@ -18,7 +18,6 @@ from rich.progress import (
 from rich.table import Table
 
 from fedotp import data
-from fedotp._imports import import_named
 from fedotp._text import printable
 from fedotp.cli import _complete
 from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
@@ -36,7 +35,7 @@ def list_datasets(root: RootOption = None) -> None:
 
     Example: fedotp data list --root ~/data
     """
-    import_named()
+    data.bring_datasets()
     table = Table()
     table.add_column("name", no_wrap=True)
     for column in ("classes", "domains", "train", "test"):
@@ -55,7 +54,7 @@ def info(dataset: DatasetArgument, root: RootOption = None, groups: GroupsOption
 
     Examples: fedotp data info oxford_pets --root ~/data, fedotp data info ~/my-photos
     """
-    import_named()
+    data.bring_datasets()
     known = data.DATASETS.get(dataset)
     if known is not None:
         domains = f" in {known.n_domains} domains" if known.n_domains > 1 else ""
@@ -157,7 +156,7 @@ def download(
 @app.command()
 def partition(
     dataset: DatasetArgument,
-    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(data.SCHEMES)}.")],
+    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(data.SCHEMES)}; or one of your own.")],
     clients: Annotated[
         int | None,
         typer.Option(help="Clients in all; if not given 10, 1 or 3 per domain, 5 per coarse label."),

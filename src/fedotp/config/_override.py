@@ -8,7 +8,7 @@ from fedotp._toml import Tables, Words, show
 from fedotp.config._names import unknown_key
 from fedotp.config._reading import Kind, bare_kind
 from fedotp.config._schema import all_kinds, method_named
-from fedotp.data import SCHEMES, PartitionSettings
+from fedotp.data import SCHEMES, PartitionSettings, find_scheme
 from fedotp.errors import FedotpError
 
 
@@ -70,11 +70,11 @@ def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
     The number of clients goes, too, where it follows from the domains or coarse labels of the data.
     """
     scheme = parse(chosen.get("partition.scheme", tables["partition"]["scheme"]), str)
-    if scheme == tables["partition"]["scheme"] or scheme not in SCHEMES:
+    if scheme == tables["partition"]["scheme"] or not (scheme in SCHEMES or find_scheme(str(scheme))):
         return
     useless: set[str] = set()
     if not PartitionSettings(str(scheme)).draws_sizes:
         useless |= {"alpha", "min_size"}
-    if scheme in ("domain", "domain-dirichlet", "coarse"):
+    if scheme in ("domain", "domain-dirichlet", "site", "coarse") or scheme not in SCHEMES:
         useless.add("n_clients")
     tables["partition"] = {key: value for key, value in tables["partition"].items() if key not in useless}

@@ -1,7 +1,8 @@
 """The methods that there are: fedotp's, those of files that the user names, those of packages that are installed."""
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
+from fedotp._entry_points import bring, offered, origin
 from fedotp._imports import import_named, source_of
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
@@ -33,42 +34,24 @@ METHODS = Methods()
 def find_method(name: str) -> type[Method] | None:
     """The method of that name, imported if need be; None if there is none."""
     import_named()
-    if name not in METHODS and (offers := list(entry_points(group=GROUP, name=name))):
-        METHODS[name] = _bring(offers)
+    if name not in METHODS and (brought := bring(GROUP, name, "method")):
+        METHODS[name], entry = brought
+        _brought[METHODS[name]] = entry
     return METHODS.get(name)
 
 
 def method_names() -> tuple[str, ...]:
     """The names of all methods, those of installed packages included, which are not imported for it."""
     import_named()
-    return tuple(dict.fromkeys([*METHODS, *sorted(entry_points(group=GROUP).names)]))
+    return tuple(dict.fromkeys([*METHODS, *offered(GROUP)]))
 
 
 def origin_of(method: type[Method]) -> dict[str, str]:
     """Where a method that is not fedotp's own came from, for records: package, module, file and its SHA-256."""
     if _is_ours(method):
         return {}
-    entry = _brought.get(method)
-    return ({"entry_point": entry.value, "package": _package(entry)} if entry else {}) | source_of(method.__module__)
+    return origin(_brought.get(method)) | source_of(method.__module__)
 
 
 def _is_ours(method: type[Method] | None) -> bool:
     return method is not None and method.__module__.startswith("fedotp.")
-
-
-def _bring(offers: list[EntryPoint]) -> type[Method]:
-    entry, *others = offers
-    if others:
-        packages = " and ".join(_package(offer) for offer in offers)
-        raise FedotpError(f"the method {entry.name} is in {packages}; uninstall all but one")
-    try:
-        method: type[Method] = entry.load()
-    except Exception as error:
-        why = f"{type(error).__name__}: {one_line(error)}"
-        raise FedotpError(f"the method {entry.name} of {_package(entry)} cannot be imported: {why}") from error
-    _brought[method] = entry
-    return method
-
-
-def _package(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value

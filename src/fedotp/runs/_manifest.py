@@ -14,7 +14,7 @@ import fedotp
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
 from fedotp.data import EncodedDataset
-from fedotp.runs._origin import origin_facts
+from fedotp.runs._origin import origin_facts, other_origins
 from fedotp.runs._prepare import Prepared
 
 
@@ -76,6 +76,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         "method": {"title": config.title, "reference": config.method.reference, **origin_facts(config.method)},
+        **other_origins(config),
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
 

@@ -1,4 +1,5 @@
-"""Methods that are not fedotp's own: where a run's came from, and what to say where it is not here.
+"""Methods, partition schemes and data sets that are not fedotp's own: where a run's came from, and what to say where
+one is not here.
 
 Nothing is ever imported because a run says so: only the user names code.
 """
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch, which whoever looks at a run need not wait for
+    from fedotp.config import Config
     from fedotp.methods import Method
 
 _KEY = "origin"  # in the manifest, under "method"
+_OTHERS = "origins"  # of partition scheme and data set
 
 
 class MissingMethodError(FedotpError):
-    """A run whose method is not among those that are installed or named by the user.
+    """A run whose method, or partition scheme, is not among those that are installed or named by the user.
 
     `what` says which, and what brings it; the same for all runs of a method.
     """
@@ -35,13 +38,31 @@ def origin_facts(method: "Method") -> dict[str, dict[str, str]]:
     return {_KEY: origin} if origin else {}
 
 
+def other_origins(config: "Config") -> dict[str, Any]:
+    """What the manifest says of where partition scheme and data set came from; nothing of fedotp's own."""
+    from fedotp.data import origin_of_dataset, origin_of_scheme
+
+    origins = {
+        "partition": origin_of_scheme(config.partition.scheme),
+        "dataset": origin_of_dataset(config.data.dataset),
+    }
+    told = {what: origin for what, origin in origins.items() if origin}
+    return {_OTHERS: told} if told else {}
+
+
 def require_method(manifest: Mapping[str, Any], path: Path) -> None:
-    """Refuse the run at `path` if its method is not here, with the option that brings it."""
+    """Refuse the run at `path` if its method or its partition scheme is not here, with the option that brings it."""
+    from fedotp.data import SCHEMES, find_scheme
     from fedotp.methods import find_method
 
-    name = manifest.get("config", {}).get("method", {}).get("name")
+    config = manifest.get("config", {})
+    name, scheme = config.get("method", {}).get("name"), config.get("partition", {}).get("scheme")
     if isinstance(name, str) and find_method(name) is None:
         raise MissingMethodError(path, f"the method {name} is not here; {_remedy(_origin(manifest))}")
+    if isinstance(scheme, str) and scheme not in SCHEMES and find_scheme(scheme) is None:
+        origins = manifest.get(_OTHERS)
+        remedy = _remedy(_texts(origins.get("partition") if isinstance(origins, dict) else None))
+        raise MissingMethodError(path, f"the partition scheme {scheme} is not here; {remedy}")
 
 
 def require_same_code(manifest: Mapping[str, Any], method: "Method", path: Path) -> None:
@@ -58,7 +79,10 @@ def require_same_code(manifest: Mapping[str, Any], method: "Method", path: Path)
 
 def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
     method = manifest.get("method")
-    origin = method.get(_KEY) if isinstance(method, dict) else None
+    return _texts(method.get(_KEY) if isinstance(method, dict) else None)
+
+
+def _texts(origin: object) -> dict[str, str]:
     return {key: str(value) for key, value in origin.items()} if isinstance(origin, dict) else {}
 
 

@@ -11,21 +11,25 @@ if TYPE_CHECKING:
     from fedotp.data.partition._bubbles import plot_partition
     from fedotp.data.partition._flower import from_flower
     from fedotp.data.partition._mispaired import other_images
+    from fedotp.data.partition._own import PARTITIONS, find_scheme, origin_of_scheme
     from fedotp.data.partition._partition import Client, Partition
     from fedotp.data.partition._schemes import make_partition
     from fedotp.data.partition._settings import SCHEMES, PartitionSettings
 
 __all__ = [
+    "PARTITIONS",
     "SCHEMES",
     "Client",
     "Partition",
     "PartitionSettings",
+    "find_scheme",
     "from_flower",
     "make_partition",
+    "origin_of_scheme",
     "other_images",
     "plot_partition",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__, __all__, ["_settings", "_partition", "_mispaired", "_schemes", "_flower", "_bubbles"]
-)
+_PARTS = ["_own", "_settings", "_partition", "_mispaired", "_schemes", "_flower", "_bubbles"]
+
+__getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

@@ -25,7 +25,9 @@ from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.data.partition._authors import below_cap, equal_sizes, rounded_sizes, two_level_shares
 from fedotp.data.partition._grouped import deal_whole, require_whole
+from fedotp.data.partition._own import find_scheme
 from fedotp.data.partition._partition import Client, Partition
+from fedotp.data.partition._require import require_sound_clients
 from fedotp.data.partition._settings import BY_DOMAIN, DEFAULT_ALPHA, PartitionSettings
 from fedotp.data.sets import Dataset
 from fedotp.errors import FedotpError
@@ -47,22 +49,28 @@ class _Group:
 
 def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     """Divide `dataset` among clients; the same settings give the same partition on every platform."""
+    if (own := find_scheme(settings.scheme)) is not None:
+        clients = tuple(own(dataset, settings))
+        require_sound_clients(dataset, clients, settings)
+        return Partition(dataset.name, dataset.digest, replace(settings, n_clients=len(clients)), clients)
     form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings)
     n_clients = settings.clients_for(n_groups=n_groups, per_group=per_group)
     alpha = DEFAULT_ALPHA.get(settings.scheme) if settings.alpha is None else settings.alpha
     settings = replace(settings, n_clients=n_clients, alpha=alpha)
     _require_shots(dataset, settings)
     rng = generator(settings.seed)
-    clients = []
+    dealt: list[Client] = []
     groups = list(form_groups(dataset, n_clients, rng))
     if dataset.groups:
+        if settings.variant == "authors":
+            raise FedotpError(f"{settings.scheme}: the authors' code divides groups; leave variant out, or the groups")
         require_whole(dataset, [(group.title, group.train, group.test) for group in groups], settings.scheme)
     for group in groups:
         room = _require_room(dataset, group, settings, n_groups)
         shares = draw_shares(alpha or 0.0, len(dataset.classes), group.n, rng)
         deal = _deal_whole if dataset.groups else _deal
-        clients += deal(dataset, group, shares, room, settings, rng)
-    return Partition(dataset.name, dataset.digest, settings, tuple(clients))
+        dealt += deal(dataset, group, shares, room, settings, rng)
+    return Partition(dataset.name, dataset.digest, settings, tuple(dealt))
 
 
 # Groups ---------------------------------------------------------------------------------------------------

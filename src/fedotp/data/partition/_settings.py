@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp.data.partition._own import find_scheme, own_schemes
 from fedotp.errors import FedotpError
 
 SCHEMES = {
@@ -29,8 +30,8 @@ class PartitionSettings:
     """What determines a partition of a given data set.
 
     Attributes:
-        scheme: who gets which images: iid, pathological, dirichlet, domain, domain-dirichlet, coarse or quantity;
-            given for what somebody else divided.
+        scheme: who gets which images: iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse or
+            quantity, or one of your own (--import); given for what somebody else divided.
         n_clients: how many clients there are. None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for
             DomainNet; 5 per coarse label.
         alpha: Dirichlet's parameter, for the schemes that draw sizes: the smaller, the more clients differ. None: 0.3,
@@ -54,9 +55,13 @@ class PartitionSettings:
     variant: Literal["paper", "authors"] = "paper"
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            near = difflib.get_close_matches(self.scheme, SCHEMES, n=1, cutoff=0.0)[0]
-            raise FedotpError(f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(SCHEMES)})")
+        if self.scheme not in SCHEMES and find_scheme(self.scheme) is None:
+            known = [*SCHEMES, *own_schemes()]
+            near = difflib.get_close_matches(self.scheme, known, n=1, cutoff=0.0)[0]
+            raise FedotpError(
+                f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(known)}, or one of your own with "
+                "--import FILE.py)"
+            )
         for key in ("n_clients", "shots", "min_size"):
             if (value := getattr(self, key)) is not None:
                 require_from(1, MOST, key, value)
@@ -78,8 +83,8 @@ class PartitionSettings:
 
     @property
     def draws_sizes(self) -> bool:
-        """Whether the scheme draws shares from a Dirichlet distribution."""
-        return self.scheme in DEFAULT_ALPHA
+        """Whether the scheme draws shares from a Dirichlet distribution; one of the user's own may."""
+        return self.scheme in DEFAULT_ALPHA or self.scheme not in SCHEMES
 
     def clients_for(self, *, n_groups: int, per_group: int) -> int:
         """Return the number of clients of a scheme with `n_groups` groups of usually `per_group` clients."""

@@ -21,7 +21,14 @@ from fedotp.data.sets._hf import from_hf, read_hf
 from fedotp.data.sets._image_files import IMAGE_SUFFIXES, is_image
 from fedotp.data.sets._info import DatasetInfo
 from fedotp.data.sets._names import readable
-from fedotp.data.sets._registry import dataset_info, default_root, find_dataset, load_dataset
+from fedotp.data.sets._registry import (
+    bring_datasets,
+    dataset_info,
+    default_root,
+    find_dataset,
+    load_dataset,
+    origin_of_dataset,
+)
 
 __all__ = [
     "DATASETS",
@@ -40,6 +47,7 @@ __all__ = [
     "Resource",
     "Split",
     "SplitName",
+    "bring_datasets",
     "broken_images",
     "check_dataset",
     "coarse_labels",
@@ -50,6 +58,7 @@ __all__ = [
     "from_hf",
     "is_image",
     "load_dataset",
+    "origin_of_dataset",
     "read_folder",
     "read_hf",
     "readable",

@@ -2,11 +2,14 @@
 
 import difflib
 import os
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal
 
-from fedotp._imports import import_named
+from fedotp._entry_points import bring, offered, origin, package_of
+from fedotp._imports import import_named, source_of
 from fedotp._places import cache_folder
+from fedotp._text import one_line
 from fedotp.data.sets._box import box_file
 from fedotp.data.sets._catalog import DATASETS
 from fedotp.data.sets._csv import read_csv
@@ -25,9 +28,42 @@ def default_root() -> Path:
     return cache_folder() / "data"
 
 
+GROUP = "fedotp.datasets"
+"""The entry points by which an installed package brings data sets: `name = "package.module:INFO"`, a `DatasetInfo`."""
+
+_brought: dict[str, EntryPoint] = {}
+
+
+def bring_datasets() -> None:
+    """Import all data sets of files that the user names and of packages that are installed."""
+    import_named()
+    for name in offered(GROUP):
+        _bring(name)
+
+
+def _bring(name: str) -> None:
+    """Import the data set of that name, if an installed package brings it."""
+    if name not in DATASETS and (brought := bring(GROUP, name, "data set")):
+        info, entry = brought
+        if not isinstance(info, DatasetInfo) or info.name != name:
+            called = f"one called {info.name!r}" if isinstance(info, DatasetInfo) else one_line(repr(info), 80)
+            raise FedotpError(
+                f"the data set {name} of {package_of(entry)} must be a DatasetInfo of that name, not {called}"
+            )
+        DATASETS[name], _brought[name] = info, entry
+
+
+def origin_of_dataset(name: str) -> dict[str, str]:
+    """Where a data set that is not fedotp's own came from, for records: package, module, file and its SHA-256."""
+    info = DATASETS.get(name)
+    module = getattr(info.read, "__module__", "") if info else "fedotp."
+    return {} if module.startswith(("fedotp.", "functools")) else origin(_brought.get(name)) | source_of(module)
+
+
 def dataset_info(name: str) -> DatasetInfo:
     """Look a data set up by name."""
     import_named()
+    _bring(name)
     if name not in DATASETS:
         near = difflib.get_close_matches(name, DATASETS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -63,6 +99,7 @@ def load_dataset(
     With `test_split` "val" validation images take the place of the test images, and are not trained on.
     """
     import_named()
+    _bring(str(name))
     dataset = _read(str(name), root, groups)
     dataset = dataset.grouped(groups) if groups and not dataset.groups else dataset
     return dataset.on_validation() if test_split == "val" else dataset

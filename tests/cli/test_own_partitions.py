@@ -1,0 +1,157 @@
+"""A stranger's partition scheme and data set, in a file or in a package of its own, work in every command."""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_made import Fedotp
+
+from data.data_made import uniform_dataset
+from fedotp import _imports
+from fedotp.data import DATASETS, PARTITIONS, Client, PartitionSettings, make_partition
+from fedotp.data.partition import _own
+from fedotp.data.sets import _registry
+from fedotp.errors import FedotpError
+from stranger import install
+
+SCHEME = '''
+"""Images dealt out by turns."""
+import numpy as np
+from fedotp.data import PARTITIONS, Client
+
+
+def by_turns(dataset, settings):
+    """Every n-th image."""
+    n = settings.n_clients or 3
+    rows = [np.arange(len(dataset.train)), np.arange(len(dataset.test))]
+    return [Client(f"ward-{c}", None, *(each[c::n] for each in rows)) for c in range(n)]
+
+
+PARTITIONS["by-turns"] = by_turns
+'''
+DATASET = """
+from fedotp.data import DATASETS, DatasetInfo, read_folder
+
+SCANS = DatasetInfo("own-scans", "Scans", "scans", ("MARKER",), lambda folder: read_folder(folder / "images"),
+                    3, 2, 36, 12, "a scan of {}.", ())
+"""
+
+
+def forget() -> None:
+    """As if this were a new process."""
+    os.environ.pop(_imports.VARIABLE, None)
+    for module in _imports._digests:
+        sys.modules.pop(module)
+    _imports._loaded.clear()
+    _imports._digests.clear()
+    PARTITIONS.clear()
+    DATASETS.pop("own-scans", None)
+    _own._brought.clear()
+    _registry._brought.clear()
+
+
+@pytest.fixture(autouse=True)
+def _as_new() -> Iterator[None]:
+    forget()
+    yield
+    forget()
+
+
+def test_a_scheme_of_a_file_runs_and_its_run_says_where_it_came_from(place: Path, fedotp: Fedotp) -> None:
+    file = place / "turns.py"
+    file.write_text(SCHEME)
+    words = ("run", "tiny.toml", "--set", "partition.scheme=by-turns", "--out", "run", "-q")
+    done = fedotp(*words)
+    assert done.status == 2
+    assert "unknown scheme 'by-turns'" in done.err
+    assert "or one of your own with --import FILE.py" in done.err
+    done = fedotp(*words, "--import", file)
+    assert done.status == 0, done.err
+    manifest = json.loads((place / "run" / "manifest.json").read_text())
+    assert manifest["clients"] == ["ward-0", "ward-1", "ward-2"]
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert manifest["origins"]["partition"] == {"file": str(file), "sha256": digest}
+
+    forget()
+    missing = f"the partition scheme by-turns is not here; give --import {file}, the file it came from"
+    for words in (("runs", "show", "run"), ("evaluate", "run")):
+        done = fedotp(*words)
+        assert done.status == 2
+        assert missing in done.err
+    listed = fedotp("runs", "list", ".")
+    assert listed.status == 0, listed.err
+    assert "run" in listed.out
+    done = fedotp("evaluate", "run", "--import", file)
+    assert done.status == 0, done.err
+
+
+def test_the_scheme_is_one_of_data_partition(place: Path, made: Path, fedotp: Fedotp) -> None:
+    (place / "turns.py").write_text(SCHEME)
+    words = ("data", "partition", made / "images", "--scheme", "by-turns", "--clients", 4, "--import", "turns.py")
+    done = fedotp(*words, "--out", "who.json")
+    assert done.status == 0, done.err
+    assert "4 clients, digest" in done.out
+
+
+@pytest.mark.parametrize("kind", ["partition", "dataset"])
+def test_packages_bring_them_by_entry_points(
+    kind: str, place: Path, made: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "site").mkdir()
+    monkeypatch.syspath_prepend(place / "site")
+    if kind == "partition":
+        (place / "site" / "turns_of_others.py").write_text(SCHEME.replace('PARTITIONS["by-turns"] = by_turns', ""))
+        value, group = "turns_of_others:by_turns", "fedotp.partitions"
+        install(place / "site", "by-turns", "their-turns", value, group)
+        words = ("--set", "partition.scheme=by-turns")
+    else:
+        (place / "site" / "scans_of_others.py").write_text(DATASET)
+        value, group = "scans_of_others:SCANS", "fedotp.datasets"
+        install(place / "site", "own-scans", "their-scans", value, group)
+        (place / "data" / "scans").mkdir(parents=True)
+        (place / "data" / "scans" / "MARKER").touch()
+        (place / "data" / "scans" / "images").symlink_to(made / "images")
+        words = ("--set", "data.dataset=own-scans", "--set", "data.root=data")
+        listed = fedotp("data", "list", "--root", "data")
+        assert "own-scans" in listed.out, listed.err
+        assert fedotp("data", "info", "own-scans", "--root", "data").out.startswith("Scans: 3 classes in 2 domains")
+    done = fedotp("run", "tiny.toml", *words, "--out", "run", "-q")
+    assert done.status == 0, done.err
+    origin = json.loads((place / "run" / "manifest.json").read_text())["origins"][kind]
+    assert origin["entry_point"] == value
+    assert origin["package"].endswith(" 1.5")
+
+
+def _rows(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        ([], "it made 0 clients, at least 1 are asked for"),
+        (["me"], "number 0 is no Client with a name of its own: 'me'"),
+        ([Client("a", None, _rows(0), _rows(0)), Client("a", None, _rows(1), _rows(1))], "number 1 is no Client"),
+        ([Client("a", None, _rows(0), _rows())], "a, test: images must be an array"),
+        ([Client("a", None, [0], _rows(0))], "a, train: images must be an array"),
+        ([Client("a", None, _rows(0, 99), _rows(0))], "a, train: positions must rise, from 0 to 9"),
+        ([Client("a", None, _rows(1, 0), _rows(0))], "a, train: positions must rise, from 0 to 9"),
+        ([Client("a", None, _rows(0, 1), _rows(0)), Client("b", None, _rows(1), _rows(1))], "b, train: image 1 is an"),
+    ],
+)
+def test_what_a_scheme_must_return(clients: list[object], message: str) -> None:
+    PARTITIONS["odd"] = lambda dataset, settings: clients  # type: ignore[assignment, return-value]
+    with pytest.raises(FedotpError, match=f"^partition scheme odd: {message}"):
+        make_partition(uniform_dataset(2, 5, 5), PartitionSettings("odd"))
+
+
+def test_what_is_no_scheme_is_refused() -> None:
+    with pytest.raises(FedotpError, match=r"PARTITIONS\['x'\] must be a function of a data set and settings, not 3"):
+        PARTITIONS["x"] = 3  # type: ignore[assignment]
+    with pytest.raises(FedotpError, match="fedotp has a partition scheme iid of its own"):
+        PARTITIONS["iid"] = lambda dataset, settings: ()
