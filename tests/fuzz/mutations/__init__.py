@@ -4,7 +4,7 @@ import contextlib
 import random
 from collections.abc import Callable
 
-from fuzz.mutations import archive, mat, message, pem, pickled, picture, raw, tensors, text
+from fuzz.mutations import archive, dicom, mat, message, pem, pickled, picture, raw, tensors, text
 
 Mutation = Callable[[bytes, random.Random], bytes]
 
@@ -18,6 +18,7 @@ _FORMATS: tuple[tuple[Callable[[bytes], bool], Mutation], ...] = (
     (tensors.is_safetensors, tensors.mutate_safetensors),
     (tensors.is_npy, tensors.mutate_npy),
     (mat.is_mat, mat.mutate),
+    (dicom.is_dicom, dicom.mutate),
     (pickled.is_pickle, pickled.mutate),
     (picture.is_picture, picture.mutate),
     (pem.is_pem, pem.mutate),

@@ -1,13 +1,20 @@
 """Data sets: images, lists, pickles, labels; and the store of tokens."""
 
+import shutil
 from pathlib import Path
+
+import numpy as np
+from pydicom import Sequence
+from pydicom.uid import RLELossless
 
 from clip.clip_oracles import random_clip
 from coloured_squares import draw_squares
+from data.dicom_made import dicom, table
 from data.layouts import (
     caltech101,
     cifar10,
     cifar_batch,
+    cifar_binary,
     domain_tree,
     dtd,
     fedbn_pickles,
@@ -36,6 +43,36 @@ def _info(folder: Path) -> None:
 
 def _make_images(folder: Path) -> None:
     draw_squares(folder / "images", _COLOURS, 3)
+
+
+def _make_dicom(folder: Path) -> None:
+    """Greys in a window, in runs and as JPEG, colours and a palette, in two classes."""
+    rng = np.random.default_rng(0)
+    grey, colour = rng.integers(0, 4096, (12, 10)).astype(np.uint16), rng.integers(0, 256, (12, 10, 3)).astype(np.uint8)
+    ct = {"RescaleSlope": 1, "RescaleIntercept": -1024, "WindowCenter": 40, "WindowWidth": 400}
+    shown = Sequence([table(0, np.arange(256) * 16, 12)])
+    files = {
+        "ct": dicom(grey, bits=12, **ct),
+        "runs": dicom(grey, bits=12, syntax=RLELossless),
+        "table": dicom(grey, bits=12, VOILUTSequence=shown),
+        "rgb": dicom(colour, "RGB", 8),
+        "ybr": dicom(colour, "YBR_FULL", 8),
+        "x-ray": dicom(grey, "MONOCHROME1", 12, PixelPaddingValue=0),
+    }
+    for kind in ("sound", "broken"):
+        (folder / "images" / kind).mkdir(parents=True)
+        for name, content in files.items():
+            (folder / "images" / kind / f"{name}.dcm").write_bytes(content)
+
+
+def _make_table(folder: Path) -> None:
+    draw_squares(folder / "images", _COLOURS, 3)
+    lines = [f"images/{c}/{i}.png,{c},oslo,p{i}" for c in _COLOURS for i in range(3)]
+    (folder / "images.csv").write_text("\n".join(["path,label,site,group", *lines]))
+
+
+def _make_cifar_binary(folder: Path) -> None:
+    shutil.rmtree(cifar_binary(folder)[1])
 
 
 def _make_zhou(folder: Path) -> None:
@@ -98,6 +135,9 @@ def _show_stores(folder: Path) -> None:
 
 READERS = [
     Reader("image-folder", _make_images, lambda folder: fedotp("data", "check", folder / "images", "--workers", 1)),
+    Reader("dicom", _make_dicom, lambda folder: fedotp("data", "check", folder / "images", "--workers", 1)),
+    Reader("csv-table", _make_table, lambda folder: fedotp("data", "info", folder / "images.csv"), files=("*.csv",)),
+    Reader("cifar-binary", _make_cifar_binary, _info),
     Reader("split-zhou", _make_zhou, _info, files=("*/split_zhou_*.json",)),
     Reader("split-zhou-any", _make_any_zhou, _info, files=("*/split_zhou_*.json",)),
     Reader("aircraft-lists", fgvc_aircraft, _info, files=("*/*.txt",)),
