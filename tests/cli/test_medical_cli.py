@@ -10,6 +10,9 @@ from PIL import Image
 
 from data.dicom_made import dicom
 from fedotp.classifier import Classifier
+from fedotp.clip import load as load_clip
+from fedotp.config import Config
+from fedotp.flower.site._source import OwnImages
 from fedotp.runs import RunDirectory
 from serve.serve_made import served
 
@@ -48,6 +51,23 @@ def test_the_check_reads_them(ward: Path, fedotp: Fedotp) -> None:
     done = fedotp("data", "check", ward / "scans")
     assert done.status == 0, done.err
     assert "24 images, 0 broken" in done.out
+
+
+def test_a_site_reads_its_table(ward: Path, made: Path) -> None:
+    """What a real site does with its own images, below Flower."""
+    lines = [
+        f"{path.relative_to(ward)},{path.parent.name},{path.parent.name}-{i // 2}"
+        for kind in ("nodule", "no nodule")
+        for i, path in enumerate(sorted((ward / "scans" / kind).iterdir()))
+    ]
+    (ward / "scans.csv").write_text("\n".join(["path,label,group", *lines]))
+    source = OwnImages(str(ward / "scans.csv"), "oslo")
+    config = Config.read(made / "tiny.toml").override([f"data.window={WINDOW}", f"data.store={ward / 'site'}"])
+    assert source.classes(config) == ("no nodule", "nodule")
+    assert sum(source.sizes(config)) == 24
+    images = source.images(config, ("nodule", "no nodule"), load_clip(made / "tiny.safetensors"), None)
+    assert images.names == ("oslo",)
+    assert len(images.train.labels) + len(images.test.labels) == 24
 
 
 def test_the_run_records_its_window(trained: RunDirectory) -> None:

@@ -15,6 +15,7 @@ from fedotp._images import MAX_PIXELS, decode_image
 from fedotp.clip import EvalTransform, TrainTransform, to_rgb
 from fedotp.config import Config
 from fedotp.data import check_dataset, encode, read_folder
+from fedotp.data.store._crops import Portable, Request, Rows, look
 from fedotp.errors import FedotpError
 
 RNG = np.random.default_rng(0)
@@ -126,6 +127,29 @@ def test_tokens_of_another_window_are_others(tmp_path: Path) -> None:
     assert encode(dataset, clip, root=tmp_path / "s", window="0..4095").n_encoded == 0
     for kind in (EvalTransform, TrainTransform):
         assert len({kind(greys=window).spec for window in made}) == len(made)
+
+
+def test_decoders_that_only_decode_see_the_window_too() -> None:
+    """Where a GPU resizes, whole pictures go to it."""
+    values = RNG.integers(0, 4096, (20, 24)).astype(np.uint16)
+    content = saved(Image.fromarray(values), "PNG")
+    memory = bytearray(20 * 24 * 3)
+    request = Request(
+        Portable(content=content), views=((0, 0),), transform=EvalTransform(32, "0..4095"), room=len(memory)
+    )
+    assert look(request, Rows(memoryview(memory))).broken == ""
+    np.testing.assert_array_equal(np.frombuffer(memory, np.uint8).reshape(20, 24, 3)[..., 0], scaled(values, 0, 4095))
+
+
+def test_the_check_counts_pictures_that_are_all_but_black(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for i in range(4):
+            values = RNG.integers(0, 4096 if i < 2 else 65536, (16, 16)).astype(np.uint16)
+            Image.fromarray(values).save(tmp_path / name / f"{i}.png")
+    dataset = read_folder(tmp_path)
+    dark = {dataset.where(ref) for ref in check_dataset(dataset).dark}
+    assert dark == {str(tmp_path / name / f"{i}.png") for name in "ab" for i in range(2)}
 
 
 def test_photos_of_phones_are_read(tmp_path: Path) -> None:

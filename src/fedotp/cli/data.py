@@ -107,6 +107,11 @@ def check(
         _print(f"there twice: {loaded.where(other)} = {loaded.where(one)}")
     for one, other in report.contradictions:
         _print(f"under two labels: {loaded.where(other)} = {loaded.where(one)}")
+    if report.dark:
+        _print(
+            f"nearly black: {len(report.dark):,} pictures of more than 8 bits use a sixteenth of their range or less, "
+            f'for example {loaded.where(report.dark[0])}; say the range of their camera, as in data.window = "0..4095"'
+        )
     if report.broken:
         raise typer.Exit(1)
 

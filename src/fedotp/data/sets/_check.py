@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from fedotp._greys import has_more_bits, largest_share
 from fedotp._images import reason
 from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef, SplitName
 from fedotp.errors import FedotpError
 
+_DARK = 1 / 16  # of the range: 12 bits in 16
 _BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
 
 
@@ -27,7 +29,8 @@ class CheckReport:
     """What `check_dataset` found.
 
     Pairs of images with equal bytes: `duplicates` are (train image, test image), `twice` are two of one split, the
-    first and another, and `contradictions` are those of either kind whose labels differ.
+    first and another, and `contradictions` are those of either kind whose labels differ. `dark` are pictures of more
+    than 8 bits without a window of their own that use a sixteenth of their range at most: all but black.
     """
 
     n_images: int
@@ -35,6 +38,7 @@ class CheckReport:
     duplicates: tuple[tuple[ImageRef, ImageRef], ...]
     twice: tuple[tuple[ImageRef, ImageRef], ...] = ()
     contradictions: tuple[tuple[ImageRef, ImageRef], ...] = ()
+    dark: tuple[ImageRef, ...] = ()
 
 
 def check_dataset(
@@ -50,11 +54,15 @@ def check_dataset(
     duplicates: list[tuple[ImageRef, ImageRef]] = []
     twice: list[tuple[ImageRef, ImageRef]] = []
 
+    dark: list[ImageRef] = []
+
     def look(ref: ImageRef) -> tuple[bytes, str | None]:
         split = dataset.split(ref.split)
         try:
             content = split.read(ref.index)
-            with split.decoded(content):
+            with split.decoded(content) as image:
+                if has_more_bits(image) and (largest_share(image) or 1) <= _DARK:
+                    dark.append(ref)
                 return hashlib.sha256(content).digest(), None
         except (OSError, FedotpError) as error:
             return b"", reason(error)
@@ -72,7 +80,9 @@ def check_dataset(
             if ref.split == "test" and (same_in_train := first["train"].get(digest)):
                 duplicates.append((same_in_train, ref))
     contradictions = [pair for pair in (*twice, *duplicates) if len({_label(dataset, ref) for ref in pair}) > 1]
-    return CheckReport(len(refs), tuple(broken), tuple(duplicates), tuple(twice), tuple(contradictions))
+    return CheckReport(
+        len(refs), tuple(broken), tuple(duplicates), tuple(twice), tuple(contradictions), tuple(sorted(dark))
+    )
 
 
 def _label(dataset: Dataset, ref: ImageRef) -> int:
