@@ -1,6 +1,7 @@
 """Greys of more than 8 bits: what their numbers mean, and the window through which they become 8 bits.
 
-NumPy is imported when there is such a picture: decoding processes start faster without.
+NumPy is imported when there is such a picture: decoding processes start faster without. The command line knows windows,
+and needs no Pillow for it.
 """
 
 import math
@@ -9,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from PIL import Image
-
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from PIL import Image
 
     Floats = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ class Greys:
     by_data: bool = False
     padding: tuple[float, float] | None = None
 
-    def attach(self, image: Image.Image) -> Image.Image:
+    def attach(self, image: "Image.Image") -> "Image.Image":
         """The picture, with this said of it; the pictures that are made of it have it, too."""
         image.info[_KEY] = self
         return image
@@ -121,12 +121,12 @@ def read_window(text: str) -> Window | None:
     return window
 
 
-def has_more_bits(image: Image.Image) -> bool:
+def has_more_bits(image: "Image.Image") -> bool:
     """Whether a picture is of greys that a window is for."""
     return image.mode in ("I", "F") or image.mode.startswith("I;16")
 
 
-def largest_share(image: Image.Image) -> float | None:
+def largest_share(image: "Image.Image") -> float | None:
     """How much of its bit depth a picture uses; None where it has none, or a window of its own."""
     greys = _greys_of(image)
     if greys.full is None or greys.window is not None or greys.by_data:
@@ -135,9 +135,10 @@ def largest_share(image: Image.Image) -> float | None:
     return (_extent(image, greys)[1] - low) / (high - low)
 
 
-def eight_bits(image: Image.Image, window: str = WINDOW) -> Image.Image:
+def eight_bits(image: "Image.Image", window: str = WINDOW) -> "Image.Image":
     """Greys of more bits through a window, 0 to 255; a few rows at a time, as the numbers between take much room."""
     import numpy as np
+    from PIL import Image
 
     greys = _greys_of(image)
     seen = _window(image, greys, window)
@@ -148,7 +149,7 @@ def eight_bits(image: Image.Image, window: str = WINDOW) -> Image.Image:
     return Image.fromarray(made)
 
 
-def _greys_of(image: Image.Image) -> Greys:
+def _greys_of(image: "Image.Image") -> Greys:
     """What is known of the numbers; a stranger may have put anything under the name."""
     greys = image.info.get(_KEY)
     if isinstance(greys, Greys):
@@ -156,7 +157,7 @@ def _greys_of(image: Image.Image) -> Greys:
     return Greys(full=(0, 255) if image.mode == "F" else (0, 65535))
 
 
-def _window(image: Image.Image, greys: Greys, window: str) -> Window | Table:
+def _window(image: "Image.Image", greys: Greys, window: str) -> Window | Table:
     if (given := read_window(window)) is not None:
         return given
     if window == "file" and greys.window is not None:
@@ -166,7 +167,7 @@ def _window(image: Image.Image, greys: Greys, window: str) -> Window | Table:
     return Window.between(*greys.full)
 
 
-def _extent(image: Image.Image, greys: Greys) -> tuple[float, float]:
+def _extent(image: "Image.Image", greys: Greys) -> tuple[float, float]:
     """The least and the largest value of a picture, without padding."""
     import numpy as np
 
@@ -179,7 +180,7 @@ def _extent(image: Image.Image, greys: Greys) -> tuple[float, float]:
     return (float(low), float(high)) if low <= high else (0.0, 0.0)
 
 
-def _values(image: Image.Image, greys: Greys) -> "Iterator[tuple[slice, Floats]]":
+def _values(image: "Image.Image", greys: Greys) -> "Iterator[tuple[slice, Floats]]":
     """The values of a picture, some rows at a time (h, W)."""
     import numpy as np
 

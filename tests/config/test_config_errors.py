@@ -129,7 +129,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
         (
             'partition.scheme = "dirichlett"',
             "partition: unknown scheme 'dirichlett'; did you mean 'dirichlet'? "
-            "(iid, pathological, dirichlet, domain, domain-dirichlet, coarse, quantity)",
+            "(iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, quantity, or one of your own with "
+            "--import FILE.py)",
         ),
     ],
 )
