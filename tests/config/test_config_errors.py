@@ -129,8 +129,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
         (
             'partition.scheme = "dirichlett"',
             "partition: unknown scheme 'dirichlett'; did you mean 'dirichlet'? "
-            "(iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, quantity, or one of your own with "
-            "--import FILE.py)",
+            "(iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, quantity, given, or one of "
+            "your own with --import FILE.py)",
         ),
     ],
 )
