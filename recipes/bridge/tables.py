@@ -4,9 +4,9 @@
 
 `page.md` beside this file is the page; {{some/half}} in it stands for what the change "half" of the setting "some"
 (`settings.py`) is worth: its accuracy less that of what it is compared with, in points, paired over splits and seeds,
-with its 95 % interval. {{mean some/half}} is its mean accuracy, {{last five some/half}} the same difference of means of
-the last five evaluations, {{reported some/ours}} what the mean of the last five is above the last. What was not run is
-said to be so.
+with its 95 % interval, once all runs are there; bold where the two are told apart when all comparisons are allowed for
+(Holm). {{mean some/half}} is its mean accuracy, {{last five some/half}} the same difference of means of the last five
+evaluations, {{reported some/ours}} what the mean of the last five is above the last. What was not run is said to be so.
 """
 
 import csv
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from recipes.bridge.settings import SETTINGS
 
-from fedotp.runs import Difference, Pair, paired
+from fedotp.runs import SHARE, Difference, Pair, holm, paired
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = ROOT / "docs" / "results" / "bridge.csv"
@@ -25,6 +25,7 @@ EFFECTS = ROOT / "docs" / "results" / "bridge-effects.csv"
 PAGE = ROOT / "docs" / "reproduction.md"
 TEMPLATE = Path(__file__).with_name("page.md")
 NOT_RUN = "not run"
+PAIRS = 12  # with fewer of them an effect is not told
 FIXED = "split2023/fixed"
 _PLACE = re.compile(r"\{\{(?:(mean|last five|reported) )?([\w/]+)\}\}")
 
@@ -51,20 +52,28 @@ def read(path: Path = NUMBERS) -> Numbers:
 
 
 def effect(found: dict[str, Series], name: str) -> Difference | None:
-    """What a change is worth; None where it was not run."""
+    """What a change is worth; None where not all of its runs are there."""
+    own, other = found.get(name, {}), found.get(_compared()[name], {})
     if name == FIXED:  # one split, whose seeds stand beside those of every split of the other setting
-        other = found.get("classes/ours", {})
-        own = {seed: value for (_, seed), value in found.get(name, {}).items()}
-        return paired({pair: own[pair[1]] for pair in other if pair[1] in own}, other)
-    return paired(found.get(name, {}), found.get(_compared()[name], {}))
+        of_seed = {seed: value for (_, seed), value in own.items()}
+        own = {pair: of_seed[pair[1]] for pair in other if pair[1] in of_seed}
+    difference = paired(own, other)
+    return difference if difference is not None and difference.pairs >= PAIRS else None
 
 
-def shown(difference: Difference | None) -> str:
-    """In points, with the interval; bold where that does not hold 0."""
+def adjusted(found: dict[str, Series]) -> dict[str, float]:
+    """Holm's p of every change that was run, all comparisons of the study allowed for."""
+    effects = {name: effect(found, name) for name, against in _compared().items() if name != against}
+    p = {name: one.p for name, one in effects.items() if one is not None and one.p is not None}
+    return dict(zip(p, holm(list(p.values())), strict=True))
+
+
+def shown(difference: Difference | None, *, told_apart: bool = False) -> str:
+    """In points, with the interval; bold where the two are told apart."""
     if difference is None or difference.low is None or difference.high is None:
         return NOT_RUN
     text = f"{_points(difference.mean)} ({_points(difference.low)} to {_points(difference.high)})"
-    return f"**{text}**" if difference.is_above or difference.is_below else text
+    return f"**{text}**" if told_apart else text
 
 
 def _points(share: float) -> str:
@@ -75,6 +84,7 @@ def _points(share: float) -> str:
 
 def filled(template: str, numbers: Numbers) -> str:
     """The page."""
+    p = {kind: adjusted(found) for kind, found in numbers._asdict().items()}
 
     def place(match: re.Match[str]) -> str:
         kind, name = match.groups()
@@ -83,7 +93,9 @@ def filled(template: str, numbers: Numbers) -> str:
             return f"{100 * statistics.fmean(values):.2f}" if values else NOT_RUN
         if kind == "reported":
             return shown(paired(numbers.last_five.get(name, {}), numbers.accuracy.get(name, {})))
-        return shown(effect(numbers.last_five if kind else numbers.accuracy, name))
+        number = "last_five" if kind else "accuracy"
+        told_apart = p[number].get(name, 1.0) <= 1 - SHARE
+        return shown(effect(numbers._asdict()[number], name), told_apart=told_apart)
 
     return _PLACE.sub(place, template)
 
@@ -102,11 +114,12 @@ def main() -> None:
         return
     with EFFECTS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["change", "against", "number", "mean", "low", "high", "p", "pairs", "groups"])
+        writer.writerow(["change", "against", "number", "mean", "low", "high", "p", "p_holm", "pairs", "groups"])
+        p = {number: adjusted(found) for number, found in numbers._asdict().items()}
         for name, against in _compared().items():
             for number, found in numbers._asdict().items():
                 if name != against and (one := effect(found, name)) is not None:
-                    values = [one.mean, one.low, one.high, one.p]
+                    values = [one.mean, one.low, one.high, one.p, p[number].get(name)]
                     texts = ["" if value is None else f"{value:.6f}" for value in values]
                     writer.writerow([name, against, number, *texts, one.pairs, one.groups])
 

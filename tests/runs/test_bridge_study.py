@@ -8,25 +8,25 @@ import pytest
 from recipes.bridge.settings import OURS as OURS_
 from recipes.bridge.settings import SETTINGS, Change, Setting, trials
 from recipes.bridge.study import FIELDS, main
-from recipes.bridge.tables import EFFECTS, NOT_RUN, NUMBERS, PAGE, TEMPLATE, effect, filled, read, shown
+from recipes.bridge.tables import EFFECTS, NOT_RUN, NUMBERS, PAGE, TEMPLATE, adjusted, effect, filled, read, shown
 from scipy import stats
 
 from fedotp.config import difference
 
-OURS = [0.90, 0.92, 0.91, 0.95]
-HALF = [0.91, 0.92, 0.93, 0.95]
+OURS = [0.90, 0.92, 0.91, 0.95] * 3
+HALF = [0.91, 0.92, 0.93, 0.95] * 3
 
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> Path:
-    """Four splits of one seed."""
+    """Twelve splits of one seed."""
     path = tmp_path / "bridge.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(FIELDS)
         for change, values in {"ours": OURS, "half": HALF}.items():
             writer.writerows(["some", change, s, 7, value, value - 0.01, ""] for s, value in enumerate(values))
-        writer.writerows(["classes", "ours", split, 0, 0.5 + split / 10, 0.5, ""] for split in range(3))
+        writer.writerows(["classes", "ours", split, 0, 0.5 + split / 10, 0.5, ""] for split in range(12))
         writer.writerow(["split2023", "fixed", 2023, 0, 0.7, 0.7, ""])
     return path
 
@@ -38,17 +38,27 @@ def test_an_effect_is_the_paired_difference(numbers: Path) -> None:
     assert one is not None
     assert one.mean == pytest.approx(0.0075)
     assert [one.low, one.high] == pytest.approx([*right.confidence_interval(0.95)])
-    assert shown(one) == "+0.75 (−0.77 to +2.27)"
+    assert shown(one) == "+0.75 (+0.20 to +1.30)"
     page = filled(
         "{{some/half}} {{mean some/ours}} {{reported some/ours}} {{some/leak}} {{last five some/half}}", found
     )
-    assert page == f"{shown(one)} 92.00 **−1.00 (−1.00 to −1.00)** {NOT_RUN} {shown(one)}"
+    told = shown(one, told_apart=True)
+    assert page == f"{told} 92.00 −1.00 (−1.00 to −1.00) {NOT_RUN} {told}"
+    smaller = stats.ttest_1samp([0.2 - split / 10 for split in range(12)], 0).pvalue  # of the other comparison
+    assert smaller < right.pvalue < 2 * smaller
+    assert adjusted(found.accuracy) == dict.fromkeys(["some/half", "split2023/fixed"], pytest.approx(2 * smaller))
 
 
 def test_the_split_that_never_changes_stands_beside_all_others(numbers: Path) -> None:
     one = effect(read(numbers).accuracy, "split2023/fixed")
     assert one is not None
-    assert (one.mean, one.groups) == (pytest.approx(0.1), 3)
+    assert (one.mean, one.groups) == (pytest.approx(0.2 - 0.55), 12)
+
+
+def test_of_few_runs_nothing_is_told(numbers: Path) -> None:
+    lines = numbers.read_text().splitlines(keepends=True)
+    numbers.write_text("".join(lines[:1] + lines[2:]))  # one of them is missing
+    assert effect(read(numbers).accuracy, "some/half") is None
 
 
 def test_the_page_is_what_the_numbers_make_of_it() -> None:
