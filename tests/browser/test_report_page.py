@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.stats
 from playwright.sync_api import Locator, Page, expect
@@ -20,6 +21,7 @@ from invented_run import invent_run
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
 SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
+CONTROLS = {"majority": 0.4, "zero_shot": 0.3, "global_part": 0.35}
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
@@ -107,7 +109,6 @@ def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Pat
     assert {name.replace("\n", " ") for name in names} == {"FedOTP", "CoOp (local) (!)", "PromptFL", *controls}
     expect(rows.filter(has_text="control:")).to_have_count(3)
     expect(rows.filter(has_text="control:").locator(".best")).to_have_count(0)
-    expect(page.locator("#comparison")).to_contain_text("CoOp (local), split 0")
     differences = page.locator("#comparison .scroll[aria-label='Differences between methods']")
     expect(differences.locator("th")).to_have_text(["", "minus FedOTP", "95 % interval", "pairs", "in words"])
     cells = differences.locator("tbody tr", has_text="CoOp").locator("td").all_inner_texts()
@@ -116,6 +117,71 @@ def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Pat
     ends = [f"{100 * end:+.2f}" for end in test.confidence_interval()]
     assert cells[2:4] == [" to ".join(ends), "3"]
     assert differences.locator("tr", has_text="PromptFL").locator("td").last.inner_text() == "one pair tells nothing"
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[list[RunDirectory]]]:
+    """The page of several methods on three splits with two seeds each, and its runs by method."""
+    folder = tmp_path_factory.mktemp("splits")
+    runs = [
+        [
+            invent_run(folder / f"{method}-{split}-{seed}", method=method, split=split, seed=seed, controls=CONTROLS)
+            for split in (1, 2, 3)
+            for seed in (0, 1)
+        ]
+        for method in ("fedotp", "coop", "promptfl", "promptfl-fedprox")
+    ]
+    return address(folder, [made for some in runs for made in some]), runs
+
+
+def test_runs_that_differ_in_split_and_seed_are_one_line_of_one_colour(
+    page: Page, splits: tuple[str, list[list[RunDirectory]]]
+) -> None:
+    url, (fedotp, *_) = splits
+    page.goto(url)
+    names = ["FedOTP", "CoOp (local)", "PromptFL", "PromptFL+FedProx"]
+    expect(page.locator("#accuracy .legend .key")).to_have_text(names)
+    tones = page.locator("#accuracy .legend .swatch").evaluate_all("all => all.map((one) => one.style.cssText)")
+    assert len(set(tones)) == len(names)
+    for name in names[2:]:
+        page.get_by_label(name, exact=True).uncheck()
+    tip = hover(chart(page, "Accuracy over rounds"), 0.97)
+    last = np.array([made.summary["final"]["accuracy"] for made in fedotp])
+    expect(tip).to_contain_text(f"{100 * last.mean():.1f} ± {100 * last.std(ddof=1):.1f} %")
+    expect(tip).to_contain_text(f"{100 * last.min():.1f} – {100 * last.max():.1f} %")
+    fairness = page.locator(".scroll[aria-label='Fairness between clients'] tbody tr")
+    expect(fairness).to_have_count(len(names))
+    worst = np.mean([made.summary["final"]["accuracy_min"] for made in fedotp])
+    expect(fairness.filter(has_text="FedOTP")).to_contain_text(f"{100 * worst:.2f}")
+
+
+def test_bars_of_clients_are_means_over_the_seeds_of_one_split(
+    page: Page, splits: tuple[str, list[list[RunDirectory]]]
+) -> None:
+    url, (fedotp, *_) = splits
+    page.goto(url)
+    page.get_by_label("In detail").select_option(label="FedOTP, split 2, seed 1")
+    same = [made for made in fedotp if made.config.partition.seed == 2]
+    north = np.mean([made.summary["clients"][0]["accuracy"] for made in same])
+    assert len(same) == 2
+    tip = hover(chart(page, "Accuracy of each client"), 0.2)
+    expect(tip).to_contain_text("north")
+    expect(tip).to_contain_text(f"FedOTP{100 * north:.1f} %")
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_tables_fit_the_screen(
+    page: Page, one: str, many: str, splits: tuple[str, list[list[RunDirectory]]], width: int
+) -> None:
+    for url in (one, many, splits[0]):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(url)
+        to_the_end(page)
+        assert page.evaluate("() => document.documentElement.scrollWidth") == width
+        cut = page.locator(".scroll:visible").evaluate_all(
+            "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
+        )
+        assert cut == []
 
 
 def test_many_runs_are_chosen_by_what_they_have_in_common(page: Page, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "data.groups": st.sampled_from(["", "patient([0-9]+)", r"^\w+"]),
     "backbone.name": st.text(min_size=1),
     "data.views": st.integers(0, 10_000),
+    "compute.threads": st.integers(0, 1024),
     "prompt.n_ctx": st.integers(1, 1000),
     "method.n_shared": st.integers(1, 100),
     "method.n_private": st.integers(1, 100),

@@ -20,7 +20,7 @@ SWEEPS = [("sweep", {"--grid"}), ("sweep", {"--set", "--grid"})]
 
 
 def test_the_list() -> None:
-    assert NAMES[:3] == DEMOS == ["demo", "demo-novel", "demo-vendors"]
+    assert NAMES[:4] == DEMOS == ["demo", "demo-novel", "demo-sites", "demo-vendors"]
     assert set(NAMES) >= {
         *(f"fewshot-{name}" for name in ("caltech", "dtd", "flowers", "food", "pets")),
         *("cifar10", "cifar100", "domainnet", "domainnet-domain", "office", "office-domain"),

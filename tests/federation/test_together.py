@@ -22,6 +22,7 @@ from toy_federation import (
 
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, LocalTrainer, Settings, Simulator, Together
+from fedotp.federation._cores import Cores
 from fedotp.methods import METHODS, FedOTP, Method, PromptFolio
 
 SEEDS = (0, 1, 2, 3)
@@ -312,6 +313,29 @@ def test_with_a_core_for_each_part(method: str, trained: list[int]) -> None:
     for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
         assert_alike(one, two, mine, theirs, 1e-13)
     assert 2 * len(trained) == n_alone  # four federations in two parts
+
+
+@pytest.mark.parametrize(("n_groups", "at_a_time"), [(2, 2), (1, 1)])
+def test_federations_that_fill_a_group_have_a_core_each_where_memory_allows(
+    n_groups: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = federations("fedotp", dropout=0.0)[:2]
+    for one in several:
+        one.group_size, one.n_groups = one.clients_per_round, n_groups
+    plain, seen = Cores.do, []
+
+    def do(self: Cores, works: list[Callable[[], None]]) -> None:
+        seen.append(len(works))
+        plain(self, works)
+
+    monkeypatch.setattr(Cores, "do", do)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        list(Together().go([(one, one.run_round) for one in several]))
+    finally:
+        torch.set_num_threads(before)
+    assert max(seen) == at_a_time
 
 
 def test_whoever_stops_listening_does_not_wait_for_the_round(monkeypatch: pytest.MonkeyPatch) -> None:

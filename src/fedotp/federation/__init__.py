@@ -10,6 +10,7 @@ from fedotp._lazy import lazy_face
 if TYPE_CHECKING:
     from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint
     from fedotp.federation._clients import Clients
+    from fedotp.federation._cores import n_threads, using_threads
     from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
     from fedotp.federation._evaluate import LocalTester, Predictions
     from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
@@ -82,10 +83,12 @@ __all__ = [
     "load_progress",
     "load_rows",
     "load_server",
+    "n_threads",
     "percent",
     "prompt_lengths",
     "sampled",
     "save_checkpoint",
+    "using_threads",
 ]
 
 __getattr__, __dir__ = lazy_face(
@@ -97,6 +100,7 @@ __getattr__, __dir__ = lazy_face(
         "_progress",
         "_checkpoint",
         "_clients",
+        "_cores",
         "_data",
         "_evaluate",
         "_evaluation",

@@ -25,9 +25,14 @@ def group_size(method: Method, task: Task, settings: Settings) -> int:
         return 1
     if compute.group_size:
         return compute.group_size
+    fits = n_fitting(method, task, settings)
+    return fits if task.device.type == "cuda" else min(fits, _CPU_GROUP)
+
+
+def n_fitting(method: Method, task: Task, settings: Settings) -> int:
+    """Clients that fit into half of the free memory, at least one."""
     device = task.clip.text_projection.device
-    fits = int(_SHARE * _free_bytes(device) / client_bytes(method, task, settings))
-    return max(1, fits if device.type == "cuda" else min(fits, _CPU_GROUP))
+    return max(1, int(_SHARE * _free_bytes(device) / client_bytes(method, task, settings)))
 
 
 def client_bytes(method: Method, task: Task, settings: Settings) -> float:

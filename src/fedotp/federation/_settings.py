@@ -14,6 +14,7 @@ VIEWS = ("personal", "global", "base", "novel", "neighbours", "holdout")
 """What `EvaluationSettings.views` may name."""
 
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
+_MOST_THREADS = 1024
 _SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
 
 
@@ -196,16 +197,21 @@ class ComputeSettings:
         precision: what the text tower computes in; prompts and matching are in float32 with "bfloat16" too.
         sequential: train clients one by one instead of side by side.
         group_size: clients trained side by side; 0 for as many as memory allows.
+        threads: of the CPU, in training and evaluation; 0 for one where the text tower is small and gains nothing by
+            more, else as many as PyTorch would take. Sums are rounded otherwise with another number; a run that is
+            resumed keeps the number it began with.
     """
 
     device: str = "auto"
     precision: Precision = PRECISION
     sequential: bool = False
     group_size: int = 0
+    threads: int = 0
 
     def __post_init__(self) -> None:
         require_choices(self, "compute.")
         require_from(0, MOST, "compute.group_size", self.group_size, " (0: what fits)")
+        require_from(0, _MOST_THREADS, "compute.threads", self.threads, " (0: chosen by the size of the text tower)")
 
 
 @dataclass(frozen=True)

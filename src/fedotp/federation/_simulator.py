@@ -16,7 +16,7 @@ from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, cont
 from fedotp.federation._data import FederatedData
 from fedotp.federation._evaluate import Predictions
 from fedotp.federation._evaluation import Evaluation, evaluate_predictions
-from fedotp.federation._groups import group_size
+from fedotp.federation._groups import group_size, n_fitting
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
@@ -90,6 +90,7 @@ class Simulator(Clients):
         with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
         self.members = np.setdiff1d(with_images, self.held_out)
         self.group_size = group_size(method, task, settings)
+        self.n_groups = max(1, n_fitting(method, task, settings) // self.group_size)
         self.views = Views(method, self.task, data, settings, held_out=self.held_out, novel=novel)
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls

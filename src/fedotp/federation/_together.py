@@ -41,6 +41,7 @@ class Together:
         self._inbox: _Inbox = SimpleQueue()
         self._groups: dict[tuple[str, tuple[Clients, ...]], Joined] = {}
         self._most = 1
+        self._n_groups = 1
 
     def go(self, works: Sequence[tuple[Clients, Callable[[], object]]]) -> Generator[tuple[int, BaseException | None]]:
         """Do the work of every federation; yield its place among `works` when it has ended, with what went wrong.
@@ -49,6 +50,7 @@ class Together:
         with a core for each part of it); where that ends early, so do they.
         """
         self._most = min(federation.group_size for federation, _ in works)
+        self._n_groups = min(federation.n_groups for federation, _ in works)
         closed, cores = threading.Event(), Cores()
         threads = []
         for number, (federation, work) in enumerate(works):
@@ -101,16 +103,20 @@ class Together:
         first = min(job.turn for job in waiting)
         now = sorted((job for job in waiting if job.turn == first), key=lambda job: job.number)
         waiting[:] = [job for job in waiting if job.turn != first]
-        parts = self._parts(now, cores.n)
         on_cpu = now[0].federation.task.device.type == "cpu"
-        for works in [parts] if on_cpu else [[part] for part in parts]:
-            cores.do([partial(self._answer, part) for part in works])
+        largest = max(len(job.clients) for job in now)
+        at_once = min(cores.n, max(1, self._n_groups * self._most // largest)) if on_cpu else 1
+        parts = self._parts(now, at_once, largest)
+        n = len(parts) if at_once == cores.n else at_once
+        for start in range(0, len(parts), n):
+            cores.do([partial(self._answer, part) for part in parts[start : start + n]])
 
-    def _parts(self, jobs: list[Job], n_cores: int) -> list[list[Job]]:
-        """What is done as one: `jobs` that can be joined, as many as fit, in even parts."""
-        largest = max(len(job.clients) for job in jobs)
+    def _parts(self, jobs: list[Job], at_once: int, largest: int) -> list[list[Job]]:
+        """What is done as one: `jobs` that can be joined, as many as fit, in even parts.
+
+        `at_once` of them are done at a time; `largest` is the number of clients of the largest job.
+        """
         on_cpu = jobs[0].federation.task.device.type == "cpu"
-        at_once = min(n_cores, max(1, self._most // largest)) if on_cpu else 1
         fit = max(1, self._most // at_once // largest)
         if on_cpu:
             fit = min(fit, max(1, _CPU_BYTES // max(job.image_bytes for job in jobs)))
@@ -146,6 +152,7 @@ class Together:
             return
         if isinstance(failure, torch.OutOfMemoryError):
             self._most = max(1, sum(len(job.clients) for job in jobs) // 2)  # the estimate was too high
+            self._n_groups = 1
             self._groups.clear()
         for half in (jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]):
             self._answer(half)

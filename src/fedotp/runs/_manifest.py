@@ -72,6 +72,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else f"cpu, {torch.get_num_threads()} threads",
+        "threads": torch.get_num_threads(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,

@@ -17,8 +17,10 @@ from fedotp.federation import (
     Simulator,
     View,
     load_checkpoint,
+    n_threads,
+    using_threads,
 )
-from fedotp.runs._directory import RunDirectory, free_name
+from fedotp.runs._directory import RunDirectory, free_name, reading
 from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
@@ -54,18 +56,18 @@ def run(
         config = replace(config, partition=partition.settings)
     directory = RunDirectory(out or free_name(config, Path("runs")))
     directory.require_new()
-    with (
-        watched(observer, progress) as watcher,
-        opened(prepare(config, watcher, partition=partition), directory, watcher) as (loop, _),
-    ):
-        loop.go()
+    with watched(observer, progress) as watcher:
+        prepared = prepare(config, watcher, partition=partition)
+        with using_threads(n_threads(config.compute, prepared.task)), opened(prepared, directory, watcher) as (loop, _):
+            loop.go()
     return directory
 
 
 def resume(path: str | Path, *, observer: Observer | None = None, progress: bool | None = None) -> RunDirectory:
     """Go on with the run in `path`; one that is complete is left as it is.
 
-    The result is, bit for bit, that of a run never interrupted. `observer` and `progress` as for `run`.
+    The result is, bit for bit, that of a run never interrupted: it goes on with as many threads as it began with.
+    `observer` and `progress` as for `run`.
     """
     directory = RunDirectory.open(path)
     with directory.locked(), watched(observer, progress) as watcher:
@@ -74,8 +76,16 @@ def resume(path: str | Path, *, observer: Observer | None = None, progress: bool
         if directory.is_deployed:
             raise FedotpError(f"{path} is a run of real sites; go on with `{directory.resume_command}`")
         prepared = prepare(directory.config, watcher, directory)
-        _rest(prepared, directory, make_simulator(prepared, directory), watcher).go()
+        with using_threads(_threads_of(directory, prepared)):
+            _rest(prepared, directory, make_simulator(prepared, directory), watcher).go()
     return directory
+
+
+def _threads_of(directory: RunDirectory, prepared: Prepared) -> int:
+    """As many as the run began with; older ones did not record it."""
+    with reading(directory):
+        compute = prepared.config.compute
+        return n_threads(replace(compute, threads=directory.manifest.get("threads", compute.threads)), prepared.task)
 
 
 @contextmanager

@@ -2,14 +2,16 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from fedotp._interrupt import Interrupt, listen
 from fedotp.config import Config
-from fedotp.federation import Simulator, Together, in_common
+from fedotp.federation import Simulator, Together, in_common, using_threads
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._loop import Loop
 from fedotp.runs._prepare import Divided, Preparation, Prepared
@@ -57,7 +59,8 @@ def run_group(
         ((trial, path),) = group
         yield trial, run_one(trial, path, tell, on_interrupt)
         return
-    with listen(on_interrupt) as interrupt:
+    wanted = group[0][0].config.compute.threads  # those of a group agree
+    with listen(on_interrupt) as interrupt, using_threads(wanted) if wanted else nullcontext():
         waiting = deque[_Ready]()
         for trial, path, found in _prepared(group):
             if isinstance(found, Prepared):
@@ -143,6 +146,8 @@ def _at_a_time(
 
 
 def _share(n_runs: int, one: Simulator) -> int:
-    """How many of `n_runs` runs like `one` to take: as many as fit, and no fewer in the end."""
-    fit = min(max(1, one.group_size // one.clients_per_round), _MOST)
+    """How many of `n_runs` runs like `one` to take: as many as fit, and no fewer in the end; on a CPU one a core."""
+    n_cores = torch.get_num_threads() if one.device.type == "cpu" else 1
+    fit = max(one.group_size, min(n_cores * one.clients_per_round, one.n_groups * one.group_size))
+    fit = min(max(1, fit // one.clients_per_round), _MOST)
     return -(-n_runs // -(-n_runs // fit))

@@ -24,6 +24,7 @@ from fedotp.runs import RunDirectory
 
 _SCRIPTS = (
     "dom",
+    "merge",
     "charts",
     "overview",
     "accuracy",

@@ -10,7 +10,7 @@ from fedotp.methods import FedOTP
 from fedotp.report._figure import COLOURS
 from fedotp.runs import Outcome, Row, RunDirectory, Table, Trial
 
-_SAME = {"data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size"}
+_SAME = {"data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size", "compute.threads"}
 _REPEATED = {"partition.seed": "split", "seed": "seed"}
 """Settings that do not make runs different in kind: where things lie, how they are computed; splits and seeds."""
 

@@ -6,7 +6,8 @@ const lastRound = () => Math.max(1, ...shownRuns().flatMap((run) => run.curve.ro
 const evaluatedAt = (run, round) => run.curve.round.findLastIndex((r) => r <= round);
 const level = (run) => run.curve.round.length === 1; // a single evaluation (zero-shot CLIP) is a level line
 const dotted = (run) => !level(run) && run.curve.round.length <= MANY_ROUNDS;
-const curveOf = (run, name) => run.curve.clients[run.curve.shown.indexOf(clientNumber(run, name))];
+const single = (run) => (run.members?.includes(focus()) ? focus() : run); // whose clients are followed: the run in detail
+const curveOf = (run, name) => single(run).curve.clients[single(run).curve.shown.indexOf(clientNumber(single(run), name))];
 
 function points(run, values) {
   const inPercent = (value) => (known(value) ? value / ONE_PERCENT : null);
@@ -51,7 +52,7 @@ const meanLine = (run) => {
 };
 
 const chosenLine = (run) => ({
-  type: 'line', name: state.client, data: points(run, curveOf(run, state.client)), connectNulls: true, z: 4,
+  type: 'line', name: state.client, data: points(single(run), curveOf(run, state.client)), connectNulls: true, z: 4,
   symbol: 'circle', symbolSize: 5, showSymbol: dotted(run),
   lineStyle: { color: tone(run), width: 1.5, type: [6, 3] },
   itemStyle: { color: css('bg'), borderColor: tone(run), borderWidth: 1.5 },
@@ -63,11 +64,11 @@ function accuracyTip(shown, params) {
     const i = level(run) ? 0 : evaluatedAt(run, round);
     if (i < 0) return [];
     const { mean, std, min, max } = run.curve;
-    const own = curveOf(run, state.client);
+    const own = curveOf(run, state.client)?.[evaluatedAt(single(run), round)];
     return [
       [key(run), `${percent(mean[i])} ± ${percent(std[i])} %`],
-      ...(shown.length < 4 ? [['worst – best client', `${percent(min[i])} – ${percent(max[i])} %`]] : []),
-      ...(own ? [[state.client, `${percent(own[i])} %`]] : []),
+      ...(shown.length < 4 ? [[run.members ? 'lowest – highest run' : 'worst – best client', `${percent(min[i])} – ${percent(max[i])} %`]] : []),
+      ...(known(own) ? [[state.client, `${percent(own)} %`]] : []),
     ];
   })];
 }
@@ -77,7 +78,7 @@ function accuracyOption() {
   if (!shown.length) return null;
   const chosen = shown.filter((run) => curveOf(run, state.client));
   const lows = [
-    ...shown.flatMap((run) => (state.lines ? run.curve.min : edges(run)[0])),
+    ...shown.flatMap((run) => (state.lines ? single(run).curve.min : edges(run)[0])),
     ...chosen.flatMap((run) => curveOf(run, state.client).filter(known)),
   ];
   return {
@@ -86,7 +87,7 @@ function accuracyOption() {
     series: [
       ...shown.map(meanLine), ...chosen.map(chosenLine),
       ...(state.spread === 'none' ? [] : shown.filter((run) => !level(run)).map(band)),
-      ...(state.lines ? shown.map(clientLines) : []),
+      ...(state.lines ? shown.map(single).map(clientLines) : []),
     ],
     tooltip: tooltip((params) => accuracyTip(shown, params), byRound),
   };
@@ -109,9 +110,12 @@ function lossOption() {
 function accuracy() {
   if (!runs.some((run) => run.curve.round.length)) return;
   const chart = addChart('Accuracy over rounds', () => (narrow() ? 300 : 400), accuracyOption);
-  const spreads = [['std', '± one standard deviation'], ['range', 'worst to best client'], ['none', 'none']];
-  const node = section('accuracy', 'Accuracy', 'Accuracy over rounds', 'How often a client is right on its own test images: '
-    + 'the line is the mean over clients, the band their spread. Choose a client above to follow it.',
+  const ends = isMerged ? 'lowest to highest run' : 'worst to best client';
+  const spreads = [['std', '± one standard deviation'], ['range', ends], ['none', 'none']];
+  const what = isMerged ? 'a line is the mean over clients and over runs that differ in split and seed only, the band how much '
+    + 'these runs vary; where a method has one run, how much its clients do.' : 'the line is the mean over clients, the band their spread.';
+  const node = section('accuracy', 'Accuracy', 'Accuracy over rounds',
+    `How often a client is right on its own test images: ${what} Choose a client above to follow it.`,
   el('div', { class: 'controls' }, selection('Spread', spreads, state.spread, (spread) => choose({ spread })),
     tickbox('Each client’s line', state.lines, (lines) => choose({ lines }))), legend(), chart.node);
   if (runs.some((run) => run.curve.shown.length < nClients(run))) {

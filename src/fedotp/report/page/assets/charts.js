@@ -119,7 +119,7 @@ const byBar = { trigger: 'axis', axisPointer: { type: 'shadow', shadowStyle: { c
 // How the line of a run looks.
 const lineOf = (run, width = 2.2) => ({
   type: 'line', name: run.title, symbol: 'circle', symbolSize: 5, itemStyle: { color: tone(run) },
-  lineStyle: { color: tone(run), width, type: DASHES[dashOf(run)] },
+  lineStyle: { color: tone(run), width },
 });
 
 // Arrow keys walk through the values of the first series that has any.

@@ -80,15 +80,14 @@ function fairness() {
   const gap = (run) => run.clients.accuracy[extreme(run, -1)] - run.clients.accuracy[extreme(run, 1)];
   const column = (title, value) => ({ title, number: true, value, cell: (run) => percent(value(run), 2) });
   return table({
-    label: 'Fairness between clients', rows: runs.filter((run) => known(run.totals.accuracy)),
+    label: 'Fairness between clients', rows: shownAs.filter((run) => known(run.totals.accuracy)),
     columns: [
-      { title: 'run', value: (run) => run.title, cell: key },
+      { title: isMerged ? 'method' : 'run', value: (run) => run.title, cell: key },
       column('mean %', (run) => run.totals.accuracy),
       column('std over clients', (run) => run.totals.accuracy_std),
       column('worst tenth %', (run) => run.totals.accuracy_worst_decile),
       column('worst client %', (run) => run.totals.accuracy_min),
-      { title: 'who', value: (run) => run.clients.name[extreme(run, 1)] },
-      column('best − worst', gap),
+      ...(isMerged ? [] : [{ title: 'who', value: (run) => run.clients.name[extreme(run, 1)] }, column('best − worst', gap)]),
       column('all images pooled %', (run) => run.totals.accuracy_pooled),
     ],
   });

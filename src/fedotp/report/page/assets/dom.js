@@ -45,7 +45,7 @@ function bestRun() {
 
 // What is chosen, and who wants to know.
 const state = {
-  shown: new Set(runs.map((_, i) => i)), focus: bestRun(), client: '', // runs in the charts, in detail; a client's name
+  shown: new Set(), focus: bestRun(), client: '', // lines in the charts; the run in detail; a client's name
   lines: false, spread: 'std', order: 'name', search: '',
 };
 const listeners = [];
@@ -54,9 +54,7 @@ function choose(changes) {
   Object.assign(state, changes);
   listeners.forEach((listener) => listener());
 }
-const shownRuns = () => runs.filter((_, i) => state.shown.has(i));
 const focus = () => runs[state.focus];
-const dashOf = (run) => runs.filter((other) => other.group === run.group).indexOf(run) % 3;
 const clientNumber = (run, name) => run.clients.name.indexOf(name);
 
 // `short` is the section's name among the links.
@@ -68,19 +66,13 @@ function section(id, short, title, note, ...children) {
   return node;
 }
 
-const swatch = (run) => el('span', { class: `swatch dash${dashOf(run)}`, tone: tone(run) });
+const swatch = (run) => el('span', { class: 'swatch', tone: tone(run) });
 const key = (run) => el('span', { class: 'key' }, swatch(run), run.title);
-
-// Many runs are named, and chosen, by what they have in common: those that differ in split and seed only, at once.
-const MANY_RUNS = 12;
-const inGroups = runs.length > MANY_RUNS;
-const isNamed = (run, _, among) => !inGroups || among.find((other) => other.group === run.group) === run;
-const shortKey = (run) => (inGroups ? el('span', { class: 'key' }, swatch(run), run.label) : key(run));
 
 // Which line is which run; nothing where there is one run only.
 function legend() {
   const node = el('div', { class: 'legend' });
-  if (runs.length > 1) onChange(() => node.replaceChildren(...shownRuns().filter(isNamed).map(shortKey)));
+  if (runs.length > 1) onChange(() => node.replaceChildren(...shownRuns().map(key)));
   return node;
 }
 

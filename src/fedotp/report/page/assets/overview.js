@@ -156,16 +156,12 @@ function toolbar() {
 
 // The runs that are in the charts.
 function chooser() {
-  const named = runs.filter(isNamed);
-  const boxes = named.map((run) => tickbox(shortKey(run), true, (wanted) => {
+  const boxes = shownAs.map((run, i) => tickbox(key(run), true, (wanted) => {
     const shown = new Set(state.shown);
-    runs.forEach((other, i) => {
-      if (other !== run && !(inGroups && other.group === run.group)) return;
-      if (wanted) shown.add(i); else shown.delete(i);
-    });
+    if (wanted) shown.add(i); else shown.delete(i);
     choose({ shown });
   }));
-  onChange(() => boxes.forEach((box, i) => box.querySelector('.swatch').style.setProperty('--tone', tone(named[i]))));
+  onChange(() => boxes.forEach((box, i) => box.querySelector('.swatch').style.setProperty('--tone', tone(shownAs[i]))));
   return el('fieldset', { class: 'runs' }, el('legend', {}, 'Runs in the charts'), boxes);
 }
 
@@ -231,16 +227,15 @@ function withSpread(cell) {
 
 function differences() {
   if (!data.differences.length) return [el('p', { class: 'note' }, 'The runs have the same settings.')];
-  const columns = runs.map((run, i) => ({
-    title: inGroups ? run.label : run.title, value: (row) => row.values[i], cell: (row) => setting(row.values[i]),
-  }));
+  const columns = shownAs.map((run, g) => {
+    const first = runs.indexOf(groups[g][0]);
+    return { title: run.title, value: (row) => row.values[first], cell: (row) => setting(row.values[first]) };
+  });
+  const rows = data.differences.filter((row) => !isMerged || !['seed', 'partition.seed'].includes(row.key));
+  if (!rows.length) return [el('p', { class: 'note' }, 'The runs differ in split and seed only.')];
   const shown = table({
-    label: 'Differing settings',
-    rows: data.differences.filter((row) => !inGroups || !['seed', 'partition.seed'].includes(row.key)),
-    columns: [
-      { title: 'setting', value: (row) => row.key, cell: (row) => el('span', { class: 'mono' }, row.key) },
-      ...columns.filter((_, i) => isNamed(runs[i], i, runs)),
-    ],
+    label: 'Differing settings', rows,
+    columns: [{ title: 'setting', value: (row) => row.key, cell: (row) => el('span', { class: 'mono' }, row.key) }, ...columns],
   });
   return [el('h3', {}, 'Settings in which the runs differ'), shown.node];
 }
