@@ -1,5 +1,8 @@
 """`fedotp demo`: the first run."""
 
+import os
+import sys
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,52 +18,62 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 
 app = typer.Typer()
 
-_METHODS = ("zeroshot", "promptfl", "coop", "fedotp")
-_MAPS = 4
+PRESET = "demo-sites"
+SPLITS = range(6)  # chosen on others (recipes/demo)
+METHODS = ("fedotp", "coop", "promptfl", "zeroshot")  # the first is what the others are compared with
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of its runs and pictures.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder of its runs and its page.")] = Path("runs/demo"),
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser, where there is a display.")
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare FedOTP with PromptFL, CoOp and zero-shot CLIP on a small federation with skewed labels.
+    """Fifty small sites: FedOTP, everyone alone (CoOp), one prompt for all (PromptFL), and zero-shot CLIP.
 
-    Backbone and images come with fedotp: nothing is downloaded. The same command again shows the same table.
+    Backbone and images come with fedotp: nothing is downloaded. It ends with a table, in which differences carry
+    intervals, and a page about all of it. The same command again shows the same table.
 
-    Example: fedotp demo
+    Example: fedotp demo --open
     """
     from fedotp.config import load_config
     from fedotp.runs import Local, by_method
 
-    outcomes = run_trials(by_method(load_config("demo"), _METHODS, [0]), out, Local(), quiet=quiet)
-    print()
-    try:
-        print_paths([("picture", path) for path in _draw(outcomes, out)])
-    except FedotpError as error:  # matplotlib is not installed
-        print(f"no pictures: {error}")
-    fedotp_run = outcomes[_METHODS.index("fedotp")].directory.path
+    outcomes = run_trials(by_method(load_config(PRESET), METHODS, [0], SPLITS), out, Local(), quiet=quiet)
+    page = _write_page(outcomes, out)
+    print_paths([("page", page)])
+    print(f"\n{page.resolve().as_uri()}")
+    if open_ and has_display():
+        webbrowser.open(page.resolve().as_uri())
+    fedotp_run = outcomes[0].directory.path
     print("\nWhat to try next:")
     for command, what in (
-        (f"fedotp report {out}", "all of it as one page"),
         (f"fedotp serve {fedotp_run}", "a page to try images of your own on"),
-        (f"fedotp runs show {fedotp_run}", "every client's numbers"),
+        (f"fedotp runs show {fedotp_run}", "every site's numbers"),
         (f"fedotp evaluate {fedotp_run} --set method.mass=0.5", "the same prompts, half of the patches"),
-        ("fedotp compare demo --methods fedotp,fedotp:rule=classical,fedotp:rule=average", "the paper's ablation"),
-        ("fedotp run demo --set data.dataset=DIR", "your own images: a folder per class"),
+        ("fedotp compare demo", "five sites with two classes each: when not to federate"),
+        (f"fedotp run {PRESET} --set data.dataset=DIR", "your own images: a folder per class"),
         ("fedotp presets", "the paper's experiments, on OpenAI's weights"),
     ):
         print(f"  {command}\n      {what}")
 
 
-def _draw(outcomes: "list[Outcome]", folder: Path) -> list[Path]:
-    """Accuracy over rounds, and where the prompts of FedOTP's first client look."""
-    from fedotp.report import plot_curves, plot_maps, transport_maps
+def _write_page(outcomes: "list[Outcome]", folder: Path) -> Path:
+    """The page about all runs, which looks into the first: its sites, and where its prompts look."""
+    from fedotp.report import analyse
+    from fedotp.report.page import Analysed, write_page
 
-    curves, maps = folder / "accuracy.png", folder / "transport.png"
-    plot_curves([outcome.directory for outcome in outcomes]).savefig(curves, dpi=150)
-    run = outcomes[_METHODS.index("fedotp")].directory
-    client = run.manifest["clients"][0]
-    title = f"{client}: similarity and transport plan of its global and its local prompt"
-    plot_maps(transport_maps(run.path, client, _MAPS), title).savefig(maps, dpi=150)
-    return [curves, maps]
+    looked_into: Analysed
+    try:
+        looked_into = analyse(outcomes[0].directory).as_dict()
+    except FedotpError as error:
+        looked_into = str(error)
+    others = [None] * (len(outcomes) - 1)
+    return write_page([outcome.directory for outcome in outcomes], folder / "report.html", [looked_into, *others])
+
+
+def has_display() -> bool:
+    """Whether a browser can be shown here."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(key) for key in ("DISPLAY", "WAYLAND_DISPLAY"))
