@@ -25,6 +25,8 @@ NAMES = (
     "experiment",
     "federation",
     "together",
+    "threads",
+    "neighbours",
     "gpu",
     "flower",
     "report",

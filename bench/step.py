@@ -79,9 +79,9 @@ def vit_b_16() -> CLIP:
 class Step:
     """One step of `N_CLIENTS` clients from the same prompts, in two formulations: losses (C,) and new prompts."""
 
-    def __init__(self, n_classes: int) -> None:
+    def __init__(self, n_classes: int, clip: CLIP | None = None) -> None:
         self.method = FedOTP(mass=MASS)
-        self.task = Task(vit_b_16(), BREEDS[:n_classes])
+        self.task = Task(clip or vit_b_16(), BREEDS[:n_classes])
         generator = torch.Generator().manual_seed(0)
         config = self.task.clip.config
         n = N_CLIENTS * BATCH

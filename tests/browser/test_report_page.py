@@ -10,6 +10,7 @@ import scipy.stats
 from playwright.sync_api import Locator, Page, expect
 
 from coloured_squares import draw_day_and_night
+from fedotp.cli import demo
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config, load_config
 from fedotp.federation import METRICS
@@ -267,6 +268,22 @@ def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirect
     expect(page.locator("#origin")).to_contain_text(toy.manifest["backbone"]["digest"])
 
 
+def test_sites_are_shown_with_their_images_classes_and_scores(page: Page, one: str, toy: RunDirectory) -> None:
+    page.goto(one)
+    cards = page.locator("#sites .site")
+    expect(cards).to_have_count(4)
+    last = toy.summary["clients"][0]
+    expect(cards.first).to_contain_text(f"{last['name']}{len(toy.partition.clients[0].train)} training images")
+    expect(cards.first.locator(".scores")).to_contain_text(f"FedOTP {100 * last['accuracy']:.1f} %")
+    counts = [int(text) for text in cards.first.locator(".class-bar .numbers").all_inner_texts()]
+    assert sum(counts) == last["test_images"]
+    loaded = cards.first.locator("img").evaluate_all("all => all.map((one) => one.naturalWidth)")
+    assert len(loaded) == min(8, last["test_images"])
+    assert set(loaded) == {56}
+    cards.first.get_by_role("button").click()
+    expect(page.get_by_label("Client", exact=True)).to_have_value(last["name"])
+
+
 def test_hovering_shows_the_values(page: Page, one: str, toy: RunDirectory) -> None:
     page.goto(one)
     last = f"{100 * toy.summary['final']['accuracy']:.1f} ± {100 * toy.summary['final']['accuracy_std']:.1f} %"
@@ -398,6 +415,7 @@ def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
     map_ = {"client": HOSTILE, "label": HOSTILE, "predicted": HOSTILE, "image": "javascript:alert(4)", "grid": 1}
     prompt = {"kind": HOSTILE, "similarity": [[0.0]], "plans": {HOSTILE: [[0.0]]}}
     analysis = {
+        "sites": [{"client": HOSTILE, "classes": {HOSTILE: 1}, "images": [[HOSTILE, "javascript:alert(5)"]]}],
         "maps": [{**map_, "prompts": [prompt]}],
         "plans": None,
         "tsne": {"x": [0, 1], "y": [0, 1], "client": CLASSES[:2], "group": CLASSES[:2]},
@@ -458,10 +476,11 @@ def test_it_prints_on_light_paper_with_all_charts(page: Page, one: str, tmp_path
 @pytest.mark.skipif(not SCREENSHOTS, reason="FEDOTP_SCREENSHOTS names no folder")
 def test_screenshots(page: Page, tmp_path: Path) -> None:
     """Pictures for the documentation: the demo's runs, from the folder FEDOTP_DEMO or made here."""
-    trials = by_method(load_config("demo"), ("fedotp", "coop", "promptfl", "zeroshot"), [0])
+    trials = by_method(load_config(demo.PRESET), demo.METHODS, [0], demo.SPLITS)
     runs = [outcome.directory for outcome in run_many(trials, os.environ.get("FEDOTP_DEMO", tmp_path))]
-    url = address(tmp_path, runs, [analyse(made.path).as_dict() for made in runs])
+    url = address(tmp_path, runs, [analyse(runs[0].path).as_dict(), *[None] * (len(runs) - 1)])
     wanted = ("light", "light", 1280, "#top"), ("dark", "dark", 1280, "#accuracy"), ("phone", "light", 390, "#top")
+    wanted += (("sites", "light", 1280, "#sites"),)
     for name, scheme, width, place in (*wanted, ("prompts", "light", 1280, "#analysis")):
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

@@ -315,13 +315,13 @@ def test_with_a_core_for_each_part(method: str, trained: list[int]) -> None:
     assert 2 * len(trained) == n_alone  # four federations in two parts
 
 
-@pytest.mark.parametrize(("n_groups", "at_a_time"), [(2, 2), (1, 1)])
+@pytest.mark.parametrize("at_a_time", [1, 2])
 def test_federations_that_fill_a_group_have_a_core_each_where_memory_allows(
-    n_groups: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+    at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     several = federations("fedotp", dropout=0.0)[:2]
     for one in several:
-        one.group_size, one.n_groups = one.clients_per_round, n_groups
+        one.group_size, one.n_fitting = one.clients_per_round, at_a_time * one.clients_per_round
     plain, seen = Cores.do, []
 
     def do(self: Cores, works: list[Callable[[], None]]) -> None:

@@ -24,7 +24,7 @@ from fedotp.runs._prepare import load_backbone
 
 def test_what_a_page_is_given(done: RunDirectory) -> None:
     content = json.loads(json.dumps(analyse(done, n_images=2, masses=(0.4, 1.0)).as_dict(), allow_nan=False))
-    assert set(content) == {"maps", "plans", "tsne", "words", "bound", "notes"}
+    assert set(content) == {"sites", "maps", "plans", "tsne", "words", "bound", "notes"}
     assert len(content["maps"]) == 2 * 2
     shown = content["maps"][0]
     assert {"client", "label", "predicted", "image", "grid", "prompts"} == set(shown)

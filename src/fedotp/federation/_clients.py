@@ -65,7 +65,7 @@ class Clients(ABC):
         self.place: Place | None = None
         self.round = 0
         self.group_size = 1
-        self.n_groups = 1  # that fit into memory at a time
+        self.n_fitting = 1  # clients that fit into memory at a time, in groups side by side
         if unknown := method.needs - frozenset(Need):
             raise FedotpError(f"{method.title} needs of images {listed(sorted(unknown))}: must be {listed(list(Need))}")
         if task.prompt.kgcoop and method.untrained(task) and not method.learns_prompts(task):

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -86,7 +87,18 @@ def _at_the_start(method: Method, task: Task) -> Parameters:
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return free_gpu_bytes(device)
+    if (available := _available_bytes()) is not None:
+        return available
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError):
         return _ASSUMED
+
+
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping, what caches of files take included; None where Linux does not say."""
+    try:
+        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        return 1024 * int(facts["MemAvailable"].split()[0])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -90,7 +90,7 @@ class Simulator(Clients):
         with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
         self.members = np.setdiff1d(with_images, self.held_out)
         self.group_size = group_size(method, task, settings)
-        self.n_groups = max(1, n_fitting(method, task, settings) // self.group_size)
+        self.n_fitting = n_fitting(method, task, settings)
         self.views = Views(method, self.task, data, settings, held_out=self.held_out, novel=novel)
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls

@@ -41,7 +41,7 @@ class Together:
         self._inbox: _Inbox = SimpleQueue()
         self._groups: dict[tuple[str, tuple[Clients, ...]], Joined] = {}
         self._most = 1
-        self._n_groups = 1
+        self._n_fitting = 1
 
     def go(self, works: Sequence[tuple[Clients, Callable[[], object]]]) -> Generator[tuple[int, BaseException | None]]:
         """Do the work of every federation; yield its place among `works` when it has ended, with what went wrong.
@@ -50,7 +50,7 @@ class Together:
         with a core for each part of it); where that ends early, so do they.
         """
         self._most = min(federation.group_size for federation, _ in works)
-        self._n_groups = min(federation.n_groups for federation, _ in works)
+        self._n_fitting = min(federation.n_fitting for federation, _ in works)
         closed, cores = threading.Event(), Cores()
         threads = []
         for number, (federation, work) in enumerate(works):
@@ -105,7 +105,7 @@ class Together:
         waiting[:] = [job for job in waiting if job.turn != first]
         on_cpu = now[0].federation.task.device.type == "cpu"
         largest = max(len(job.clients) for job in now)
-        at_once = min(cores.n, max(1, self._n_groups * self._most // largest)) if on_cpu else 1
+        at_once = min(cores.n, max(1, max(self._n_fitting, self._most) // largest)) if on_cpu else 1
         parts = self._parts(now, at_once, largest)
         n = len(parts) if at_once == cores.n else at_once
         for start in range(0, len(parts), n):
@@ -152,7 +152,7 @@ class Together:
             return
         if isinstance(failure, torch.OutOfMemoryError):
             self._most = max(1, sum(len(job.clients) for job in jobs) // 2)  # the estimate was too high
-            self._n_groups = 1
+            self._n_fitting = self._most
             self._groups.clear()
         for half in (jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]):
             self._answer(half)

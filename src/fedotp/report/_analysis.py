@@ -17,6 +17,7 @@ from fedotp.report._client import MASSES, Floats, choose, require_clients, resto
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
 from fedotp.report._round import rounded
+from fedotp.report._sites import Site, some_sites
 from fedotp.report._tsne import Projection, project_prompts
 from fedotp.report._words import PromptWords, prompt_words
 from fedotp.runs import RunDirectory
@@ -26,11 +27,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """Maps over images, what transport does, the prompts side by side, as words, and Theorem 1.
+    """What clients have, maps over images, what transport does, the prompts side by side, as words, and Theorem 1.
 
     What a run does not have, or cannot be made here, is None or empty; `notes` say why.
     """
 
+    sites: tuple[Site, ...]
     maps: tuple[ImageMap, ...]
     plans: PlanStatistics | None
     tsne: Projection | None
@@ -41,6 +43,7 @@ class Analysis:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, numbers at four significant digits."""
         return {
+            "sites": [asdict(site) for site in self.sites],
             "maps": [_map(shown) for shown in self.maps],
             "plans": None if self.plans is None else self.plans.as_dict(),
             "tsne": None if self.tsne is None else rounded(vars(self.tsne)),
@@ -61,7 +64,7 @@ def analyse(
 
     Args:
         run: its directory.
-        clients: whose maps and words to show; three of them, evenly spread, if not given.
+        clients: whose images, maps and words to show; some of them, evenly spread, if not given.
         n_images: maps of each client.
         masses: of the plans shown and compared, where there are any; of at most 256 test images of 8 clients.
 
@@ -73,10 +76,12 @@ def analyse(
     if clients is not None:
         require_clients(directory, clients)
     notes: list[str] = []
-    maps, plans = _attempt(partial(_images, directory, clients, n_images, masses), notes) or ((), None)
+    images = _attempt(partial(_images, directory, clients, n_images, masses), notes)
+    sites, maps, plans = images or ((), (), None)
     if plans is None and not directory.config.method.matching.has_plan:
         notes.append(f"no transport plans: {directory.config.method.title} has none")
     return Analysis(
+        sites,
         maps,
         plans,
         tsne=_attempt(partial(project_prompts, directory), notes),
@@ -97,13 +102,14 @@ def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
 
 def _images(
     run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float]
-) -> tuple[tuple[ImageMap, ...], PlanStatistics | None]:
-    """What needs the data: maps, and the numbers of the plans where there are any."""
+) -> tuple[tuple[Site, ...], tuple[ImageMap, ...], PlanStatistics | None]:
+    """What needs the data: clients' images, maps, and the numbers of the plans where there are any."""
     prepared, simulator = restored(run)
     shown = choose(prepared, clients)
     maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))
     has_plan = simulator.method.matching.has_plan
-    return maps, plans_of(prepared, simulator, masses, clients) if has_plan else None
+    plans = plans_of(prepared, simulator, masses, clients) if has_plan else None
+    return tuple(some_sites(prepared, clients)), maps, plans
 
 
 def _map(shown: ImageMap) -> dict[str, Any]:

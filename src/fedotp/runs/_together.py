@@ -148,6 +148,6 @@ def _at_a_time(
 def _share(n_runs: int, one: Simulator) -> int:
     """How many of `n_runs` runs like `one` to take: as many as fit, and no fewer in the end; on a CPU one a core."""
     n_cores = torch.get_num_threads() if one.device.type == "cpu" else 1
-    fit = max(one.group_size, min(n_cores * one.clients_per_round, one.n_groups * one.group_size))
+    fit = max(one.group_size, min(n_cores * one.clients_per_round, one.n_fitting))
     fit = min(max(1, fit // one.clients_per_round), _MOST)
     return -(-n_runs // -(-n_runs // fit))

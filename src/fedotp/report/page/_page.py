@@ -27,6 +27,7 @@ _SCRIPTS = (
     "merge",
     "charts",
     "overview",
+    "sites",
     "accuracy",
     "views",
     "clients",

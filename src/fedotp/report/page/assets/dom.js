@@ -37,10 +37,11 @@ function duration(seconds) {
   return seconds < 6000 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
-// The run that is shown in detail at first.
+// The run that is shown in detail at first: the best of those that were looked into.
 function bestRun() {
-  const accuracy = (i) => runs[i].totals.accuracy ?? -1;
-  return runs.reduce((best, _, i) => (accuracy(i) > accuracy(best) ? i : best), 0);
+  const accuracy = (i) => [typeof (runs[i].analysis ?? '') === 'object', runs[i].totals.accuracy ?? -1];
+  const isBetter = ([seen, share], [otherSeen, other]) => (seen === otherSeen ? share > other : seen);
+  return runs.reduce((best, _, i) => (isBetter(accuracy(i), accuracy(best)) ? i : best), 0);
 }
 
 // What is chosen, and who wants to know.

@@ -2,6 +2,7 @@
 
 header();
 if (runs.length > 1) comparison();
+sites();
 accuracy();
 views();
 clients();

@@ -1,0 +1,1 @@
+"""What the demo shows was chosen on other splits than it shows."""
