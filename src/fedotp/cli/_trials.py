@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from fedotp._malloc import keep_freed
 from fedotp.cli._status import INTERRUPTED, SOME_FAILED
 from fedotp.cli.show import cell, listing, print_paths
 
@@ -24,6 +25,7 @@ def run_trials(
 
     `against` is the row that the others are compared with.
     """
+    keep_freed()
     from fedotp.cli.many_progress import many_progress
     from fedotp.cli.progress import say
     from fedotp.runs import Table, run_many

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from fedotp._malloc import keep_freed
 from fedotp._text import printable
 from fedotp.cli._options import (
     METHODS,
@@ -194,6 +195,7 @@ def _run(
     as_json: bool,
 ) -> "RunDirectory":
     """Run `config` in `path`, or resume what is there; return the complete run, or end the command."""
+    keep_freed()
     from fedotp import runs
     from fedotp.cli.progress import run_progress
 
