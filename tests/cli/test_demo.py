@@ -47,7 +47,11 @@ def test_the_demo_ends_with_intervals_and_a_page_and_repeats_itself(
     assert f"\n{page.as_uri()}\n" in done.out
     text = page.read_text()
     assert '"sites":[{' in text  # pictures of sites
-    for words in ("serve runs/demo/fedotp,seed=0", "runs show runs/demo/fedotp,seed=0", "compare demo"):
+    for words in (
+        "serve runs/demo/fedotp,seed=0",
+        "runs show runs/demo/fedotp,seed=0",
+        "compare demo --splits 0..2 --seeds 0",
+    ):
         assert f"  fedotp {words}\n" in done.out.partition("What to try next:")[2]
     assert opened == []
 

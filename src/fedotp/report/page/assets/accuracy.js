@@ -77,13 +77,16 @@ function accuracyOption() {
   const shown = shownRuns().filter((run) => run.curve.round.length);
   if (!shown.length) return null;
   const chosen = shown.filter((run) => curveOf(run, state.client));
+  const tick = isMerged ? 5 : 10;
+  const highs = [...shown.flatMap((run) => edges(run)[1]), ...chosen.map(() => 100 * ONE_PERCENT)];
+  const top = isMerged && !state.lines ? Math.min(100, Math.ceil(Math.max(...highs) / ONE_PERCENT / tick) * tick) : 100;
   const lows = [
     ...shown.flatMap((run) => (state.lines ? single(run).curve.min : edges(run)[0])),
     ...chosen.flatMap((run) => curveOf(run, state.client).filter(known)),
   ];
   return {
     grid: grid(), xAxis: rounds(lastRound()),
-    yAxis: yAxis('accuracy of a client, %', { min: Math.floor(Math.min(...lows) / ONE_PERCENT / 10) * 10, max: 100 }),
+    yAxis: yAxis('accuracy of a client, %', { min: Math.floor(Math.min(...lows) / ONE_PERCENT / tick) * tick, max: top }),
     series: [
       ...shown.map(meanLine), ...chosen.map(chosenLine),
       ...(state.spread === 'none' ? [] : shown.filter((run) => !level(run)).map(band)),
