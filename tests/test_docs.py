@@ -14,6 +14,7 @@ from PIL import Image
 
 import fedotp.cli
 import fedotp.clip
+import fedotp.paper
 from fedotp.clip import CLIP, TINY
 from fedotp.methods import METHODS
 
@@ -148,7 +149,11 @@ def check_command(line: str) -> None:
         command = command.commands[words.pop(0)]
     parsed = command.make_context(line, words).params
     changes = [*(parsed.get("changes") or []), *(f"{axis}".split(",")[0] for axis in parsed.get("grid") or [])]
-    if command.name in ("run", "compare", "sweep", "server") and not str(parsed["source"]).endswith(".toml"):
+    if "entry" in parsed:
+        entry = fedotp.paper.entry_named(parsed["entry"])
+        entry = entry.only(parsed["only"].split(",")) if parsed["only"] else entry
+        fedotp.paper.config_of(entry.parts[0], changes)
+    elif command.name in ("run", "compare", "sweep", "server") and not str(parsed["source"]).endswith(".toml"):
         fedotp.load_config(parsed["source"] or "demo").override(changes)
 
 

@@ -23,6 +23,7 @@ from fedotp.cli import (
     join,
     keys,
     many,
+    paper,
     predict,
     report,
     run,
@@ -50,6 +51,7 @@ app.add_typer(demo.app)
 app.add_typer(run.app)  # `fedotp run`, `evaluate` and `presets`
 app.add_typer(config.app)
 app.add_typer(many.app)  # `fedotp compare` and `sweep`
+app.add_typer(paper.app, name="paper")
 app.add_typer(join.app)
 app.add_typer(report.app)
 app.add_typer(predict.app)

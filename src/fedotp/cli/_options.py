@@ -84,6 +84,35 @@ def engine_of(name: EngineName, jobs: int | None, cpus: int | None, gpus: float 
     return Local(jobs or 1)
 
 
+_MOST = 10_000  # seeds or splits of a range: each is a run
+
+SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11.")]
+SplitsOption = Annotated[
+    str | None,
+    typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.", show_default=False),
+]
+ControlsOption = Annotated[
+    bool, typer.Option("--controls", help="Train every method on shuffled labels, too; it must be above that.")
+]
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """The numbers that "0,1,5..7" names."""
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dots, last = part.partition("..")
+            numbers = range(int(first), int(last) + 1 if dots else int(first) + 1)
+            if not 0 < len(numbers) <= _MOST:
+                raise ValueError
+            found += numbers
+    except (ValueError, OverflowError):
+        raise FedotpError(
+            f"{option} {text}: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+        ) from None
+    return found
+
+
 # Runs ----------------------------------------------------------------------------------------------------------
 
 RunArgument = Annotated[

@@ -25,21 +25,36 @@ def run_trials(
 
     `against` is the row that the others are compared with.
     """
-    keep_freed()
-    from fedotp.cli.many_progress import many_progress
-    from fedotp.cli.progress import say
-    from fedotp.runs import Table, run_many
+    from fedotp.runs import Table
 
-    try:
-        with many_progress(quiet=quiet) as observer:
-            outcomes = run_many(trials, folder, engine=engine, observer=observer)
-    except KeyboardInterrupt:
-        say("stopped at once; the same command again goes on after the last whole rounds")
-        raise typer.Exit(INTERRUPTED) from None
+    outcomes = execute(trials, folder, engine, quiet=quiet)
     table = Table.of(outcomes, against)
     if any(row.n for row in table.rows):
         _print(table)
         print_paths([("table", path) for path in table.save(folder)] + [("runs", folder)])
+    require_complete(outcomes)
+    return outcomes
+
+
+def execute(trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet: bool) -> "list[Outcome]":
+    """Run what is missing; Ctrl-C a second time ends the command."""
+    keep_freed()
+    from fedotp.cli.many_progress import many_progress
+    from fedotp.cli.progress import say
+    from fedotp.runs import run_many
+
+    try:
+        with many_progress(quiet=quiet) as observer:
+            return run_many(trials, folder, engine=engine, observer=observer)
+    except KeyboardInterrupt:
+        say("stopped at once; the same command again goes on after the last whole rounds")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def require_complete(outcomes: "Sequence[Outcome]") -> None:
+    """Say which runs failed or are left, and end the command where there are any."""
+    from fedotp.cli.progress import say
+
     failed = [outcome for outcome in outcomes if outcome.error]
     for outcome in failed:
         say(f"failed: {outcome.trial.name}: {outcome.error}")
@@ -49,7 +64,6 @@ def run_trials(
     if left:
         say(f"stopped, {left} of {len(outcomes)} runs are left; the same command again goes on with them")
         raise typer.Exit(INTERRUPTED)
-    return outcomes
 
 
 def _print(table: "Table") -> None:

@@ -9,15 +9,19 @@ from fedotp.cli import _complete
 from fedotp.cli._options import (
     METHODS,
     SOURCE,
+    ControlsOption,
     CpusOption,
     EngineName,
     EngineOption,
     GpusOption,
     JobsOption,
     QuietOption,
+    SeedsOption,
     SetOption,
     SourceArgument,
+    SplitsOption,
     engine_of,
+    whole_numbers,
 )
 from fedotp.cli._trials import run_trials
 from fedotp.errors import FedotpError
@@ -26,14 +30,6 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from fedotp.config import Config
 
 app = typer.Typer()
-
-_MOST = 10_000  # seeds or splits of a range: each is a run
-
-SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11.")]
-SplitsOption = Annotated[
-    str | None,
-    typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.", show_default=False),
-]
 
 
 @app.command()
@@ -52,9 +48,7 @@ def compare(
         str | None,
         typer.Option(help="The one of --methods that the others are compared with; the first if not given."),
     ] = None,
-    controls: Annotated[
-        bool, typer.Option("--controls", help="Train every method on shuffled labels, too; it must be above that.")
-    ] = False,
+    controls: ControlsOption = False,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
     jobs: JobsOption = None,
@@ -85,7 +79,7 @@ def compare(
     where = engine_of(engine, jobs, cpus, gpus)
     config = _load(source, changes)
     named = methods.split(",")
-    trials = by_method(config, named, _numbers(seeds, "--seeds"), _splits(splits), controls=controls)
+    trials = by_method(config, named, whole_numbers(seeds, "--seeds"), _splits(splits), controls=controls)
     reference = _place(against, named)
     run_trials(trials, out or _default("compare", source), where, quiet=quiet, against=reference)
 
@@ -130,7 +124,7 @@ def sweep(
     if not grid:
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
     config = _load(source, changes)
-    trials = by_grid(config, grid, [config.seed] if seeds is None else _numbers(seeds, "--seeds"), _splits(splits))
+    trials = by_grid(config, grid, [config.seed] if seeds is None else whole_numbers(seeds, "--seeds"), _splits(splits))
     run_trials(trials, out or _default("sweep", source), where, quiet=quiet)
 
 
@@ -153,21 +147,4 @@ def _place(method: str | None, methods: list[str]) -> int:
 
 
 def _splits(text: str | None) -> list[int] | None:
-    return None if text is None else _numbers(text, "--splits")
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    """The numbers that "0,1,5..7" names."""
-    found: list[int] = []
-    try:
-        for part in text.split(","):
-            first, dots, last = part.partition("..")
-            numbers = range(int(first), int(last) + 1 if dots else int(first) + 1)
-            if not 0 < len(numbers) <= _MOST:
-                raise ValueError
-            found += numbers
-    except (ValueError, OverflowError):
-        raise FedotpError(
-            f"{option} {text}: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
-        ) from None
-    return found
+    return None if text is None else whole_numbers(text, "--splits")

@@ -11,7 +11,7 @@ from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.clip._config import CONFIGS, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig
-    from fedotp.clip._hub import fetch
+    from fedotp.clip._hub import Weights, fetch, find_weights
     from fedotp.clip._load import load, save
     from fedotp.clip._mini import MINI
     from fedotp.clip._model import CLIP, ImageFeatures
@@ -51,8 +51,10 @@ __all__ = [
     "TrainTransform",
     "Transformer",
     "VitConfig",
+    "Weights",
     "Window",
     "fetch",
+    "find_weights",
     "load",
     "normalise",
     "preprocess",

@@ -1,6 +1,7 @@
 """OpenAI's backbones by name, through the Hugging Face hub and its local cache."""
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,16 +71,40 @@ def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
     return path
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Where the weights of a backbone come from and where they belong; `path` is None where they are not here.
+
+    `folder` is that of the cache for them, `sha256` None where the checksum is not known.
+    """
+
+    url: str
+    folder: Path
+    sha256: str | None
+    path: Path | None
+
+
+def find_weights(name: str, *, cache_dir: str | Path | None = None) -> Weights:
+    """Look for a backbone of `CONFIGS` in the local cache; nothing is downloaded."""
+    repository, revision, sha256 = PUBLISHED[name]
+    cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir, revision=revision)
+    folder = Path(cache_dir or huggingface_hub.constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
+    return Weights(_address(repository, revision), folder, sha256, Path(cached) if isinstance(cached, str) else None)
+
+
+def _address(repository: str, revision: str) -> str:
+    return f"https://huggingface.co/{repository}/resolve/{revision}/{_FILE}"
+
+
 def _download(name: str, published: Published, cache_dir: str | Path | None) -> Path:
     repository, revision, _ = published
-    cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir, revision=revision)
-    if isinstance(cached, str):
-        return Path(cached)
+    cached = find_weights(name, cache_dir=cache_dir).path
+    if cached is not None:
+        return cached
     try:
         return Path(huggingface_hub.hf_hub_download(repository, _FILE, cache_dir=cache_dir, revision=revision))
     except Exception as error:  # which exceptions depends on the hub's version and its HTTP library
         raise FedotpError(
-            f"cannot download {name} ({type(error).__name__}): fetch "
-            f"https://huggingface.co/{repository}/resolve/{revision}/{_FILE} on a machine with network access "
-            "and give the path of that file instead of the name"
+            f"cannot download {name} ({type(error).__name__}): fetch {_address(repository, revision)} "
+            "on a machine with network access and give the path of that file instead of the name"
         ) from error

@@ -10,6 +10,7 @@ from fedotp._lazy import lazy_face
 if TYPE_CHECKING:
     from fedotp.runs._columns import common_columns, n_bytes, numbers_of
     from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs
+    from fedotp.runs._differences import Differences, interval, points
     from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
     from fedotp.runs._engine import Engine, Local
     from fedotp.runs._join import class_numbers, join
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from fedotp.runs._rounds import as_csv, rounds_of
     from fedotp.runs._rows import Row
     from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
-    from fedotp.runs._table import VIEWS_NOTE, Table
+    from fedotp.runs._table import VIEWS_NOTE, Table, markdown
     from fedotp.runs._tensorboard import TensorBoard
     from fedotp.runs._told import Told
     from fedotp.runs._tracker import Tracker
@@ -53,6 +54,7 @@ __all__ = [
     "VIEWS_NOTE",
     "Check",
     "Difference",
+    "Differences",
     "EncodingBars",
     "Engine",
     "LiveDisplay",
@@ -92,6 +94,7 @@ __all__ = [
     "find_runs",
     "free_name",
     "holm",
+    "interval",
     "join",
     "kept_by",
     "load_backbone",
@@ -99,9 +102,11 @@ __all__ = [
     "made_with",
     "make_simulator",
     "make_task",
+    "markdown",
     "n_bytes",
     "numbers_of",
     "paired",
+    "points",
     "prepare",
     "reading",
     "require_same",
@@ -141,6 +146,7 @@ __getattr__, __dir__ = lazy_face(
         "_prepare",
         "_rows",
         "_run",
+        "_differences",
         "_table",
         "_tensorboard",
         "_told",

@@ -1,6 +1,6 @@
 """What a table says about the differences between its rows and one of them, in numbers and in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
@@ -36,13 +36,14 @@ class Differences:
     @classmethod
     def between(cls, rows: Sequence[Sequence[Outcome]], names: Sequence[str], reference: int) -> "Differences":
         """The differences between groups of outcomes, those complete; row `reference` is the one they are against."""
-        numbers = [accuracies(row) for row in rows]
-        of = [
-            paired(numbers[i], numbers[reference])
-            if i != reference and images_of(row[0]) == images_of(rows[reference][0])
-            else None
-            for i, row in enumerate(rows)
-        ]
+        comparable = [images_of(row[0]) == images_of(rows[reference][0]) for row in rows]
+        numbers = [accuracies(row) if same else {} for row, same in zip(rows, comparable, strict=True)]
+        return cls.of_numbers(numbers, names, reference)
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[Mapping[Pair, float]], names: Sequence[str], reference: int) -> "Differences":
+        """The differences between rows of numbers, each by split and seed."""
+        of = [paired(row, numbers[reference]) if i != reference else None for i, row in enumerate(numbers)]
         tested = {i: found.p for i, found in enumerate(of) if found and found.p is not None}
         together = dict(zip(tested, holm([*tested.values()]), strict=True))
         return cls(tuple(names), reference, tuple(of), tuple(together.get(i) for i in range(len(of))))

@@ -91,14 +91,14 @@ class Table:
     def to_markdown(self) -> str:
         """For a paper or an issue."""
         header = [*self.labels, "runs", *(column.title for column in self.columns)]
-        parts = [_markdown(header, self.lines(self.columns), [*self.labels]), f"{_NOTE}\n"]
+        parts = [markdown(header, self.lines(self.columns), [*self.labels]), f"{_NOTE}\n"]
         parts += [f"{sentence}\n" for sentence in self.warnings]
         for views in self.view_tables():
             header = [*self.labels, "round", *views.titles]
-            parts += [f"In views, {views.by}:\n", _markdown(header, views.lines, [*self.labels, "round"])]
+            parts += [f"In views, {views.by}:\n", markdown(header, views.lines, [*self.labels, "round"])]
         parts += [f"{VIEWS_NOTE}\n"] if self.view_tables() else []
         if lines := self.differences.lines():
-            parts += [_markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
+            parts += [markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
         return "\n".join(parts)
 
     def lines(self, columns: Sequence[Column]) -> list[list[str]]:
@@ -142,7 +142,7 @@ def _csv(row: Row, columns: Sequence[Column], prefix: str = "") -> list[object]:
     return [prefix + row.labels[0], *row.labels[1:], row.n, *values]
 
 
-def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str]) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str]) -> str:
     """A table whose columns `words` are no numbers."""
     rule = ["---" if title in words else "---:" for title in header]
     return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in (header, rule, *rows))

@@ -1,0 +1,237 @@
+"""`fedotp paper`: every table and figure of the paper, run and set beside its numbers."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fedotp.cli._options import (
+    ControlsOption,
+    CpusOption,
+    EngineName,
+    EngineOption,
+    GpusOption,
+    JobsOption,
+    QuietOption,
+    SeedsOption,
+    SetOption,
+    SplitsOption,
+    engine_of,
+    whole_numbers,
+)
+from fedotp.cli._status import SOME_FAILED
+from fedotp.cli._trials import execute, require_complete
+from fedotp.cli.show import cell, command, listing, print_paths, print_wide
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.paper import Entry, Made, Missing, Result
+
+app = typer.Typer(help="The paper's tables and figures: list, run, show, check.", no_args_is_help=True)
+
+_OUT = Path("runs/paper")
+_SEEDS = "0,1,2"
+_WIDE = 120  # characters of a terminal in which there is room for all columns
+_NARROW = 4  # columns for which there is room in any
+
+EntryArgument = Annotated[
+    str, typer.Argument(metavar="ENTRY", help="A table or a figure, such as table1; `fedotp paper list` lists them.")
+]
+OutOption = Annotated[Path, typer.Option(help="Folder of the runs of all entries, which share them.")]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,...", help="Only these data sets and methods of it, as the table calls them."),
+]
+
+
+@app.command("list")
+def list_entries(seeds: SeedsOption = _SEEDS) -> None:
+    """List the tables and figures, with what they cost.
+
+    Minutes are of one H200, estimated from recorded rates; entries that share
+    runs or tokens cost less together. docs/paper.md says how.
+
+    Example: fedotp paper list --seeds 0
+    """
+    from fedotp.paper import ENTRIES, estimate, numbers
+    from fedotp.runs import n_bytes
+
+    right = ("cells", "runs", "GPU minutes", "disk")
+    table = listing("entry", "what", *right, right=right)
+    for entry in ENTRIES.values():
+        cost = estimate(entry, len(whole_numbers(seeds, "--seeds")))
+        n_cells = len(numbers(entry.name)) or "-"
+        values = (n_cells, cost.runs, f"{cost.minutes:.0f}", n_bytes(cost.n_bytes) if cost.runs else "-")
+        table.add_row(cell(entry.name), cell(entry.title), *map(cell, values))
+    Console().print(table)
+
+
+@app.command()
+def run(
+    entry: EntryArgument,
+    seeds: SeedsOption = _SEEDS,
+    splits: SplitsOption = None,
+    only: OnlyOption = None,
+    controls: ControlsOption = False,
+    changes: SetOption = None,
+    device: Annotated[
+        str | None, typer.Option(help="For example cuda:1; as compute.device, by default a GPU if there is one.")
+    ] = None,
+    out: OutOption = _OUT,
+    jobs: JobsOption = None,
+    engine: EngineOption = EngineName.local,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run what is missing of a table or figure; print and save it beside the paper's numbers.
+
+    Weights and data that are not here are named before anything starts. Every
+    run has its directory below --out, where other entries find it again. Stop it
+    when you like: the same command again keeps what is complete and does the rest.
+
+    \b
+    Examples:
+      fedotp paper run table1 --set data.root=~/data
+      fedotp paper run table1 --only OxfordPets,fedotp,coop --seeds 0
+      fedotp paper run tableA4 --set data.root=~/data --device cuda:1
+    """
+    from fedotp.paper import by_part, config_of, draw, entry_named, missing_inputs, trials_of
+
+    where = engine_of(engine, jobs, cpus, gpus)
+    whole = entry_named(entry)
+    wanted = _only(whole, only)
+    given = [*(changes or []), *([f"compute.device={device}"] if device else [])]
+    numbers = None if splits is None else whole_numbers(splits, "--splits")
+    trials = trials_of(wanted, whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
+    _require_inputs(missing_inputs(config_of(part, given) for part in wanted.parts))
+    outcomes = execute(trials, out, where, quiet=quiet) if trials else []
+    made = by_part(wanted, outcomes)
+    figures, problem = list[Path](), None
+    try:
+        figures = draw(wanted, made, out, given)
+    except FedotpError as error:  # the table need not wait for it
+        problem = error
+    _show(wanted, made, whole, out, figures)
+    require_complete(outcomes)
+    if problem is not None:
+        raise problem
+
+
+@app.command()
+def show(
+    entry: EntryArgument,
+    only: OnlyOption = None,
+    out: OutOption = _OUT,
+) -> None:
+    """Set the paper's numbers beside what was run so far; nothing is run.
+
+    \b
+    Examples:
+      fedotp paper show table1
+      fedotp paper show tableA4 --only DTD --out runs/paper
+    """
+    from fedotp.paper import entry_named, find_made
+
+    whole = entry_named(entry)
+    wanted = _only(whole, only)
+    _show(wanted, find_made(wanted, out), whole, out, [])
+
+
+@app.command()
+def check(
+    entries: Annotated[
+        list[str] | None, typer.Argument(metavar="ENTRY...", help="All if not given.", show_default=False)
+    ] = None,
+) -> None:
+    """Run every entry for one round at toy size: does all of it still work, from files to the table?
+
+    Data are noise in the data sets' own layouts, the backbone is small and
+    random; both are made on the spot and removed. Nothing is downloaded.
+
+    Example: fedotp paper check table1
+    """
+    from fedotp.paper import ENTRIES, entry_named, numbers
+    from fedotp.paper import check as check_entries
+
+    wanted = [entry_named(name) for name in entries] if entries else [*ENTRIES.values()]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="fedotp-paper-") as folder:
+        for checked in check_entries(wanted, Path(folder)):
+            failed += bool(checked.error)
+            n_cells = len(numbers(checked.entry.name))
+            made = [
+                f"{checked.runs} runs",
+                *([f"{checked.cells} of {n_cells} cells"] if n_cells else []),
+                *([f"{checked.figures} figure{'' if checked.figures == 1 else 's'}"] if checked.figures else []),
+            ]
+            what = f"FAILED: {checked.error}" if checked.error else ", ".join(made)
+            Console().print(cell(f"{checked.entry.name:<8}  {checked.seconds:5.1f} s  {what}"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _require_inputs(missing: "Sequence[Missing]") -> None:
+    """Say what is missing, all of it, and end the command."""
+    if not missing:
+        return
+    rows: list[tuple[str, str | Path]] = []
+    for one in missing:
+        rows.append(("missing", one.what))
+        for url, place in one.files:
+            rows += [("  from", url), ("  into", place)]
+        rows += [("  fetch", command(*one.command))] if one.command else []
+        rows += [("  note", one.advice)] if one.advice else []
+    print_paths(rows)
+    raise FedotpError(
+        f"{len(missing)} of the things that are needed are not here; nothing was started "
+        "(data are looked for below --set data.root=FOLDER)"
+    )
+
+
+def _only(entry: "Entry", names: str | None) -> "Entry":
+    return entry.only([name.strip() for name in names.split(",")]) if names else entry
+
+
+def _show(entry: "Entry", made: "Made", whole: "Entry", folder: Path, figures: Sequence[Path]) -> None:
+    """Print what was made of an entry; save what there is of the `whole` one, of which it may be a part."""
+    from fedotp.paper import Result, find_made
+
+    result = Result.of(entry, made)
+    Console().print(cell(f"{entry.called}: {entry.title}", "bold"), soft_wrap=True)
+    if result.all_lines:
+        _print_blocks(result)
+    for note in result.notes:
+        Console().print(cell(f"- {note}", "dim"))
+    print()
+    saved = Result.of(whole, find_made(whole, folder)).save(folder) if result.all_lines else []
+    written = [("table", path) for path in saved]
+    written += [("figure", path) for path in figures]
+    print_paths([*written, ("runs", folder)])
+
+
+def _print_blocks(result: "Result") -> None:
+    console = Console()
+    titles = result.titles if console.width >= _WIDE else result.titles[:_NARROW]
+    for block in result.blocks:
+        console.print(cell(block.title, "bold"))
+        shown = listing("", *titles, right=[title for title in titles if title != "in words"])
+        for number, row in enumerate(result.rows(block)):
+            style = "" if number < len(block.lines) else "dim"
+            shown.add_row(*(cell(text, style) for text in row[: 1 + len(titles)]))
+        console.print(shown)
+        for sentence in block.warnings:
+            console.print(cell(sentence, "bold yellow"))
+        print()
+    for grid in result.grids():
+        console.print(cell(f"{grid.title}: paper / here, %" if grid.title else "paper / here, %", "bold"))
+        shown = listing("", *grid.columns, right=grid.columns)
+        for row in grid.rows:
+            shown.add_row(*map(cell, row))
+        print_wide(shown)
+        print()
+    if len(titles) < len(result.titles):
+        console.print(cell(f"A terminal of {_WIDE} characters, and the files, have differences with intervals, too."))

@@ -1,0 +1,94 @@
+"""The figures of the paper from the runs of an entry."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedotp import report
+from fedotp.data import load_dataset, make_partition, plot_partition
+from fedotp.paper._entry import Entry, Part
+from fedotp.paper._queue import Made, config_of
+from fedotp.runs import Outcome, RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_N_IMAGES = 4
+
+_Named = Iterator[tuple[str, "Figure"]]
+
+
+def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) -> list[Path]:
+    """Draw what the complete runs of an entry allow, as PNG files in `folder`; `changes` as for `--set`."""
+    if entry.drawing is None:
+        return []
+    if entry.drawing == "partition":
+        return [_partition(entry, part, folder, changes) for part in entry.parts]
+    figures = _DRAWN[entry.drawing](entry, made)
+    return [report.save_figure(figure, folder / f"{entry.name}-{name}.png") for name, figure in figures]
+
+
+def _partition(entry: Entry, part: Part, folder: Path, changes: Sequence[str]) -> Path:
+    config = config_of(part, changes)
+    dataset = load_dataset(config.data.source, root=config.data.root_folder)
+    path = folder / f"{entry.name}-{config.partition.scheme}.png"
+    folder.mkdir(parents=True, exist_ok=True)
+    plot_partition(make_partition(dataset, config.partition), dataset, path)
+    return path
+
+
+def _against_shots(entry: Entry, made: Made) -> _Named:
+    """One figure for each data set, of all its numbers of shots."""
+    for dataset in dict.fromkeys(part.dataset for part in entry.parts):
+        of_dataset = [outcome for part, outcomes in made if part.dataset == dataset for outcome in outcomes]
+        if runs := _complete(of_dataset):
+            yield dataset, report.plot_against(runs, "partition.shots")
+
+
+def _curves(entry: Entry, made: Made) -> _Named:
+    for part, outcomes in made:
+        firsts = _first_of_each(outcomes)
+        if runs := _complete(firsts):
+            rows = [outcome.trial.called for outcome in firsts if outcome.directory.is_complete]
+            yield part.dataset, report.plot_curves(runs, rows)
+
+
+def _similarity(entry: Entry, made: Made) -> _Named:
+    for part, outcomes in made:
+        if runs := _complete(_first_of_each(outcomes)):
+            maps = report.same_images(runs, _N_IMAGES)
+            yield part.dataset, report.plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
+
+
+def _maps(entry: Entry, made: Made) -> _Named:
+    for part, outcomes in made:
+        for run in _complete(_first_of_each(outcomes)):
+            yield part.dataset, report.plot_plan_maps(report.some_maps(run, _N_IMAGES))
+
+
+def _tsne(entry: Entry, made: Made) -> _Named:
+    for part, outcomes in made:
+        for run in _complete(_first_of_each(outcomes)):
+            yield part.dataset, report.plot_projection(report.project_prompts(run))
+
+
+_DRAWN: dict[str, Callable[[Entry, Made], _Named]] = {
+    "against shots": _against_shots,
+    "curves": _curves,
+    "similarity": _similarity,
+    "maps": _maps,
+    "tsne": _tsne,
+}
+
+
+def _complete(outcomes: Sequence[Outcome]) -> list[RunDirectory]:
+    return [o.directory for o in outcomes if o.directory.is_complete and o.trial.config.data.labels != "shuffled"]
+
+
+def _first_of_each(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The first split and seed of every row: a picture is of one run."""
+    rows: dict[str, Outcome] = {}
+    for outcome in outcomes:
+        if outcome.trial.config.data.labels != "shuffled":
+            rows.setdefault(outcome.trial.called, outcome)
+    return list(rows.values())

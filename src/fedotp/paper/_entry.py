@@ -1,0 +1,107 @@
+"""What an entry is: a table or a figure of the paper, and the runs that it is made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from fedotp.errors import FedotpError, listed
+
+Drawing = Literal["against shots", "curves", "similarity", "maps", "tsne", "partition"]
+"""The figures that are drawn from runs; "partition" needs data only."""
+
+WHOLE = {"": "accuracy"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Runs on the same data, one for each method and seed.
+
+    Attributes:
+        dataset: what the paper calls the data.
+        preset: the configuration they start from.
+        changes: what is set in it, as for `--set`.
+        cells: the settings of the paper's cells that these runs fill, each with the number of a run that belongs there.
+    """
+
+    dataset: str
+    preset: str
+    changes: tuple[str, ...] = ()
+    cells: Mapping[str, str] = field(default_factory=lambda: WHOLE)
+
+    @property
+    def folder(self) -> str:
+        """Where its runs are, below the folder of all entries: parts of several entries may be the same."""
+        return ",".join([self.preset, *self.changes]).replace("/", "-")
+
+    @property
+    def title(self) -> str:
+        """The data, and the setting where there is one for all its cells."""
+        setting = next(iter(self.cells)) if len(self.cells) == 1 else ""
+        return f"{self.dataset}, {setting}" if setting else self.dataset
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or a figure of the paper.
+
+    Attributes:
+        name: what the command line calls it.
+        label: its label in the paper's source.
+        title: what it shows.
+        parts: its runs, by data.
+        methods: its rows as the paper calls them, each with the method as `fedotp compare --methods` takes it.
+        against: the row that the others are compared with.
+        spread: what the paper's ± is over; "" where it prints none.
+        drawing: what is drawn of the runs, for a figure.
+        differs: what is not as in the paper, in sentences.
+    """
+
+    name: str
+    label: str
+    title: str
+    parts: tuple[Part, ...]
+    methods: Mapping[str, str]
+    against: str = ""
+    spread: Literal["seeds", "clients", ""] = "seeds"
+    drawing: Drawing | None = None
+    differs: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> str:
+        """Its name for people: Table A2."""
+        kind = "Table" if self.name.startswith("table") else "Figure"
+        return f"{kind} {self.name.removeprefix(kind.lower())}"
+
+    def only(self, words: Sequence[str]) -> "Entry":
+        """The part of it that is about these data sets and methods, each named as in the table or as a preset."""
+        parts, methods, wrong = set[str](), set[str](), list[str]()
+        for word in words:
+            wanted = _plain(word)
+            of_parts = {p.folder for p in self.parts if wanted in map(_plain, (p.dataset, p.preset, p.title, p.folder))}
+            of_methods = {row for row, method in self.methods.items() if wanted in (_plain(row), _plain(method))}
+            parts |= of_parts
+            methods |= of_methods
+            wrong += [] if of_parts or of_methods else [word]
+        if wrong:
+            known = [*dict.fromkeys(part.dataset for part in self.parts), *self.methods]
+            raise FedotpError(f"--only {wrong[0]}: {self.called} has {listed(known)}")
+        kept = {row: method for row, method in self.methods.items() if not methods or row in methods}
+        return replace(
+            self,
+            parts=tuple(part for part in self.parts if not parts or part.folder in parts),
+            methods=kept,
+            against=self.against if self.against in kept else next(iter(kept), ""),
+        )
+
+
+def _plain(text: str) -> str:
+    """A name without case, spaces and signs: Table A2 is tablea2."""
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def find_entry(entries: Mapping[str, Entry], name: str) -> Entry:
+    """The entry called `name`, however it is spelt."""
+    found = next((entry for entry in entries.values() if _plain(entry.name) == _plain(name)), None)
+    if found is None:
+        raise FedotpError(f"the paper has no {name!r} to run; it has {', '.join(entries)}")
+    return found

@@ -1,0 +1,128 @@
+"""The declarations of the paper's tables and figures."""
+
+from pathlib import Path
+
+import pytest
+
+from fedotp.config import load_config
+from fedotp.errors import FedotpError
+from fedotp.methods import CoOp, FedOTP
+from fedotp.paper import ENTRIES, Cell, config_of, entry_named, estimate, numbers, trials_of
+from fedotp.paper._queue import changed, find_made
+from fedotp.runs import n_bytes
+
+NAMES = list(ENTRIES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_of_the_paper_has_its_runs(name: str) -> None:
+    """And no cell is declared twice, or in vain."""
+    entry = ENTRIES[name]
+    declared = [
+        Cell(row, part.dataset, setting) for part in entry.parts for setting in part.cells for row in entry.methods
+    ]
+    assert len(set(declared)) == len(declared) or not numbers(name)
+    if numbers(name):
+        assert set(declared) == numbers(name).keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_is_sound(name: str) -> None:
+    entry = ENTRIES[name]
+    trials = trials_of(entry, [0, 1])
+    assert len(trials) == 2 * len(entry.parts) * len(entry.methods)
+    assert len({trial.name for trial in trials}) == len(trials)
+    assert all(trial.name.count("/") == 1 for trial in trials)
+    assert entry.against in entry.methods or not entry.methods
+    assert all(sentence.endswith(".") and len(sentence) > 40 for sentence in entry.differs)
+    cost = estimate(entry, 3)
+    assert cost.runs == 3 * len(entry.parts) * len(entry.methods)
+    assert (cost.minutes > 0) == (cost.n_bytes > 0) == bool(entry.methods)
+
+
+def test_entries_share_runs() -> None:
+    """Runs of several entries have the same place where they are the same run, and only there."""
+    places: dict[str, object] = {}
+    n_trials = 0
+    for entry in ENTRIES.values():
+        for trial in trials_of(entry, [0]):
+            n_trials += 1
+            assert places.setdefault(trial.name, trial.config) == trial.config
+    assert len({str(config) for config in places.values()}) == len(places)
+    assert len(places) < n_trials
+
+
+def test_settings_are_the_papers() -> None:
+    fewer = {t.name: t.config for t in trials_of(ENTRIES["table1"], [0])}
+    config = fewer["fewshot-pets,partition.shots=4/fedotp,seed=0"]
+    assert config == load_config("fewshot-pets").override(["partition.shots=4"])
+    masses = {t.config.method.mass for t in trials_of(ENTRIES["tableA4"], [0])}
+    assert masses == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
+    alphas = {config_of(part).partition.alpha for part in ENTRIES["tableA5"].parts}
+    assert alphas == {0.1, 0.3, 0.5, 1.0, 5.0, 10.0}
+    rules = [t.config.method.rule for t in trials_of(ENTRIES["table4"].only(["Food101, 2 shots"]), [0])]
+    assert rules == ["average", "classical", "unbalanced"]
+
+
+@pytest.mark.parametrize("name", ["tableA2", "TableA2", "table a2", "Table A2"])
+def test_names_are_found_however_they_are_spelt(name: str) -> None:
+    assert entry_named(name) is ENTRIES["tableA2"]
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(FedotpError, match="the paper has no 'table9' to run; it has table1, table2"):
+        entry_named("table9")
+    with pytest.raises(FedotpError, match="--only ImageNet: Table 3 has CIFAR-10, CIFAR-100, Zero-Shot CLIP"):
+        ENTRIES["table3"].only(["ImageNet"])
+
+
+def test_only() -> None:
+    entry = ENTRIES["table1"].only(["oxfordpets", "DTD", "fedotp", "CoOp"])
+    assert [part.dataset for part in entry.parts] == ["DTD", "OxfordPets"]
+    assert list(entry.methods) == ["CoOp", "FedOTP (Ours)"]
+    assert entry.against == "FedOTP (Ours)"
+    assert ENTRIES["table1"].only(["promptfl", "coop"]).against == "CoOp"  # the first that is left
+    assert ENTRIES["tableA4"].only(["DTD, 1 shot"]).parts[0].title == "DTD, 1 shot"
+    assert len(ENTRIES["tableA4"].only(["DTD"]).parts) == 5
+
+
+def test_nothing_run_yet(tmp_path: Path) -> None:
+    made = find_made(ENTRIES["table3"], tmp_path)
+    assert [len(outcomes) for _, outcomes in made] == [5, 5]
+    assert not any(outcome.directory.is_begun for _, outcomes in made for outcome in outcomes)
+    assert changed(ENTRIES["table3"], made) == []
+
+
+def test_the_page_lists_every_entry() -> None:
+    page = (Path(__file__).parents[2] / "docs/paper.md").read_text()
+    for entry in ENTRIES.values():
+        cost = estimate(entry, 3)
+        size = n_bytes(cost.n_bytes) if cost.runs else "-"
+        cells = len(numbers(entry.name)) or "-"
+        costs = f"{cells} | {cost.runs} | {cost.minutes:.0f} | {size}"
+        assert f"| `{entry.name}` | `{entry.label}` | {entry.title} | {costs} |\n" in page
+
+
+def test_settings_for_all_runs() -> None:
+    """Those of the method are for the methods that have them, and a change counts more than the preset."""
+    entry = ENTRIES["table3"].only(["CIFAR-10"])
+    trials = trials_of(entry, [3], changes=["method.reg=0.01", "optimizer.lr=0.5", "prompt.n_ctx=4"])
+    by_name = {trial.config.method.name: trial.config for trial in trials}
+    assert by_name["fedotp"].method == FedOTP(reg=0.01, mass=0.8)
+    assert by_name["coop"].method == CoOp()
+    assert {(c.optimizer.lr, c.prompt.n_ctx, c.seed) for c in by_name.values()} == {(0.5, 4, 3)}
+    with pytest.raises(FedotpError, match=r"method\.nass"):
+        trials_of(entry, [0], changes=["method.nass=1"])
+
+
+def test_the_authors_settings_are_each_methods_own() -> None:
+    """What `bridge=authors` sets depends on the method; a key that is set beside it counts more."""
+    changes = ["bridge=authors", "federation.first_round=sampled"]
+    entry = ENTRIES["table1"].only(["OxfordPets"])
+    by_name = {trial.config.method.name: trial.config for trial in trials_of(entry, [0], changes=changes)}
+    for name, config in by_name.items():
+        alone = load_config("fewshot-pets").override(["partition.shots=4", f"method.name={name}", *changes])
+        assert config == alone
+    assert by_name["fedotp"].method.solver == "batch"
+    assert by_name["coop"].evaluation.of == "sampled"
+    assert {(c.partition.variant, c.federation.first_round) for c in by_name.values()} == {("authors", "sampled")}
