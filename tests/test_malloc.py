@@ -31,7 +31,12 @@ def faults(how: str, **environment: str) -> int:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
     done = subprocess.run(
         [sys.executable, "-c", TAKE_AND_FREE, how],
-        env={**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment},
+        env={
+            **kept,
+            "NUMPY_MADVISE_HUGEPAGE": "0",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            **environment,
+        },
         stdout=subprocess.PIPE,
         text=True,
         check=True,
