@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +277,14 @@ def test_a_second_ctrl_c_stops_at_once(inputs: Path, tmp_path: Path) -> None:
         run_many(trials, tmp_path / "together", observer=Interrupting(2))
     assert threading.active_count() == before
     assert_as_alone(run_many(trials, tmp_path / "together"), tmp_path / "alone")
+
+
+def test_runs_that_others_are_at_are_left_to_them(inputs: Path, tmp_path: Path) -> None:
+    trials = by_method(make_config(inputs), ["fedotp"], [0, 1])
+    with ExitStack() as others:
+        for trial in trials:
+            directory = RunDirectory(tmp_path / trial.name)
+            directory.path.mkdir()
+            others.enter_context(directory.locked())
+        outcomes = run_many(trials, tmp_path)
+    assert all("is being run by another process" in outcome.error for outcome in outcomes)

@@ -135,6 +135,8 @@ def _at_a_time(
                 yield ready.trial, why(error)
                 continue
             runs.append(_Open(ready.trial, loop, simulator, stack.close))
+        if not runs:  # others are at all of them
+            return
         works = [(run.simulator, partial(run.loop.go, interrupt)) for run in runs]
         with closing(together.go(works)) as ended:
             for number, failure in ended:
