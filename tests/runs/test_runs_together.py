@@ -3,8 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from fedotp.runs import (
     prepare,
     run_many,
 )
+from fedotp.runs import _together as together_module
 from fedotp.runs._together import side_by_side
 
 EXACT = {"compute": {"precision": "float64"}}
@@ -279,12 +280,14 @@ def test_a_second_ctrl_c_stops_at_once(inputs: Path, tmp_path: Path) -> None:
     assert_as_alone(run_many(trials, tmp_path / "together"), tmp_path / "alone")
 
 
-def test_runs_that_others_are_at_are_left_to_them(inputs: Path, tmp_path: Path) -> None:
-    trials = by_method(make_config(inputs), ["fedotp"], [0, 1])
-    with ExitStack() as others:
-        for trial in trials:
-            directory = RunDirectory(tmp_path / trial.name)
-            directory.path.mkdir()
-            others.enter_context(directory.locked())
-        outcomes = run_many(trials, tmp_path)
-    assert all("is being run by another process" in outcome.error for outcome in outcomes)
+def test_runs_that_others_are_at_are_left_to_them(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def taken(*_: object) -> Iterator[None]:
+        raise FedotpError("it is being run by another process")
+        yield
+
+    monkeypatch.setattr(together_module, "opened", taken)
+    outcomes = run_many(by_method(make_config(inputs), ["fedotp"], [0, 1]), tmp_path)
+    assert ["by another process" in outcome.error for outcome in outcomes] == [True, True]
