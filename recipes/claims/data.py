@@ -1,21 +1,18 @@
 """The numbers of the study's runs, as series over splits and seeds."""
 
 import csv
-import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from recipes.claims.judge import Judged, Series, Word
-from recipes.claims.settings import SEEDS, Asked
+from recipes.claims.settings import Asked
 
 from fedotp.runs import Pair
 
 ZERO_SHOT = "zeroshot"
-_SETTLED = 0.01  # from the level of the last rounds
-_LAST = 10
-_FIELD_NAMES = {"promptfl-fedamp": "promptfl-fedamp,optimizer.lr=0.03", "pfedprompt": "pfedprompt,optimizer.lr=0.003"}
+_FIELD_RATES = {"promptfl-fedamp": ",optimizer.lr=0.03", "pfedprompt": ",optimizer.lr=0.003"}  # in its names of methods
 _FIELD_WORDS = {"ahead": Word.AHEAD, "behind": Word.BEHIND, "not told apart": Word.OPEN}
 
 Row = dict[str, str]
@@ -26,9 +23,9 @@ class Results:
     """What is in a folder of the study's CSV files, and in that of recipes/field."""
 
     def __init__(self, folder: Path, field: Path) -> None:
-        self.runs, self.curves, self.focus, self.alike = (
-            _read(folder / f"{name}.csv") for name in ("runs", "curves", "focus", "alike")
-        )
+        self.runs = _read(folder / "runs.csv")
+        with (folder / "focus.csv").open(newline="") as file:
+            self.focus = list(csv.DictReader(file))
         self.field = field
 
     def series(self, setting: str, method: str, value: float | None = None, number: str = "accuracy") -> Series:
@@ -49,39 +46,19 @@ class Results:
         parts = [self.series(setting, method, value) for value in values]
         return {pair: math.fsum(w * part[pair] for w, part in zip(weights, parts, strict=True)) for pair in parts[0]}
 
-    def curve(self, setting: str, method: str) -> dict[Pair, list[float]]:
-        """Accuracy before the first round and after each."""
-        found = self.curves[setting, method, ""]
-        return {pair: [float(word) for word in row["accuracies"].split()] for pair, row in found.items()}
-
-    def settled(self, setting: str, method: str) -> Series:
-        """The first round within a point of the mean of the last ten."""
+    def looks(self, mass: float, prompt: str) -> Series:
+        """How much more of the plan at a mass lies on what is drawn than if all patches were alike."""
         return {
-            pair: float(next(n for n, value in enumerate(curve) if value >= _level(curve) - _SETTLED))
-            for pair, curve in self.curve(setting, method).items()
+            (int(row["split"]), int(row["seed"])): float(row[prompt])
+            for row in self.focus
+            if float(row["mass"]) == mass
         }
-
-    def wobble(self, setting: str, method: str) -> Series:
-        """How much accuracy changes from round to round in the second half, up or down, on average."""
-        second = {pair: curve[len(curve) // 2 :] for pair, curve in self.curve(setting, method).items()}
-        return {
-            pair: statistics.fmean(abs(after - before) for before, after in itertools.pairwise(curve))
-            for pair, curve in second.items()
-        }
-
-    def looks(self, method: str, prompt: str) -> Series:
-        """How much more of the plan lies on what is drawn than if all patches were alike."""
-        return _numbers(self.focus, "emoji-shots", method, 16, prompt)
-
-    def correlation(self, method: str, alpha: float) -> Series:
-        """Of distances between clients' labels and between their prompts."""
-        return _numbers(self.alike, "alpha", method, alpha, "correlation")
 
     def recorded(self, setting: str, methods: Sequence[str], column: str) -> list[Judged]:
         """FedOTP less each of `methods` in a setting of recipes/field, as judged there."""
         with (self.field / f"{setting}.csv").open(newline="") as file:
             rows = {row["method"]: row for row in csv.DictReader(file) if row["number"] == "accuracy"}
-        found = {method: rows[_FIELD_NAMES.get(method, method)] for method in methods}
+        found = {method: rows[method.replace(":", ",") + _FIELD_RATES.get(method, "")] for method in methods}
         return [
             Judged(
                 method,
@@ -102,23 +79,9 @@ def mean_of(parts: Iterable[Series]) -> Series:
     return {pair: statistics.fmean(part[pair] for part in several) for pair in several[0]}
 
 
-def less(one: Series, other: Series) -> Series:
-    """The difference, pair by pair."""
-    return {pair: one[pair] - other[pair] for pair in one if pair in other}
-
-
 def nothing(like: Series) -> Series:
     """0 for every pair."""
     return dict.fromkeys(like, 0.0)
-
-
-def as_splits(series: Series) -> Series:
-    """Seeds on one split as if they were of several: to set them beside a setting that has splits."""
-    return {(seed // len(SEEDS), seed % len(SEEDS)): value for (_, seed), value in series.items()}
-
-
-def _level(curve: Sequence[float]) -> float:
-    return statistics.fmean(curve[-_LAST:])
 
 
 def _numbers(index: Index, setting: str, method: str, value: float | None, number: str) -> Series:

@@ -15,7 +15,7 @@ from recipes.claims.claims import called, masses
 from recipes.claims.data import ZERO_SHOT, Results, nothing
 from recipes.claims.judge import Series
 from recipes.claims.page import FIELD
-from recipes.claims.settings import ALPHAS, AVERAGE, BASELINES, CLASSICAL, FEDOTP, MASSES, SHOTS, TABLE_3
+from recipes.claims.settings import ALPHAS, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 
 from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
 from fedotp.runs import paired
@@ -50,12 +50,12 @@ def _panel(axes: "Axes", title: str, x: str, y: str, ticks: Sequence[float], *, 
 
 def mass_figure(results: Results) -> "Figure":
     """Accuracy by mass, less that of classical transport."""
-    places = masses(results)
-    figure = new_figure(10, 3.4)
-    for place, (axes, (where, by_mass)) in enumerate(zip(figure.subplots(1, len(places)), places.items(), strict=True)):
-        line(axes, place, where, MASSES, [(by_mass[mass], by_mass[1.0]) for mass in MASSES])
-        axes.axhline(0, color="#888888", linewidth=0.8)
-        _panel(axes, where, "mass γ", "points above γ = 1", MASSES, logarithmic=False)
+    by_mass = masses(results)
+    figure = new_figure(5.6, 3.6)
+    axes = figure.add_subplot()
+    line(axes, 0, "FedOTP", MASSES, [(by_mass[mass], by_mass[1.0]) for mass in MASSES])
+    axes.axhline(0, color="#888888", linewidth=0.8)
+    _panel(axes, "20 clients, Dirichlet 0.3", "mass γ", "points above γ = 1", MASSES, logarithmic=False)
     return figure
 
 
@@ -72,14 +72,15 @@ def shots_figure(results: Results) -> "Figure":
     """Every method less FedOTP, by shots; above, what FedOTP scores."""
     figure = new_figure(10, 6.4)
     (level, below) = figure.subplots(2, 2, height_ratios=(1, 2), sharex=True)
-    for column, (data, setting) in enumerate((("cifar10-mini", "classes-shots"), ("emoji", "emoji-shots"))):
+    shown = (("cifar10-mini", "classes-shots", BASELINES), ("emoji", "emoji-shots", BASELINES[:2]))
+    for column, (data, setting, methods) in enumerate(shown):
         own: Mapping[int, Series] = {shots: results.series(setting, FEDOTP, shots) for shots in SHOTS}
         zero = {shots: results.series(setting, ZERO_SHOT, shots) for shots in SHOTS}
         for place, of in ((6, own), (5, zero)):
             name = called(FEDOTP if of is own else ZERO_SHOT)
             line(level[column], place, name, SHOTS, [(of[shots], nothing(of[shots])) for shots in SHOTS])
         _panel(level[column], data, "", "accuracy, %", SHOTS, logarithmic=True)
-        _against_fedotp(below[column], results, setting, BASELINES, SHOTS)
+        _against_fedotp(below[column], results, setting, methods, SHOTS)
         _panel(below[column], "the others less FedOTP", "shots", "points", SHOTS, logarithmic=True)
     level[0].legend(fontsize=8, frameon=False)
     below[0].legend(fontsize=8, frameon=False, ncols=2, loc="best")
@@ -90,31 +91,16 @@ def alpha_figure(results: Results) -> "Figure":
     """Accuracy by alpha, and what the others are behind or ahead of FedOTP."""
     figure = new_figure(10, 4)
     level, below = figure.subplots(1, 2)
-    methods = (*TABLE_3, CLASSICAL, AVERAGE)
-    for place, method in enumerate((*TABLE_3, FEDOTP, ZERO_SHOT)):
+    for place, method in enumerate((*SHARED, FEDOTP, ZERO_SHOT)):
         of = [results.series("alpha", method, alpha) for alpha in ALPHAS]
         line(level, 6 if method == FEDOTP else place, called(method), ALPHAS, [(each, nothing(each)) for each in of])
     _panel(level, "accuracy", "Dirichlet α", "accuracy, %", ALPHAS, logarithmic=True)
     level.legend(fontsize=8, frameon=False)
-    _against_fedotp(below, results, "alpha", methods, ALPHAS)
+    _against_fedotp(below, results, "alpha", SHARED, ALPHAS)
+    pairs = [(results.series("alpha-classical", CLASSICAL, a), results.series("alpha", FEDOTP, a)) for a in ALPHAS[1:]]
+    line(below, 2, called(CLASSICAL), ALPHAS[1:], pairs)
     _panel(below, "the others less FedOTP", "Dirichlet α", "points", ALPHAS, logarithmic=True)
-    below.legend(fontsize=8, frameon=False, ncols=2)
-    return figure
-
-
-def curves_figure(results: Results) -> "Figure":
-    """Accuracy round by round, mean over runs."""
-    figure = new_figure(10, 4)
-    for axes, (data, setting) in zip(
-        figure.subplots(1, 2), (("cifar10-mini", "classes-curves"), ("emoji", "emoji-curves")), strict=True
-    ):
-        for place, method in enumerate((*BASELINES, FEDOTP)):
-            runs = list(results.curve(setting, method).values())
-            mean = [100 * sum(values) / len(values) for values in zip(*runs, strict=True)]
-            colour = "black" if method == FEDOTP else COLOURS[place % len(COLOURS)]
-            axes.plot(mean, color=colour, linewidth=2 if method == FEDOTP else 1.2, label=called(method))
-        _panel(axes, data, "round of one epoch", "accuracy, %", range(0, len(mean), 10), logarithmic=False)
-    axes.legend(fontsize=8, frameon=False, ncols=2, loc="lower right")
+    below.legend(fontsize=8, frameon=False)
     return figure
 
 
@@ -122,7 +108,7 @@ def main() -> None:
     """Draw them."""
     source, target = (Path(argument) for argument in sys.argv[1:])
     results = Results(source, FIELD)
-    drawn = {"mass": mass_figure, "shots": shots_figure, "alpha": alpha_figure, "curves": curves_figure}
+    drawn = {"mass": mass_figure, "shots": shots_figure, "alpha": alpha_figure}
     for name, draw in drawn.items():
         save_figure(draw(results), target / f"claims-{name}.png")
 

@@ -1,25 +1,25 @@
-"""What the prompts of the study's runs look at, and which of them are alike.
+"""What the plans of the study's runs look at.
 
     python -m recipes.claims.looks runs/claims
 
-FOLDER/focus.csv: for FedOTP at each mass, how much more of the plan of an emoji lies on its drawing than would if all
-patches were alike. Emoji are drawn on white, so it is known which pixels are object and which background.
-FOLDER/alike.csv: over pairs of clients, the rank correlation between how much the labels of two clients differ (total
-variation) and how far apart their own prompts are.
+FOLDER/focus.csv: for FedOTP with 16 shots of emoji, how much more of the plan of an image lies on its drawing than
+would if all patches were alike, at each mass; the prompts are those learned at the paper's. Emoji are drawn on white,
+so it is known which pixels are object and which background.
 """
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from recipes.claims.settings import CLASSICAL, FEDOTP, MASSES, Asked, asked
+from recipes.claims.settings import FEDOTP, MASSES, Asked, asked
 from recipes.claims.study import Lines
 
 from fedotp.report import ImageMap, some_maps
-from fedotp.runs import RunDirectory, stored_parameters
+from fedotp.runs import RunDirectory
 
-FOCUS, ALIKE = "focus.csv", "alike.csv"
+FOCUS = "focus.csv"
 _IMAGES = 64  # of a run, all clients together
 _WHITE = 0.95  # a pixel with a channel below it is drawn
 
@@ -33,39 +33,19 @@ def drawn_share(image: Floats, grid: int) -> Floats:
     return drawn.reshape(grid, side, grid, side).mean((1, 3))
 
 
-def focus(shown: ImageMap) -> Floats:
+def focus(shown: ImageMap, mass: float) -> Floats:
     """For each prompt, the share of its mass on what is drawn less the share of the image that is: (N,)."""
-    ((_, plans),) = shown.plans.items()
+    plans = shown.plans[mass]
     drawn = drawn_share(shown.image, plans.shape[-1])
     return np.asarray((plans * drawn).sum((1, 2)) - drawn.mean())
 
 
-def focus_of(run: RunDirectory, mass: float) -> list[str]:
-    """Means over images, of the global prompt, the local one, and both."""
-    both = np.mean([focus(shown) for shown in some_maps(run, _IMAGES, masses=(mass,))], axis=0)
-    return [f"{number:.6f}" for number in (*both, both.mean())]
-
-
-def alike(run: RunDirectory) -> list[str]:
-    """Rank correlation of distances between labels and between prompts, over pairs of clients."""
-    stored, predictions = stored_parameters(run), run.predictions()
-    n_classes = len(run.manifest["data"]["classes"])
-    prompts = np.concatenate([value.flatten(1).double().numpy() for value in stored.private.values()], axis=1)
-    counts = np.stack(
-        [np.bincount(predictions.label[predictions.client == c], minlength=n_classes) for c in stored.clients]
-    )
-    has_images = counts.sum(1) > 0
-    shares, prompts = counts[has_images] / counts[has_images].sum(1, keepdims=True), prompts[has_images]
-    pairs = np.triu_indices(len(shares), 1)
-    of_labels = np.abs(shares[:, None] - shares).sum(-1)[pairs] / 2
-    of_prompts = np.linalg.norm(prompts[:, None] - prompts, axis=-1)[pairs]
-    return [f"{np.corrcoef(_ranks(of_labels), _ranks(of_prompts))[0, 1]:.6f}"]
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks, of equal values their mean."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[place]
+def focus_of(run: RunDirectory) -> Iterator[list[str]]:
+    """For each mass: means over images, of the global prompt, the local one, and both."""
+    maps = some_maps(run, _IMAGES, masses=MASSES)
+    for mass in MASSES:
+        both = np.mean([focus(shown, mass) for shown in maps], axis=0)
+        yield [f"{mass:g}", *(f"{number:.6f}" for number in (*both, both.mean()))]
 
 
 def main() -> None:
@@ -75,21 +55,12 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="where the runs' directories are, if not in FOLDER/runs")
     arguments = parser.parse_args()
     runs: Path = arguments.runs or arguments.folder / "runs"
-
-    masses = {CLASSICAL: 1.0, FEDOTP: 0.8} | {f"fedotp:mass={mass}": mass for mass in MASSES}
-    plans = Lines(arguments.folder / FOCUS, (*Asked.COLUMNS, "global", "local", "both"))
-    prompts = Lines(arguments.folder / ALIKE, (*Asked.COLUMNS, "correlation"))
-    looked_at = plans.keys(len(Asked.COLUMNS)), prompts.keys(len(Asked.COLUMNS))
-    everything = [run for name in ("emoji-shots", "alpha") for run in asked(name, {}, device="auto", toy=False)]
-    for run in everything:
-        setting, value, method, *_ = run.key
+    lines = Lines(arguments.folder / FOCUS, (*Asked.COLUMNS, "mass", "global", "local", "both"))
+    seen = lines.keys(len(Asked.COLUMNS))
+    for run in asked("emoji-shots", {}, device="auto", toy=False):
         directory = RunDirectory(runs / run.trial.name)
-        if not directory.is_complete:
-            continue
-        if setting == "emoji-shots" and value == "16" and method in masses and run.key not in looked_at[0]:
-            plans.add([[*run.key, *focus_of(directory, masses[method])]])
-        if setting == "alpha" and method in (FEDOTP, "coop") and run.key not in looked_at[1]:
-            prompts.add([[*run.key, *alike(directory)]])
+        if run.key[1:3] == ("16", FEDOTP) and run.key not in seen and directory.is_complete:
+            lines.add([[*run.key, *line] for line in focus_of(directory)])
 
 
 if __name__ == "__main__":

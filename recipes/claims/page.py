@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from recipes.claims.claims import CLAIMS, PLACE_NAMES, Claim, at_mass, called, place
+from recipes.claims.claims import CLAIMS, PLACE_NAMES, Claim, called, counted, masses, place
 from recipes.claims.data import ZERO_SHOT, Results
 from recipes.claims.judge import Judged, Series, Word, verdict
-from recipes.claims.settings import AVERAGE, BASELINES, CHOOSING, CLASSICAL, FEDOTP, MASSES, SHOTS
+from recipes.claims.settings import AVERAGE, BASELINES, CHOOSING, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 from recipes.claims.study import best_rates
 
 from fedotp.runs import paired
@@ -50,16 +50,9 @@ def overview(judged: dict[str, list[Judged]]) -> str:
     lines = []
     for number, claim in enumerate(CLAIMS, 1):
         counts = Counter(each.word for each in judged[claim.name])
-        told = ", ".join(f"{word} {counts[word]}" for word in Word if counts[word])
-        lines.append(
-            [
-                f"[{number}](#{claim.name})",
-                claim.says,
-                claim.place or "not in the paper",
-                f"**{verdict(judged[claim.name])}**",
-                told,
-            ]
-        )
+        told = ", ".join(f"{word} {counts[word]}" for word in Word if counts[word]) or "not tested"
+        link = f"[{number}](#{claim.name if counts else 'not-tested'})"
+        lines.append([link, claim.says, claim.place or "not in the paper", f"**{verdict(judged[claim.name])}**", told])
     return table(["", "claim", "place", "verdict here", "comparisons"], lines).replace("---:", "---")
 
 
@@ -70,43 +63,25 @@ def told(claim: Claim, judged: list[Judged]) -> str:
 
 def accuracies(results: Results) -> str:
     """What the methods scored, in each setting."""
-    methods = (FEDOTP, CLASSICAL, AVERAGE, *BASELINES, ZERO_SHOT)
+    run_in = {"classes-shots": (FEDOTP, CLASSICAL, AVERAGE, *BASELINES), "alpha": (FEDOTP, *SHARED)}
+    run_in["emoji-shots"] = (FEDOTP, CLASSICAL, AVERAGE, "coop", "promptfl")
     lines = []
-    for method in methods:
-        line = [called(method)]
-        for setting in PLACE_NAMES:
-            try:
-                line.append(f"{100 * _mean(place(results, setting, method)):.2f}")
-            except KeyError:  # not run there
-                line.append("-")
-        lines.append(line)
+    for method in (*run_in["classes-shots"], ZERO_SHOT):
+        has = [method in (*run_in[setting], ZERO_SHOT) for setting in PLACE_NAMES]
+        means = [
+            f"{100 * _mean(place(results, at, method)):.2f}" if it else "-"
+            for at, it in zip(PLACE_NAMES, has, strict=True)
+        ]
+        lines.append([called(method), *means])
     return table(["accuracy %", *PLACE_NAMES.values()], lines)
 
 
-def best_of_six(results: Results) -> str:
-    """What choosing the mass on the test images makes of the comparison with classical transport."""
-    lines = []
-    for where, setting, values in (("emoji", "emoji-shots", SHOTS), ("cifar10-mini", "classes", (2, 8))):
-        for shots in values:
-            by_mass = {mass: _at(results, setting, mass, shots) for mass in MASSES}
-            best = max(MASSES, key=lambda mass: _mean(by_mass[mass]))
-            lines.append(
-                [
-                    f"{where}, {shots} shots",
-                    *(f"{100 * _mean(by_mass[mass]):.2f}" for mass in MASSES),
-                    f"{best:g}",
-                    _difference(by_mass[best], by_mass[1.0]),
-                    _difference(by_mass[0.8], by_mass[1.0]),
-                ]
-            )
-    header = ["", *(f"γ {mass:g}" for mass in MASSES), "best γ", "best less γ 1", "0.8 less γ 1"]
-    return table(header, lines)
-
-
-def _at(results: Results, setting: str, mass: float, shots: int) -> Series:
-    if setting == "classes":
-        setting = "classes-shots" if mass in (0.8, 1.0) else "classes-mass"
-    return results.series(setting, at_mass(mass), shots)
+def by_mass(results: Results) -> str:
+    """Accuracy by mass, and less that of classical transport, each interval for itself."""
+    found = masses(results)
+    means = [f"{100 * _mean(found[mass]):.2f}" for mass in MASSES]
+    less = [_difference(found[mass], found[1.0]) for mass in MASSES[:-1]]
+    return table(["", *(f"γ = {mass:g}" for mass in MASSES)], [["accuracy %", *means], ["less γ = 1", *less, "-"]])
 
 
 def by_shots(results: Results) -> str:
@@ -116,9 +91,10 @@ def by_shots(results: Results) -> str:
         for shots in SHOTS:
             of = {method: results.series(setting, method, shots) for method in (FEDOTP, CLASSICAL, AVERAGE)}
             means = [f"{100 * _mean(each):.2f}" for each in of.values()]
-            differences = [_difference(of[FEDOTP], of[CLASSICAL]), _difference(of[CLASSICAL], of[AVERAGE])]
-            lines.append([f"{data}, {shots} shots", *means, *differences])
-    header = ["", "unbalanced", "classical", "averaging", "unbalanced less classical", "classical less averaging"]
+            pairs = ((FEDOTP, CLASSICAL), (CLASSICAL, AVERAGE), (FEDOTP, AVERAGE))
+            lines.append([f"{data}, {counted(shots)}", *means, *(_difference(of[one], of[two]) for one, two in pairs)])
+    differences = ["unbalanced less classical", "classical less averaging", "unbalanced less averaging"]
+    header = ["", "unbalanced %", "classical %", "averaging %", *differences]
     return table(header, lines)
 
 
@@ -165,12 +141,12 @@ def main() -> None:
     arguments = parser.parse_args()
     results = Results(arguments.folder, arguments.field)
     judged = {claim.name: claim.judged(results) for claim in CLAIMS}
-    tables = {claim.name: told(claim, judged[claim.name]) for claim in CLAIMS}
+    tables = {claim.name: told(claim, judged[claim.name]) for claim in CLAIMS if claim.is_tested}
     tables |= {
         "overview": overview(judged),
         "accuracies": accuracies(results),
         "by-shots": by_shots(results),
-        "best-of-six": best_of_six(results),
+        "by-mass": by_mass(results),
         "rates": rates(arguments.folder / "runs.csv"),
     }
     arguments.page.write_text(fill(arguments.page.read_text(), tables))

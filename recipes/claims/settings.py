@@ -27,13 +27,12 @@ OTHER_SPLITS = (100, 101)
 FEDOTP, CLASSICAL, AVERAGE = "fedotp", "fedotp:rule=classical", "fedotp:rule=average"
 OTHER_MASSES = tuple(f"fedotp:mass={mass}" for mass in MASSES if mass not in (0.8, 1.0))
 OTHER_COUNTS = tuple(f"fedotp:n_shared={g}:n_private={n}" for g, n in COUNTS)
+EMOJI_COUNTS = tuple(method for method in OTHER_COUNTS if method != "fedotp:n_shared=2:n_private=0")
 
 _TEN_OF_FIVE = ("federation.rounds=10", "federation.local_epochs=5")  # T and R of the paper's Table 1
 _CIFAR = ("data.dataset=cifar10-mini", "partition.scheme=pathological", "partition.n_clients=5")
 _EMOJI = ("data.dataset=emoji", "partition.scheme=pathological", "partition.n_clients=4")
 _DIRICHLET = ("data.dataset=cifar10-mini", "partition.scheme=dirichlet")
-_VENDORS = ("data.dataset=emoji", "federation.rounds=20")
-_CURVE = ("partition.shots=16", "federation.rounds=50", "evaluation.every=1")
 
 
 @dataclass(frozen=True)
@@ -57,15 +56,6 @@ _ABLATED = (FEDOTP, CLASSICAL, AVERAGE)
 _ALL = (*_ABLATED, *BASELINES)
 _FEW_SHOTS = {name: (*who, *_TEN_OF_FIVE) for name, who in {"classes": _CIFAR, "emoji": _EMOJI}.items()}
 _TWENTY = (*_DIRICHLET, "partition.n_clients=20")
-_HUNDRED = (
-    *_DIRICHLET,
-    "partition.n_clients=100",
-    "partition.alpha=0.3",
-    "federation.participation=0.1",
-    "federation.rounds=150",
-)
-_BY_VENDOR = (*_VENDORS, "partition.scheme=domain", "partition.shots=4")
-_BY_VENDOR_AND_LABEL = (*_VENDORS, "partition.scheme=domain-dirichlet")
 
 
 def _choosing(changes: tuple[str, ...], methods: tuple[str, ...]) -> Setting:
@@ -76,32 +66,19 @@ CHOOSING = {
     "rates-classes": _choosing((*_FEW_SHOTS["classes"], "partition.shots=4"), _ALL),
     "rates-emoji": _choosing((*_FEW_SHOTS["emoji"], "partition.shots=4"), _ALL),
     "rates-dirichlet": _choosing((*_TWENTY, "partition.alpha=0.3"), (*_ABLATED, *TABLE_3)),
-    "rates-vendors": _choosing(_BY_VENDOR, _ALL),
-    "rates-vendors-labels": _choosing(_BY_VENDOR_AND_LABEL, _ALL),
-    "rates-hundred": _choosing(_HUNDRED, (FEDOTP, *TABLE_3)),
 }
 """Settings that choose learning rates."""
 
 SETTINGS = {
     "classes-shots": Setting("rates-classes", _FEW_SHOTS["classes"], _ALL, "partition.shots", SHOTS),
-    "emoji-shots": Setting("rates-emoji", _FEW_SHOTS["emoji"], (*_ALL, *OTHER_MASSES), "partition.shots", SHOTS),
-    "alpha": Setting("rates-dirichlet", _TWENTY, (*_ABLATED, *TABLE_3), "partition.alpha", ALPHAS),
-    "vendors": Setting("rates-vendors", _BY_VENDOR, _ALL),
-    "vendors-labels": Setting("rates-vendors-labels", _BY_VENDOR_AND_LABEL, _ALL),
-    "vendors-all": Setting(
-        "rates-vendors",
-        (*_VENDORS, "partition.scheme=domain"),
-        (FEDOTP, *TABLE_3),
-        splits=(0,),
-        seeds=range(len(SPLITS) * len(SEEDS)),
+    "emoji-shots": Setting(
+        "rates-emoji", _FEW_SHOTS["emoji"], (*_ABLATED, "coop", "promptfl"), "partition.shots", SHOTS
     ),
-    "emoji-prompts": Setting("rates-emoji", _FEW_SHOTS["emoji"], OTHER_COUNTS, "partition.shots", (8,)),
-    "dirichlet-prompts": Setting("rates-dirichlet", _TWENTY, OTHER_COUNTS, "partition.alpha", (0.3,)),
+    "alpha": Setting("rates-dirichlet", _TWENTY, (FEDOTP, *SHARED), "partition.alpha", ALPHAS),
+    "alpha-classical": Setting("rates-dirichlet", _TWENTY, (CLASSICAL,), "partition.alpha", ALPHAS[1:]),
     "dirichlet-mass": Setting("rates-dirichlet", _TWENTY, OTHER_MASSES, "partition.alpha", (0.3,)),
-    "classes-mass": Setting("rates-classes", _FEW_SHOTS["classes"], OTHER_MASSES, "partition.shots", (2, 8)),
-    "classes-curves": Setting("rates-classes", (*_CIFAR, *_CURVE), (FEDOTP, *BASELINES)),
-    "emoji-curves": Setting("rates-emoji", (*_EMOJI, *_CURVE), (FEDOTP, *BASELINES)),
-    "hundred": Setting("rates-hundred", _HUNDRED, (FEDOTP, *TABLE_3)),
+    "dirichlet-prompts": Setting("rates-dirichlet", _TWENTY, OTHER_COUNTS, "partition.alpha", (0.3,)),
+    "emoji-prompts": Setting("rates-emoji", _FEW_SHOTS["emoji"], EMOJI_COUNTS, "partition.shots", (8,)),
 }
 """By name, those that most depends on first."""
 

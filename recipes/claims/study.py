@@ -3,9 +3,8 @@
     python -m recipes.claims.study runs/claims --jobs 16 --device cuda
 
 First every method at several learning rates on two splits of their own, then all that is compared, each method with
-the rate that was best there. Every run is a directory below FOLDER/runs; FOLDER/runs.csv has its numbers,
-FOLDER/curves.csv its accuracy round by round where that was measured. Both grow with every run that ends. Again: what
-has a line is left out.
+the rate that was best there. Every run is a directory below FOLDER/runs; FOLDER/runs.csv has its numbers and grows
+with every run that ends. Again: what has a line is left out.
 """
 
 import argparse
@@ -13,7 +12,7 @@ import csv
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from recipes.claims.settings import CHOOSING, SETTINGS, Asked, asked
 from fedotp.runs import Local, ManyObserver, Outcome, RunDirectory, run_many
 
 NUMBERS = ("accuracy", "worst_decile", "zero_shot", "global_part")
-RUNS, CURVES = "runs.csv", "curves.csv"
+RUNS = "runs.csv"
 _EVERY = 10.0  # seconds between words on how far it is
 
 
@@ -55,12 +54,6 @@ def numbers(run: RunDirectory) -> list[Any]:
     return ["" if number is None else f"{number:.6f}" for number in found]
 
 
-def curve(run: RunDirectory) -> Iterator[tuple[int, str]]:
-    """Round and accuracy of every evaluation."""
-    for record in run.metrics("evaluation"):
-        yield record["round"], f"{record['accuracy']:.6f}"
-
-
 def best_rates(runs: Path) -> dict[tuple[str, str], float]:
     """The learning rate with the highest mean accuracy, by the setting that was to choose it and method."""
     found: dict[tuple[str, str], dict[float, list[float]]] = {}
@@ -77,7 +70,6 @@ class Recorder(ManyObserver):
 
     def __init__(self, folder: Path) -> None:
         self.runs = Lines(folder / RUNS, (*Asked.COLUMNS, *NUMBERS))
-        self.curves = Lines(folder / CURVES, (*Asked.COLUMNS, "round", "accuracy"))
         self.keys: dict[str, tuple[str, ...]] = {}
         self.left = self.failed = 0
         self.begun = self.said = time.monotonic()
@@ -109,9 +101,7 @@ class Recorder(ManyObserver):
     def record(self, outcome: Outcome) -> None:
         """Write down a run that is complete."""
         run, key = outcome.directory, self.keys[outcome.trial.name]
-        if run.config.evaluation.every:
-            self.curves.add([[*key, *point] for point in curve(run)])
-        self.runs.add([[*key, *numbers(run)]])  # last: with it, the run is done
+        self.runs.add([[*key, *numbers(run)]])
 
 
 def main() -> None:

@@ -4,11 +4,14 @@ import random
 from pathlib import Path
 
 import pytest
+from recipes.claims.claims import CLAIMS
 from recipes.claims.judge import Comparison, Judged, Verdict, Word, judge, verdict
+from recipes.claims.page import fill
 from recipes.claims.settings import CHOOSING, SETTINGS, asked
 from recipes.claims.study import Lines, best_rates
 from scipy import stats
 
+PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 PAIRS = [(split, seed) for split in range(6) for seed in range(2)]
 
 
@@ -77,11 +80,21 @@ def test_every_run_that_is_asked_for_is_another_one() -> None:
 
 def test_each_method_has_the_rate_that_was_best_on_other_splits(tmp_path: Path) -> None:
     lines = Lines(tmp_path / "runs.csv", ("setting", "value", "method", "split", "seed", "accuracy"))
-    lines.add([("rates-emoji", "0.1", "fedotp", 100, 0, 0.7), ("rates-emoji", "0.1", "fedotp", 101, 0, 0.8)])
-    lines.add([("rates-emoji", "0.03", "fedotp", 100, 0, 0.9), ("rates-emoji", "0.03", "fedotp", 101, 0, 0.5)])
-    lines.add([("emoji-shots", "1", "fedotp", 0, 0, 0.99)])
+    for rate, split, accuracy in (("0.1", 100, 0.7), ("0.1", 101, 0.8), ("0.03", 100, 0.9), ("0.03", 101, 0.5)):
+        lines.add([("rates-dirichlet", rate, "fedotp", split, 0, accuracy)])
+    lines.add([("alpha", "1", "fedotp", 0, 0, 0.99)])
     rates = best_rates(lines.path)
-    assert rates == {("rates-emoji", "fedotp"): 0.1}
-    runs = {run.key[2]: run.trial.config for run in asked("emoji-shots", rates, device="cpu", toy=True)}
-    assert runs["fedotp"].optimizer.lr == runs["fedotp:mass=0.5"].optimizer.lr == 0.1
-    assert not {100, 101} & {run.partition.seed for run in runs.values()}
+    assert rates == {("rates-dirichlet", "fedotp"): 0.1}
+    for name, method in (("alpha", "fedotp"), ("dirichlet-mass", "fedotp:mass=0.5")):
+        configs = [run.trial.config for run in asked(name, rates, device="cpu", toy=True) if run.key[2] == method]
+        assert {config.optimizer.lr for config in configs} == {0.1}
+        assert not {100, 101} & {config.partition.seed for config in configs}
+
+
+def test_the_page_has_a_place_for_every_claim() -> None:
+    tested = {claim.name: (n, claim.says) for n, claim in enumerate(CLAIMS, 1) if claim.is_tested}
+    filled = fill(PAGE.read_text(), {name: f"table of {name}" for name in tested})
+    assert all(f'<a id="{name}"></a>\n\n### {n}. {says}\n' in filled for name, (n, says) in tested.items())
+    assert filled.count("table of ") == len(tested)
+    with pytest.raises(ValueError, match="nowhere"):
+        fill(filled, {"nowhere": ""})
