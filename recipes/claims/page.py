@@ -123,12 +123,12 @@ def _mean(series: Series) -> float:
 
 
 def fill(page: str, tables: dict[str, str]) -> str:
-    """The page with its tables; a place without a table, or a table without a place, is refused."""
+    """The page with its tables; one that has no place, or two, is refused."""
     for name, text in tables.items():
-        place = re.compile(rf"<!-- {name} -->\n.*?<!-- /{name} -->", re.DOTALL)
-        if len(place.findall(page)) != 1:
+        parts = re.split(rf"(?<=<!-- {name} -->\n)(?:.*\n)??(?=<!-- /{name} -->)", page, flags=re.DOTALL)
+        if len(parts) != 2:
             raise ValueError(f"the page must have <!-- {name} --> and <!-- /{name} --> once")
-        page = place.sub(lambda _, name=name, text=text: f"<!-- {name} -->\n{text}\n<!-- /{name} -->", page)
+        page = f"{text}\n".join(parts)
     return page
 
 
