@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,39 @@ def test_splits_are_runs_of_their_own(tmp_path: Path) -> None:
     assert [(trial.name, trial.config.partition.seed) for trial in swept] == [("method.mass=0.5,split=8,seed=5", 8)]
     with pytest.raises(FedotpError, match="splits are not an axis"):
         by_grid(CONFIG, ["partition.seed=0,1"], [5], [8])
+
+
+def test_the_authors_settings_are_each_methods_own() -> None:
+    """As if each had been asked for alone; what is said beside the word wins, for whoever has it."""
+    methods = {"coop": [], "fedotp": [], "promptfl-fedprox": ["optimizer.momentum=0.5"]}
+    beside = ["bridge=authors", "optimizer.leak=false"]
+    for base in (CONFIG, CONFIG.override(["method.name=promptfl-fedprox"])):
+        trials = by_method(base, [":".join([name, *own]) for name, own in methods.items()], [5], changes=beside)
+        for trial, (name, own) in zip(trials, methods.items(), strict=True):
+            assert trial.config == base.override([f"method.name={name}", *own, *beside])
+    assert [trial.config.evaluation.of for trial in trials] == ["sampled", "all", "sampled"]
+    assert {trial.config.optimizer.leak for trial in trials} == {False}
+    assert {trial.config.partition.variant for trial in trials} == {"authors"}
+
+
+def test_an_option_beside_the_authors_settings_wins_for_its_own_method() -> None:
+    fedotp, coop = by_method(CONFIG, ["fedotp", "coop"], [0], changes=["bridge=authors", "method.solver=newton"])
+    assert fedotp.config.method.solver == "newton"
+    assert coop.config.optimizer.schedule == "cosine"
+    (fixed,) = by_method(CONFIG, ["fedotp:solver=newton"], [0], changes=["bridge=authors"])
+    assert fixed.config == replace(fedotp.config, seed=0)
+
+
+def test_the_authors_settings_in_a_grid() -> None:
+    grid = ["method.name=fedotp,coop", "partition.scheme=iid,pathological"]
+    trials = by_grid(CONFIG, grid, [5], changes=["bridge=authors", "partition.alpha=none"])
+    for trial in trials:
+        assert trial.config == CONFIG.override([*(f"{k}={v}" for k, v in trial.labels.items()), "bridge=authors"])
+    assert [trial.config.partition.variant for trial in trials] == ["paper", "authors"] * 2
+    with pytest.raises(FedotpError, match=r"^--grid bridge=authors: unknown key bridge"):
+        by_grid(CONFIG, ["bridge=authors"], [0])
+    with pytest.raises(FedotpError, match=r'^--set: bridge = "author": must be authors'):
+        by_grid(CONFIG, ["method.mass=0.5"], [0], changes=["bridge=author"])
 
 
 def outcome(folder: Path, label: str, seed: int, accuracy: float | None, changes: tuple[str, ...] = ()) -> Outcome:

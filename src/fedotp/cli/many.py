@@ -1,7 +1,7 @@
 """`fedotp compare` and `fedotp sweep`: many runs, one table."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,9 +25,6 @@ from fedotp.cli._options import (
 )
 from fedotp.cli._trials import run_trials
 from fedotp.errors import FedotpError
-
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.config import Config
 
 app = typer.Typer()
 
@@ -74,12 +71,19 @@ def compare(
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
     """
+    from fedotp.config import load_config
     from fedotp.runs import by_method
 
     where = engine_of(engine, jobs, cpus, gpus)
-    config = _load(source, changes)
     named = methods.split(",")
-    trials = by_method(config, named, whole_numbers(seeds, "--seeds"), _splits(splits), controls=controls)
+    trials = by_method(
+        load_config(source or SOURCE),
+        named,
+        whole_numbers(seeds, "--seeds"),
+        _splits(splits),
+        changes=changes or [],
+        controls=controls,
+    )
     reference = _place(against, named)
     run_trials(trials, out or _default("compare", source), where, quiet=quiet, against=reference)
 
@@ -118,20 +122,16 @@ def sweep(
       fedotp sweep demo --grid method.mass=0.5,0.9 --grid optimizer.lr=0.01,0.1
       fedotp sweep cifar10 --grid partition.alpha=0.1,0.5 --seeds 0,1,2 --jobs 2
     """
+    from fedotp.config import load_config
     from fedotp.runs import by_grid
 
     where = engine_of(engine, jobs, cpus, gpus)
     if not grid:
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
-    config = _load(source, changes)
-    trials = by_grid(config, grid, [config.seed] if seeds is None else whole_numbers(seeds, "--seeds"), _splits(splits))
+    config, changes = load_config(source or SOURCE), changes or []
+    drawn = [config.override(changes).seed] if seeds is None else whole_numbers(seeds, "--seeds")
+    trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
     run_trials(trials, out or _default("sweep", source), where, quiet=quiet)
-
-
-def _load(source: str | None, changes: list[str] | None) -> "Config":
-    from fedotp.config import load_config
-
-    return load_config(source or SOURCE).override(changes or [])
 
 
 def _default(what: str, source: str | None) -> Path:

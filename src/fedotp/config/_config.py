@@ -156,19 +156,27 @@ class Config:
         """The complete configuration as a file that reads back equal."""
         return write_tables(self.to_dict())
 
-    def override(self, assignments: Sequence[str]) -> "Config":
+    def override(self, assignments: Sequence[str], then: Sequence[str] = ()) -> "Config":
         """Make assignments `section.key=value` as the command line's `--set` does, all at once.
 
         Values are TOML or text without quotes; `none` takes a value away where a key may be without. With
         another `method.name` the method's options are its defaults, with another `partition.scheme` the settings that
         are not for it are dropped; an option assigned here that the method or scheme does not have is refused.
         `bridge=authors` sets what the authors' code does otherwise, but for keys that are assigned beside it.
+
+        `then` are assignments made on top, as by a second call; only the bridge waits for them: what it sets may depend
+        on the method, or on what else they change.
         """
         with located("--set"):
-            chosen = assigned(assignments)
+            chosen, later = assigned(assignments), assigned(then)
             bridge = chosen.pop(_BRIDGE, None)
-            config = Config(**read_tables(apply(self.to_dict(), chosen)))
-            return config if bridge is None else config._bridged(bridge, chosen.keys())
+            before = Config(**read_tables(apply(self.to_dict(), chosen)))
+            config = Config(**read_tables(apply(before.to_dict(), later))) if later else before
+            if bridge is None:
+                return config
+            same = config.method.name == before.method.name  # options of another are not this one's
+            given = [key for key in chosen if same or not key.startswith("method.")]
+            return config._bridged(bridge, {*given, *later})
 
     def _bridged(self, bridge: object, given: Collection[str]) -> "Config":
         """The same with all that a bridge sets, but for the keys `given` (dotted)."""

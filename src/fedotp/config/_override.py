@@ -72,8 +72,9 @@ def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
     scheme = parse(chosen.get("partition.scheme", tables["partition"]["scheme"]), str)
     if scheme == tables["partition"]["scheme"] or not (scheme in SCHEMES or find_scheme(str(scheme))):
         return
-    useless: set[str] = set()
-    if not PartitionSettings(str(scheme)).draws_sizes:
+    settings = PartitionSettings(str(scheme))
+    useless: set[str] = set() if settings.has_variants else {"variant"}
+    if not settings.draws_sizes:
         useless |= {"alpha", "min_size"}
     if scheme in ("domain", "domain-dirichlet", "site", "coarse") or scheme not in SCHEMES:
         useless.add("n_clients")

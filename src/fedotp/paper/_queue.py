@@ -35,13 +35,11 @@ def trials_of(
     """The runs of an entry, each named by its place below the folder of all entries; `controls` as for `by_method`."""
     trials = []
     for part in entry.parts:
-        config = config_of(part, changes)
+        labels = config_of(part, changes).data.labels
         for row, method in entry.methods.items():
-            # again beside the method's name: a change may mean something else for another method
-            named = [f"method.name={method.partition(':')[0]}", *(c for c in changes if not c.startswith("method."))]
-            own = config.override(named)
-            for trial in by_method(own, [method], seeds, splits, controls=controls):
-                label = row if trial.config.data.labels == own.data.labels else f"{row}, shuffled labels"
+            config = config_of(part)
+            for trial in by_method(config, [method], seeds, splits, changes=changes, controls=controls):
+                label = row if trial.config.data.labels == labels else f"{row}, shuffled labels"
                 trials.append(replace(trial, name=f"{part.folder}/{trial.name}", labels={_ROW: label}, title=label))
     return trials
 

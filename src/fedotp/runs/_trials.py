@@ -44,23 +44,26 @@ def by_method(
     seeds: Sequence[int],
     splits: Sequence[int] | None = None,
     *,
+    changes: Sequence[str] = (),
     controls: bool = False,
 ) -> list[Trial]:
     """Every method on every split of the data (`partition.seed`; the configuration's if None) with every seed.
 
-    With `controls`, also every method that learns on shuffled labels.
+    `changes`, as for `--set`, are made for all of them; what `bridge=authors` sets is each method's own. With
+    `controls`, also every method that learns on shuffled labels.
 
     A method may carry options, each behind a colon: "fedotp:rule=classical:reg=0.01"; any other key is written with
     its section: "coop:optimizer.lr=0.01".
     """
     trials, shuffled = [], []
+    common = config.override(changes)
     for text in methods:
         name, *options = text.split(":")
-        changes = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
-        changed = _override(config, [f"method.name={name}", *changes], f"--methods {text}")
-        if (changed.data, changed.partition) != (config.data, config.partition):
+        own = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
+        changed = _override(config, changes, [f"method.name={name}", *own], f"--methods {text}")
+        if (changed.data, changed.partition) != (common.data, common.partition):
             raise FedotpError(f"--methods {text}: all methods are compared on the same data; use --set for all of them")
-        values = _values(changed, changes)
+        values = _values(changed, own)
         label = ", ".join([changed.method.title, *(f"{key.removeprefix('method.')}={v}" for key, v in values.items())])
         parts = [name.strip(), *(f"{key.removeprefix('method.')}={value}" for key, value in values.items())]
         trials += _repeated(changed, splits, seeds, parts, {"method": label})
@@ -72,12 +75,18 @@ def by_method(
 
 
 def by_grid(
-    config: Config, grid: Sequence[str], seeds: Sequence[int], splits: Sequence[int] | None = None
+    config: Config,
+    grid: Sequence[str],
+    seeds: Sequence[int],
+    splits: Sequence[int] | None = None,
+    *,
+    changes: Sequence[str] = (),
 ) -> list[Trial]:
     """Every combination of the values of a grid, each axis written "method.mass=0.5,0.7,0.9".
 
-    Each on every split and with every seed, as by `by_method`.
+    Each on every split and with every seed, and with `changes`, as by `by_method`.
     """
+    config.override(changes)  # what is wrong with them is not the grid's fault
     axes: dict[str, list[str]] = {}
     for axis in grid:
         key, equals, values = axis.partition("=")
@@ -94,17 +103,17 @@ def by_grid(
         axes[key.strip()] = values.split(",")
     trials = []
     for point in itertools.product(*axes.values()):
-        changes = [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
-        changed = _override(config, changes, f"--grid {' '.join(changes)}")
-        values_ = _values(changed, changes)
+        own = [f"{key}={value}" for key, value in zip(axes, point, strict=True)]
+        changed = _override(config, changes, own, f"--grid {' '.join(own)}")
+        values_ = _values(changed, own)
         parts = [f"{key}={value}" for key, value in values_.items()]
         trials += _repeated(changed, splits, seeds, parts, values_)
     return _require_distinct(trials)
 
 
-def _override(config: Config, changes: list[str], where: str) -> Config:
+def _override(config: Config, changes: Sequence[str], own: list[str], where: str) -> Config:
     try:
-        return config.override(changes)
+        return config.override(changes, own)
     except FedotpError as error:
         raise FedotpError(f"{where}: {str(error).removeprefix('--set: ')}") from None
 
