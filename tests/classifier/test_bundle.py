@@ -12,6 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 from classifier_made import KINDS, Made
+from PIL import Image
 
 import fedotp
 from fedotp.classifier import Classifier
@@ -39,6 +40,30 @@ def test_what_is_loaded_predicts_the_same(made: Made, kind: str, tmp_path: Path)
     torch.testing.assert_close(again.folded, loaded.folded)
     maps, expected = loaded.explain(images[0]), classifier.explain(images[0])
     np.testing.assert_array_equal(maps.similarity, expected.similarity)
+
+
+def test_new_images_have_the_look_of_the_run(made: Made, tmp_path: Path) -> None:
+    """Resized bilinearly, with CIFAR's mean and deviation: from the run, from its bundle, and as the bundle says."""
+    classifier = fedotp.load(made.run("fedotp, the look of cifar").path, "client-1")
+    classifier.save(tmp_path / "bundle")
+    loaded = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
+    picture = Image.effect_noise((57, 90), 80).convert("RGB")
+    small = np.asarray(picture.resize((32, 50), Image.Resampling.BILINEAR))[9:41]
+    expected = (small / 255 - [0.4914, 0.4822, 0.4465]) / [0.2470, 0.2435, 0.2616]
+    for each in (classifier, loaded):
+        np.testing.assert_allclose(each.transform(picture).movedim(0, -1), expected, atol=1e-5)
+    told = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["preprocessing"]
+    assert (told["interpolation"], told["look"]) == ("bilinear", "cifar")
+    assert told["mean"] == [0.4914, 0.4822, 0.4465]
+
+
+def test_a_bundle_of_an_older_version_says_nothing_of_looks(made: Made, bundle: Path) -> None:
+    before = fedotp.load(bundle, backbone=made.backbone)
+    facts = json.loads((bundle / "bundle.json").read_text())
+    del facts["preprocessing"]["look"], facts["preprocessing"]["window"], facts["image_precision"]
+    (bundle / "bundle.json").write_text(json.dumps(facts))
+    loaded = fedotp.load(bundle, backbone=made.backbone)
+    assert loaded.transform == before.transform
 
 
 def refuses_names(kind: str) -> bool:

@@ -13,7 +13,8 @@ from fedotp.classifier import Classifier, open_classifiers
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder
-from fedotp.runs import RunDirectory, join
+from fedotp.runs import RunDirectory, join, run
+from runs.toy_run import make_config
 
 NEEDS_DATA = ("promptfl-ft", "pfedprompt", "pfedprompt, labels")
 
@@ -91,6 +92,21 @@ def test_a_server_of_real_sites_has_no_private_prompts(made: Made, tmp_path: Pat
         fedotp.load(tmp_path / "fedotp", "client-1")
     here, there = (fedotp.load(path, "client-1") for path in (made.run("promptfl").path, tmp_path / "promptfl"))
     torch.testing.assert_close(there.folded, here.folded)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("labels", "shuffled", "it is a control"),
+        ("names", "shuffled", "for comparison with the authors' code"),
+    ],
+)
+def test_who_learned_wrong_labels_classifies_nothing(
+    made: Made, tmp_path: Path, key: str, value: str, told: str
+) -> None:
+    run(make_config(made.inputs, method={"name": "zeroshot"}, data={key: value}), tmp_path / "run")
+    with pytest.raises(FedotpError, match=f"{told}.* of no use"):
+        fedotp.load(tmp_path / "run", "client-1")
 
 
 def test_another_backbone_is_refused(made: Made, tmp_path: Path) -> None:

@@ -38,9 +38,18 @@ def require_the_same(classifier: Classifier, images: list[Image.Image], path: Pa
     np.testing.assert_allclose(shares / shares.sum(-1, keepdims=True), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    "kind", ["promptfl", "fedotp", "fedotp, classical", "fedotp, average", "fedotp, int8 and float64", "pfedmoap"]
-)
+KINDS = [
+    "promptfl",
+    "fedotp",
+    "fedotp, classical",
+    "fedotp, average",
+    "fedotp, int8 and float64",
+    "fedotp, the look of cifar",
+    "pfedmoap",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_way_of_scoring(made: Made, kind: str, tmp_path: Path) -> None:
     classifier = fedotp.load(made.run(kind).path, "client-1", device="cpu")
     classifier.save_onnx(tmp_path / "client.onnx")

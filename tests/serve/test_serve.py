@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -106,6 +107,19 @@ def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
         assert (found["plan"], found["kinds"]) == (None, ["local"])
         refused = page.look(page.upload(image), "client-1", mass=0.5)
         assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no mass to c")
+
+
+def test_images_have_the_look_of_the_run(tmp_path: Path) -> None:
+    look = {"dataset": str(tmp_path / "data"), "store": str(tmp_path / "store"), "look": "cifar"}
+    run = make_run(tmp_path, data=look, method={"name": "coop"})
+    Image.effect_noise((57, 90), 80).save(tmp_path / "new.png")
+    classifier = Classifier.from_run(run.path, "client-1")
+    with served(run.path) as page:
+        found = page.look(page.upload((tmp_path / "new.png").read_bytes()), "client-1").json["best"]
+    (best,) = classifier.predict(tmp_path / "new.png").top(3)
+    np.testing.assert_allclose([each["probability"] for each in found], [p for _, p in best], atol=1e-6)
+    (other,) = replace(classifier, look="clip").predict(tmp_path / "new.png").top(3)
+    assert dict(other) != dict(best)
 
 
 # Who may ask ------------------------------------------------------------------------------------------------

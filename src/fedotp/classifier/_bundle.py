@@ -20,7 +20,7 @@ import safetensors.torch
 import fedotp
 from fedotp._files import cannot_write, write_atomically
 from fedotp.classifier._classifier import Classifier
-from fedotp.clip import CONFIGS, MEAN, MINI, STD
+from fedotp.clip import CHANNELS, CONFIGS, MINI
 from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 
@@ -93,6 +93,7 @@ def _require_free(target: Path, force: bool) -> None:
 def facts(classifier: Classifier) -> dict[str, Any]:
     """What a classifier is, for whoever uses it elsewhere: method, classes, backbone, preprocessing, origin."""
     method, task, origin = classifier.method, classifier.task, classifier.origin
+    mean, std = CHANNELS[classifier.look]
     return {
         "format": FORMAT,
         "client": origin.client,
@@ -109,10 +110,11 @@ def facts(classifier: Classifier) -> dict[str, Any]:
         },
         "preprocessing": {
             "image_size": classifier.tower.config.image_size,
-            "mean": MEAN,
-            "std": STD,
-            "interpolation": "bicubic",
+            "mean": mean,
+            "std": std,
+            "interpolation": "bicubic" if classifier.look == "clip" else "bilinear",
             "window": classifier.window,
+            "look": classifier.look,
             "spec": classifier.transform.spec,
         },
         "storage": classifier.storage,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedotp._greys import WINDOW
 from fedotp._images import ImageLike, as_images, open_image
-from fedotp.clip import CLIP, EvalTransform, ImageFeatures
+from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Look
 from fedotp.data import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
@@ -103,6 +103,7 @@ class Classifier:
         precision: in what the run's text tower computes.
         image_precision: in what its image tower does.
         window: how the run sees pictures of more than 8 bits.
+        look: how it shows images to the tower.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -118,6 +119,7 @@ class Classifier:
     precision: Precision = PRECISION
     image_precision: Precision = PRECISION
     window: str = WINDOW
+    look: Look = "clip"
 
     def __repr__(self) -> str:
         return f"<Classifier of {self.client}: {self.method.title}, {len(self.classes):,} classes>"
@@ -175,7 +177,7 @@ class Classifier:
     @property
     def transform(self) -> EvalTransform:
         """From a picture to the tower's pixels."""
-        return EvalTransform(self.tower.config.image_size, greys=self.window)
+        return EvalTransform(self.tower.config.image_size, self.look, self.window)
 
     # Prediction --------------------------------------------------------------------------------------------
 
@@ -271,11 +273,12 @@ class Classifier:
         precision: Precision = PRECISION,
         image_precision: Precision = PRECISION,
         window: str = WINDOW,
+        look: Look = "clip",
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
         predictor = Predictor.of(method, task, params, memory=memory)
-        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision, window)
+        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision, window, look)
 
     @classmethod
     def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":

@@ -81,6 +81,7 @@ class RunClassifiers:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
+            look=config.data.look,
             memory=memory,
         )
 

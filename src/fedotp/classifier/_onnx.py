@@ -21,7 +21,7 @@ from fedotp import ot
 from fedotp._files import cannot_write
 from fedotp.classifier._bundle import facts, require_memory_may_leave
 from fedotp.classifier._classifier import Classifier
-from fedotp.clip import MEAN, STD, ImageFeatures
+from fedotp.clip import CHANNELS, ImageFeatures
 from fedotp.data import as_stored
 from fedotp.errors import FedotpError
 
@@ -64,8 +64,9 @@ class _Graph(nn.Module):
         super().__init__()
         self.classifier = classifier
         self.visual = classifier.tower.visual
-        self.register_buffer("pixel_mean", torch.tensor(MEAN)[:, None, None], persistent=False)
-        self.register_buffer("pixel_std", torch.tensor(STD)[:, None, None], persistent=False)
+        mean, std = CHANNELS[classifier.look]
+        self.register_buffer("pixel_mean", torch.tensor(mean)[:, None, None], persistent=False)
+        self.register_buffer("pixel_std", torch.tensor(std)[:, None, None], persistent=False)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """(B, size, size, 3) -> probabilities and scores (B, K)."""

@@ -66,6 +66,7 @@ class Bundle:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
+            look=config.data.look,
         )
         if self._spec != loaded.transform.spec:
             raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
@@ -150,13 +151,15 @@ def _read_facts(path: Path) -> dict[str, Any]:
 
 def _config(facts: dict[str, Any]) -> Config:
     """Method, prompt and rounding, checked as a configuration is."""
+    shown = _table(facts, "preprocessing")
     tables = {
         "data": {
             "dataset": "-",
             "template": facts.get("template"),
             "storage": facts.get("storage"),
-            "precision": facts.get("image_precision", PRECISION),  # these two are not in those of older versions
-            "window": _table(facts, "preprocessing").get("window", WINDOW),
+            "precision": facts.get("image_precision", PRECISION),  # these three are not in those of older versions
+            "window": shown.get("window", WINDOW),
+            "look": shown.get("look", "clip"),
         },
         "method": facts.get("method"),
         "prompt": facts.get("prompt"),

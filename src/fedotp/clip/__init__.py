@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedotp.clip._model import CLIP, ImageFeatures
     from fedotp.clip._pixels import normalise
     from fedotp.clip._preprocess import (
+        CHANNELS,
         MEAN,
         STD,
         EvalTransform,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fedotp.clip._transformer import Attention, Block, Transformer
 
 __all__ = [
+    "CHANNELS",
     "CLIP",
     "CONFIGS",
     "MEAN",

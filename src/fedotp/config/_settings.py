@@ -90,7 +90,7 @@ class DataSettings:
     @property
     def as_the_authors(self) -> str:
         """What of the authors' code makes a classifier of no use, as a key and its value; "" where nothing does."""
-        odd = {"labels": "mispaired", "names": "shuffled", "look": "cifar"}
+        odd = {"labels": "mispaired", "names": "shuffled"}
         return next((f"data.{key} = {show(value)}" for key, value in odd.items() if getattr(self, key) == value), "")
 
     @property
