@@ -37,12 +37,17 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_inputs(tmp_path)
 
 
-def stopped_and_resumed(inputs: Path, make_tracker: Any) -> RunDirectory:
-    """A run that was stopped in its second round, and went on."""
+def stopped(inputs: Path, make_tracker: Any) -> Path:
+    """A run that an error ended in its second round."""
     path = inputs / "runs" / "one"
     with pytest.raises(_StopError):
         run(make_config(inputs), path, observer=Observers(make_tracker(), _Stop()))
-    return resume(path, observer=make_tracker())
+    return path
+
+
+def stopped_and_resumed(inputs: Path, make_tracker: Any) -> RunDirectory:
+    """The same, gone on."""
+    return resume(stopped(inputs, make_tracker), observer=make_tracker())
 
 
 def expected(done: RunDirectory) -> dict[int, dict[str, float]]:
@@ -69,7 +74,7 @@ def test_wandb_offline(inputs: Path) -> None:
     files = sorted((done.path / "wandb").glob("offline-run-*/*.wandb"))
     assert files
     history: dict[str, dict[int, float]] = {}
-    identities, settings, final = set(), {}, {}
+    identities, settings, final, ends = set(), {}, {}, []
     for file in files:
         for record in _wandb_records(file):
             kind = record.WhichOneof("record_type")
@@ -80,9 +85,12 @@ def test_wandb_offline(inputs: Path) -> None:
                 told = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
                 for key, value in told.items():
                     history.setdefault(key, {})[told["round"]] = value
+            if kind == "exit":
+                ends.append(record.exit.exit_code)
             if kind == "summary":
                 final |= {(i.key or "/".join(i.nested_key)): json.loads(i.value_json) for i in record.summary.update}
     assert len(identities) == 1  # however often it was begun
+    assert ends == [1, 0]  # an error, then a run that is complete
     assert settings["method.name"] == "fedotp"
     rows = expected(done)
     assert history["test/accuracy"] == pytest.approx({n: row["accuracy"] for n, row in rows.items()})
@@ -134,6 +142,15 @@ def test_mlflow_in_files(inputs: Path) -> None:
     assert history == pytest.approx({n: row["train_loss"] for n, row in rows.items() if n})
     kept = {item.path for item in client.list_artifacts(found.info.run_id)}
     assert kept == {"config.toml", "summary.json"}
+
+
+def test_an_error_is_a_failure_in_mlflow(inputs: Path) -> None:
+    mlflow = pytest.importorskip("mlflow", reason=WHY)
+    stopped(inputs, MLflow)
+    client = mlflow.MlflowClient(tracking_uri=(inputs / "runs" / "mlruns").as_uri())
+    (found,) = client.search_runs([client.get_experiment_by_name("fedotp").experiment_id])
+    assert found.info.status == "FAILED"
+    MLflow().on_failure(inputs)  # it never began
 
 
 def test_mlflow_takes_any_name_of_a_domain(inputs: Path) -> None:

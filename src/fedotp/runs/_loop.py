@@ -1,6 +1,7 @@
 """The rounds of a run, whoever does the work: train, evaluate, write down, and end with a summary."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,21 +94,34 @@ class Loop:
         """
         rounds = self.settings.federation.rounds if self.federation.learns else 0
         n_images = self.federation.images_per_round if rounds else 0
-        self.observer.on_start(
-            self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
-        )
-        with nullcontext(interrupt) if interrupt else listen(self.observer.on_interrupt) as heard:
-            if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
-                self._evaluate()
-                self._commit()
-            while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
-                if heard.wanted:
-                    self.observer.on_end(self.directory.path)
-                    return
-                self._round(rounds)
-                self._commit()
-            self._finish()
+        with self._failure_told():
+            self.observer.on_start(
+                self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
+            )
+            with nullcontext(interrupt) if interrupt else listen(self.observer.on_interrupt) as heard:
+                self._rounds(rounds, heard)
         self.observer.on_end(self.directory.path)
+
+    @contextmanager
+    def _failure_told(self) -> Iterator[None]:
+        """Whatever ends it, observers hear that it has ended; what they have to say is not the reason."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):
+                self.observer.on_failure(self.directory.path)
+            raise
+
+    def _rounds(self, rounds: int, heard: Interrupt) -> None:
+        if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
+            self._evaluate()
+            self._commit()
+        while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
+            if heard.wanted:
+                return
+            self._round(rounds)
+            self._commit()
+        self._finish()
 
     def _round(self, rounds: int) -> None:
         report = self.federation.run_round(self.observer.on_images)

@@ -71,6 +71,11 @@ class MLflow(Tracker):
             self._client.log_artifact(self._run, str(path / name))
         self._client.set_terminated(self._run, "FINISHED" if complete else "KILLED")
 
+    def on_failure(self, path: Path) -> None:
+        """Close the log as one of a run that failed."""
+        if self._run:
+            self._client.set_terminated(self._run, "FAILED")
+
 
 def _allowed(name: str) -> str:
     """A name that MLflow takes: others become underscores."""

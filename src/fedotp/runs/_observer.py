@@ -1,5 +1,6 @@
 """Who is told how a run goes: a progress bar, a log, nobody."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from fedotp.config import Config
@@ -32,6 +33,9 @@ class Observer:
 
     def on_end(self, path: Path) -> None:
         """The run is complete, or stopped, and everything is written."""
+
+    def on_failure(self, path: Path) -> None:
+        """An error ended it, perhaps before this observer heard of the start; it can go on from its checkpoint."""
 
 
 class Observers(Observer):
@@ -80,3 +84,9 @@ class Observers(Observer):
         """Tell all."""
         for observer in self.observers:
             observer.on_end(path)
+
+    def on_failure(self, path: Path) -> None:
+        """Tell all, whatever becomes of one."""
+        for observer in self.observers:
+            with suppress(Exception):
+                observer.on_failure(path)

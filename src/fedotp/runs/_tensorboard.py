@@ -33,3 +33,8 @@ class TensorBoard(Tracker):
     def on_end(self, path: Path) -> None:
         """Close the log."""
         self._writer.close()
+
+    def on_failure(self, path: Path) -> None:
+        """Close the log."""
+        if self._writer is not None:
+            self._writer.close()

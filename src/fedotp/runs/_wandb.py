@@ -55,3 +55,8 @@ class WandB(Tracker):
         if run.is_complete:
             self._run.summary.update({f"final/{key}": value for key, value in run.summary["final"].items()})
         self._run.finish(exit_code=0 if run.is_complete else 1)
+
+    def on_failure(self, path: Path) -> None:
+        """Close the log as one of a run that failed."""
+        if self._run is not None:
+            self._run.finish(exit_code=1)
