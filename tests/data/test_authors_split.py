@@ -79,6 +79,24 @@ def test_other_schemes_have_no_variant() -> None:
         PartitionSettings("iid", variant="ours")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("scheme", ["pathological", "dirichlet"])
+def test_groups_are_not_divided_as_the_authors_would(scheme: str) -> None:
+    dataset = uniform_dataset(4, 6, 2)
+    train, test = (np.arange(len(split)) // 2 for split in (dataset.train, dataset.test))
+    names = tuple(f"p{i}" for i in range(train.max() + test.max() + 2))
+    of_patients = replace(
+        dataset,
+        train=replace(dataset.train, groups=train),
+        test=replace(dataset.test, groups=test + train.max() + 1),
+        groups=names,
+    )
+    settings = PartitionSettings(scheme, 2, variant="authors")
+    with pytest.raises(FedotpError, match=rf"^{scheme}: .*; set partition.variant = paper, or leave the groups out$"):
+        make_partition(of_patients, settings)
+    assert len(make_partition(dataset, settings)) == 2
+    assert len(make_partition(of_patients, replace(settings, variant="paper"))) == 2
+
+
 def test_the_variant_is_in_the_file_and_the_default_is_not(tmp_path: Path) -> None:
     dataset = uniform_dataset(10, 5, 2)
     for variant in ("paper", "authors"):

@@ -63,7 +63,10 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     groups = list(form_groups(dataset, n_clients, rng))
     if dataset.groups:
         if settings.variant == "authors":
-            raise FedotpError(f"{settings.scheme}: the authors' code divides groups; leave variant out, or the groups")
+            raise FedotpError(
+                f"{settings.scheme}: the authors' code gives images of a group to several clients; "
+                "set partition.variant = paper, or leave the groups out"
+            )
         require_whole(dataset, [(group.title, group.train, group.test) for group in groups], settings.scheme)
     for group in groups:
         room = _require_room(dataset, group, settings, n_groups)
