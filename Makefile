@@ -1,5 +1,6 @@
 # make test   lint, types and tests in a fresh environment
-# make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Flower Datasets
+# make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face's and
+#                    Flower's data sets, the documentation's site
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, wrong clocks and garbage against real processes
 # make docs   the documentation as a site, in build/site
@@ -60,12 +61,12 @@ test: lint types unit
 
 # Of Flower Datasets only itself: it asks for older versions of what its partitioners do not need.
 $(EXTRAS): $(STAMP)
-	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev,hf,mlflow,notebook,onnx,tensorboard,wandb]'
+	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev,docs,hf,mlflow,notebook,onnx,tensorboard,wandb]'
 	$(PIP) --no-deps flwr-datasets==0.6.1 seaborn==0.13.2
 	touch $@
 
 test-extras: $(EXTRAS)
-	$(BIN)/python -m pytest tests/extras
+	$(BIN)/python -m pytest tests/extras tests/data/test_hf.py tests/test_site.py
 
 # Whatever is a warning ends it. The variable silences the theme's own advertisement.
 docs: $(DOCS)
