@@ -60,7 +60,7 @@ unit: install
 test: lint types unit
 
 # Of Flower Datasets only itself: it asks for older versions of what its partitioners do not need.
-$(EXTRAS): $(STAMP)
+$(EXTRAS): $(STAMP) Makefile
 	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev,docs,hf,mlflow,notebook,onnx,tensorboard,wandb]'
 	$(PIP) --no-deps flwr-datasets==0.6.1 seaborn==0.13.2
 	touch $@
