@@ -73,9 +73,6 @@ SETTINGS: dict[str, Setting] = {
             "promptfl_all": Change(_promptfl("bridge=authors"), "promptfl"),
             "fedprox": Change(_promptfl(method="promptfl-fedprox")),
             "fedprox_detached": Change(_promptfl("method.detached=true", method="promptfl-fedprox"), "fedprox"),
-            "fedprox_detached_or_promptfl": Change(
-                _promptfl("method.detached=true", method="promptfl-fedprox"), "promptfl"
-            ),
         },
     ),
     # four clients with classes of their own, few shots: K / n is not whole

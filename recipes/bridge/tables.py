@@ -25,7 +25,9 @@ EFFECTS = ROOT / "docs" / "results" / "bridge-effects.csv"
 PAGE = ROOT / "docs" / "reproduction.md"
 TEMPLATE = Path(__file__).with_name("page.md")
 NOT_RUN = "not run"
-PAIRS = 12  # with fewer of them an effect is not told
+PAIRS = 6  # with fewer of them an effect is not told
+ALL_PAIRS = 12  # with fewer, of one seed on each split, it is marked
+MARK = " °"
 FIXED = "split2023/fixed"
 _PLACE = re.compile(r"\{\{(?:(mean|last five|reported) )?([\w/]+)\}\}")
 
@@ -73,7 +75,8 @@ def shown(difference: Difference | None, *, told_apart: bool = False) -> str:
     if difference is None or difference.low is None or difference.high is None:
         return NOT_RUN
     text = f"{_points(difference.mean)} ({_points(difference.low)} to {_points(difference.high)})"
-    return f"**{text}**" if told_apart else text
+    text = f"**{text}**" if told_apart else text
+    return text if difference.pairs >= ALL_PAIRS else text + MARK
 
 
 def _points(share: float) -> str:

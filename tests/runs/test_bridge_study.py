@@ -8,7 +8,7 @@ import pytest
 from recipes.bridge.settings import OURS as OURS_
 from recipes.bridge.settings import SETTINGS, Change, Setting, trials
 from recipes.bridge.study import FIELDS, main
-from recipes.bridge.tables import EFFECTS, NOT_RUN, NUMBERS, PAGE, TEMPLATE, adjusted, effect, filled, read, shown
+from recipes.bridge.tables import EFFECTS, MARK, NOT_RUN, NUMBERS, PAGE, TEMPLATE, adjusted, effect, filled, read, shown
 from scipy import stats
 
 from fedotp.config import difference
@@ -58,6 +58,8 @@ def test_the_split_that_never_changes_stands_beside_all_others(numbers: Path) ->
 def test_of_few_runs_nothing_is_told(numbers: Path) -> None:
     lines = numbers.read_text().splitlines(keepends=True)
     numbers.write_text("".join(lines[:1] + lines[2:]))  # one of them is missing
+    assert shown(effect(read(numbers).accuracy, "some/half")).endswith(MARK)
+    numbers.write_text("".join(lines[:1] + lines[8:]))  # five are left
     assert effect(read(numbers).accuracy, "some/half") is None
 
 
