@@ -40,6 +40,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "unknown key federation.epochs; did you mean federation.local_epochs or federation.join_epochs?",
         ),
         ("federation.seed = 2", "unknown key federation.seed; did you mean seed?"),
+        ("federation.round = 5", "unknown key federation.round; did you mean federation.rounds?"),
         ("rounds = 5", "unknown key rounds; did you mean federation.rounds?"),
         ("sead = 5", "unknown key sead; did you mean seed?"),
         ("[partitions]\nalpha = 1.0", "unknown section partitions; did you mean partition?"),

@@ -8,6 +8,8 @@ from fedotp.config._reading import kinds_of
 from fedotp.errors import FedotpError, listed
 from fedotp.methods import METHODS, Method
 
+_ONE_LETTER = 0.9  # how alike round and rounds are
+
 
 def unknown_key(key: tuple[str, ...], keys: Sequence[str]) -> FedotpError:
     """The refusal of a key (its parts) that is none of `keys` (dotted)."""
@@ -33,9 +35,11 @@ def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
 
 
 def _nearest(key: str, keys: Sequence[str]) -> str:
-    """The key most likely meant: part of a name or a slip in its section, the right name elsewhere, any slip."""
+    """The key most likely meant: in its section a letter off, part of a name, a slip; the name elsewhere; any slip."""
     section, _, name = key.rpartition(".")
     own = {known.rpartition(".")[2]: known for known in keys if known.rpartition(".")[0] == section}
+    if letters := difflib.get_close_matches(name, own, n=1, cutoff=_ONE_LETTER):
+        return own[letters[0]]
     if parts := [known for word, known in own.items() if name in word.split("_")]:
         return " or ".join(parts)
     if slips := difflib.get_close_matches(name, own, n=1):
