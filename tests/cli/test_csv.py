@@ -64,6 +64,7 @@ def test_predictions_are_a_table(trained: RunDirectory, made: Path, place: Path,
     assert bad["image"].endswith("cut, short.png")
     assert bad["predicted"] == ""
     assert "cannot read image" in bad["error"]
+    assert {bad[f"p({name})"] for name in expected.classes} == {""}  # as wide as the others
 
 
 def test_one_way_to_write_at_a_time(trained: RunDirectory, fedotp: Fedotp) -> None:

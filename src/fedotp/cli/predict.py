@@ -209,6 +209,7 @@ class _Csv(_Printer):
 
     def __init__(self, classes: Sequence[str]) -> None:
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        self._unknown = [""] * len(classes)
         self._writer.writerow(
             ["image", "predicted", "probability", "error", *(f"p({printable(name)})" for name in classes)]
         )
@@ -220,7 +221,7 @@ class _Csv(_Printer):
         self._writer.writerow([printable(image.path), printable(name), probability, "", *probabilities.values()])
 
     def fail(self, image: _Found, reason: str) -> None:
-        self._writer.writerow([printable(image.path), "", "", printable(reason)])
+        self._writer.writerow([printable(image.path), "", "", printable(reason), *self._unknown])
         super().fail(image, reason)
 
 
