@@ -66,6 +66,12 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
     ]
 
 
+def test_what_comes_next_compares_the_method_that_was_run(place: Path, fedotp: Fedotp) -> None:
+    done = fedotp("run", "tiny.toml", "--set", "method.name=fedpgp", "--set", "federation.rounds=1", "--out", "here")
+    assert done.status == 0, done.err
+    assert "compare tiny.toml --methods fedpgp,fedotp,promptfl,coop,zeroshot --set method.name=fedpgp" in done.out
+
+
 def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: Path, fedotp: Fedotp) -> None:
     words = ("--scheme", "dirichlet", "--clients", 3, "--alpha", 0.9, "--seed", 5, "--out", "who.json")
     assert fedotp("data", "partition", made / "images", *words).status == 0

@@ -123,7 +123,9 @@ def run(
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
     if where is not None and partition is None:
         options = [word for change in chosen for word in ("--set", change)]
-        paths.append(("", command("compare", where, "--methods", METHODS, *options)))
+        own, others = directory.config.method.name, METHODS.split(",")
+        methods = ",".join([own, *(other for other in others if other != own)])
+        paths.append(("", command("compare", where, "--methods", methods, *options)))
     print_paths(paths)
 
 
