@@ -47,6 +47,7 @@ def offered(line: str, folder: Path) -> list[str]:
         ("fedotp compare --methods fedotp,promptfl-fedp", ["fedotp,promptfl-fedprox", "fedotp,promptfl-fedper"]),
         ("fedotp data info oxford_", ["oxford_pets"]),
         ("fedotp runs show ", ["runs/first"]),
+        ("fedotp paper run tableA", ["tableA2", "tableA3", "tableA4", "tableA5"]),
     ],
 )
 def test_a_shell_is_offered_words_without_torch(line: str, expected: list[str], tmp_path: Path) -> None:

@@ -143,10 +143,12 @@ def test_splits_and_shuffled_labels(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_nothing_run_is_shown_too(tmp_path: Path) -> None:
-    done = command("paper", "show", "Table 3", "--out", tmp_path)
+    done = command("paper", "show", "Table 3", "--out", tmp_path / "runs")
     assert done.status == 0
     assert "96.05 ± 0.12" in done.out
-    assert "0 of 1" in done.out
+    assert "0 of 3" in done.out  # the paper's seeds
+    assert not (tmp_path / "runs").exists()
+    assert f"runs   {tmp_path / 'runs'}" not in done.out
 
 
 def test_runs_with_other_settings_are_not_mixed(toy: Toy, table: tuple[Done, Path]) -> None:

@@ -68,5 +68,12 @@ def datasets(begun: str) -> Iterator[Offer]:
         yield name, "a folder"
 
 
+def entries(begun: str) -> Iterator[Offer]:
+    """The tables and figures of the paper."""
+    from fedotp.paper import ENTRIES
+
+    yield from _beginning(begun, {name: entry.title for name, entry in ENTRIES.items()})
+
+
 def _beginning(begun: str, words: dict[str, str]) -> Iterator[Offer]:
     return ((word, textwrap.shorten(meaning, _SHOWN)) for word, meaning in words.items() if word.startswith(begun))

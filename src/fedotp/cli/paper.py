@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedotp.cli import _complete
 from fedotp.cli._options import (
     ControlsOption,
     CpusOption,
@@ -38,7 +39,12 @@ _WIDE = 120  # characters of a terminal in which there is room for all columns
 _NARROW = 4  # columns for which there is room in any
 
 EntryArgument = Annotated[
-    str, typer.Argument(metavar="ENTRY", help="A table or a figure, such as table1; `fedotp paper list` lists them.")
+    str,
+    typer.Argument(
+        metavar="ENTRY",
+        help="A table or a figure, such as table1; `fedotp paper list` lists them.",
+        autocompletion=_complete.entries,
+    ),
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder of the runs of all entries, which share them.")]
 OnlyOption = Annotated[
@@ -144,7 +150,10 @@ def show(
 @app.command()
 def check(
     entries: Annotated[
-        list[str] | None, typer.Argument(metavar="ENTRY...", help="All if not given.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="ENTRY...", help="All if not given.", show_default=False, autocompletion=_complete.entries
+        ),
     ] = None,
 ) -> None:
     """Run every entry for one round at toy size: does all of it still work, from files to the table?
@@ -206,6 +215,8 @@ def _show(entry: "Entry", made: "Made", whole: "Entry", folder: Path, figures: S
         _print_blocks(result)
     for note in result.notes:
         Console().print(cell(f"- {note}", "dim"))
+    if not folder.is_dir():  # nothing was run, and there is nothing to save
+        return
     print()
     saved = Result.of(whole, find_made(whole, folder)).save(folder) if result.all_lines else []
     written = [("table", path) for path in saved]

@@ -13,6 +13,7 @@ from fedotp.runs import Outcome, RunDirectory, Trial, by_method
 
 _REPEATED = re.compile(r"(?:,split=(\d+))?,seed=(\d+)$")  # the end of the name of a run, as `by_method` gives it
 _OF_NO_ACCOUNT = re.compile(r"seed|partition\.seed|data\.(root|store)|compute\..*")  # what an entry leaves open
+_OF_THE_PAPER = (",seed=0", ",seed=1", ",seed=2")
 _ROW = "row"  # the label of a trial: the paper's name of its row
 
 Made = list[tuple[Part, list[Outcome]]]
@@ -55,7 +56,8 @@ def by_part(entry: Entry, outcomes: Sequence[Outcome]) -> Made:
 def find_made(entry: Entry, folder: Path) -> Made:
     """The runs of an entry that are in `folder`, begun or complete, and those that are missing beside them.
 
-    Which splits and seeds were asked for is seen from the runs that are there.
+    Which splits and seeds were asked for is seen from the runs that are there; where none are, they are the
+    paper's three seeds.
     """
     declared = {_stem(trial.name): trial for trial in trials_of(entry, [0], controls=True)}
     asked: dict[str, None] = {}  # the ends of names: splits and seeds
@@ -68,7 +70,7 @@ def find_made(entry: Entry, folder: Path) -> Made:
     outcomes = []
     for stem, trial in declared.items():
         if shuffled or trial.config.data.labels != "shuffled":
-            outcomes += [_found(trial, folder, stem + end) for end in asked or {",seed=0": None}]
+            outcomes += [_found(trial, folder, stem + end) for end in asked or _OF_THE_PAPER]
     return by_part(entry, outcomes)
 
 
