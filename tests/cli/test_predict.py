@@ -150,7 +150,7 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
     for words, complaint in (
         ((trained.path, image), "error: say which client; its clients are"),
         ((trained.path, image, "--client", "nobody"), f"error: {trained.path} has no client 'nobody'; its clients are"),
-        ((trained.path, "empty", "--client", client), "error: no image in empty and below; images end in .bmp"),
+        ((trained.path, "empty", "--client", client), "error: no image in empty and below; images end in .avif, .bmp"),
         ((trained.path, image, "--client", client, "--mass", 2), "error: mass = 2.0: must be from"),
         ((trained.path, image, "--client", client, "--classes", "one"), "error: give at least two class names"),
         (

@@ -60,7 +60,8 @@ class Guard:
         if not self._watching:
             return
         if event in _PROCESSES | _SOCKETS | _LIBRARIES or event == "pickle.find_class":
-            if args[:1] != ("git",):  # a run writes down which commit it was made with
+            # A run writes down which commit it was made with; None is this very process.
+            if args[:1] != ("git",) and (event, args) != ("ctypes.dlopen", (None,)):
                 self._note(event, args)
         elif event == "open":
             path, mode, flags = args

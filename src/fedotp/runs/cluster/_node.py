@@ -4,6 +4,7 @@ It is given plain values only: classes of the user's own files are not known the
 """
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,8 @@ class Place:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         elif self.gpus < 1:
             share_gpu(int(1 / self.gpus))
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a cluster started in the background
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # by which Ray interrupts
         torch.set_num_threads(self.threads)
         import_named()
 

@@ -114,7 +114,7 @@ class Queue:
                 return
             error = "" if interrupted else f"lost {group.losses} times without a round between: {lost}"
         except Failed as failure:
-            error = str(failure)
+            error = "" if interrupted else str(failure)  # Ray may not manage to interrupt a task cleanly
         yield from ((trial, error) for trial, _ in group.left.values())
 
 
