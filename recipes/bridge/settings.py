@@ -132,8 +132,8 @@ SETTINGS: dict[str, Setting] = {
             "partition.n_clients=20",
             "partition.alpha=0.3",
             "federation.participation=0.25",
-            "federation.rounds=20",
-            "evaluation.every=4",
+            "federation.rounds=10",
+            "evaluation.every=5",
         ),
         {
             OURS: Change(()),
