@@ -36,28 +36,10 @@ def cannot_run() -> str | None:
 def run() -> dict[str, float]:
     import torch
 
-    from fedotp.clip import CLIP, CONFIGS, TINY, save
-
-    cuda = torch.cuda.is_available()
-    words = _WORDS.split() if cuda else _WORDS.split()[:6]
-    n_test = _TEST if cuda else 10 * len(words)
+    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = [f"train/{word}/{i}.jpg" for word in words for i in range(_TRAIN)]
-        paths += [f"test/{words[i % len(words)]}/{i}.jpg" for i in range(n_test)]
-        _write_all(folder / "images", paths)
-        save(CLIP.random(CONFIGS["ViT-B/16"] if cuda else TINY), folder / "weights", dtype=torch.float16)
-        (folder / "experiment.toml").write_text(
-            f"""
-            data = {{ dataset = "{folder / "images"}", store = "{folder / "tokens"}" }}
-            backbone = {{ name = "{folder / "weights"}" }}
-            partition = {{ scheme = "pathological", n_clients = {10 if cuda else 3}, shots = {_TRAIN} }}
-            federation = {{ rounds = {10 if cuda else 2}, local_epochs = 5, batch_size = 32 }}
-            optimizer = {{ lr = 0.001 }}
-            method = {{ name = "fedotp" }}
-            """
-        )
-        figures: dict[str, float] = {}
+        n_images = lay_out(folder, cuda=torch.cuda.is_available())
         for precision in ("bfloat16", "float32"):
             for what in ("from JPEG files, the first time", "from JPEG files", "cached tokens", "cached tokens, again"):
                 if "JPEG" in what:
@@ -66,9 +48,34 @@ def run() -> dict[str, float]:
                 seconds = _experiment(folder, title, precision)
                 figures |= {f"{title}: {stage}, s": value for stage, value in seconds.items()}
                 if "JPEG" in what:
-                    figures[f"{title}: encoded, images/s"] = len(paths) / seconds["encode"]
+                    figures[f"{title}: encoded, images/s"] = n_images / seconds["encode"]
                 print(title, *(f"{stage} {value:.2f}" for stage, value in seconds.items()), flush=True)
     return figures
+
+
+def lay_out(folder: Path, *, cuda: bool) -> int:
+    """Write images, weights and experiment.toml into `folder`; the number of images."""
+    import torch
+
+    from fedotp.clip import CLIP, CONFIGS, TINY, save
+
+    words = _WORDS.split() if cuda else _WORDS.split()[:6]
+    n_test = _TEST if cuda else 10 * len(words)
+    paths = [f"train/{word}/{i}.jpg" for word in words for i in range(_TRAIN)]
+    paths += [f"test/{words[i % len(words)]}/{i}.jpg" for i in range(n_test)]
+    _write_all(folder / "images", paths)
+    save(CLIP.random(CONFIGS["ViT-B/16"] if cuda else TINY), folder / "weights", dtype=torch.float16)
+    (folder / "experiment.toml").write_text(
+        f"""
+        data = {{ dataset = "{folder / "images"}", store = "{folder / "tokens"}" }}
+        backbone = {{ name = "{folder / "weights"}" }}
+        partition = {{ scheme = "pathological", n_clients = {10 if cuda else 3}, shots = {_TRAIN} }}
+        federation = {{ rounds = {10 if cuda else 2}, local_epochs = 5, batch_size = 32 }}
+        optimizer = {{ lr = 0.001 }}
+        method = {{ name = "fedotp" }}
+        """
+    )
+    return len(paths)
 
 
 def _experiment(folder: Path, title: str, precision: str) -> dict[str, float]:

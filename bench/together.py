@@ -2,11 +2,16 @@
 
 The features are random, which changes no cost. A run is a round or several of FedOTP, each evaluated: on a GPU
 ten clients with the shapes of the paper's few-shot setting (ViT-B/16, five local epochs), on a CPU a toy with CLIP's
-prompts, and the demo, whose runs write their directories. On a GPU a run is ten rounds, what it records included.
+prompts, and the demo, whose runs write their directories. On a GPU a run is ten rounds, what it records included; and
+there are whole commands, as a user types them: `fedotp run` against `fedotp compare` with twelve seeds, tokens cached.
 """
 
 import shutil
+import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +20,7 @@ from pathlib import Path
 import torch
 
 from bench._record import medians
+from bench.experiment import lay_out
 from bench.federation import _WIDE, _data
 from fedotp.clip import CLIP, CONFIGS
 from fedotp.config import load_config
@@ -39,7 +45,7 @@ def run() -> dict[str, float]:
             name = f"ViT-B/16, {n_classes} classes, {precision}"
             figures |= _ratios(name, _seeds(clip, data, n_classes, local_epochs=5, precision=precision))
             print(*(f"{key} {value:.3g}" for key, value in figures.items()), sep="\n", flush=True)
-        return figures
+        return figures | _commands()
     clip = CLIP.random(_WIDE)
     data = _data(clip.config, 10, 32, n_classes=10, n_test=10)
     return _ratios("a toy, 10 clients", _seeds(clip, data, 10, local_epochs=2)) | _ratios("the demo", _demo())
@@ -86,6 +92,31 @@ def _few_rounds(n_rounds: int, simulator: Simulator) -> list[Predictions]:
         simulator.run_round()
         predictions.append(simulator.predict())
     return predictions
+
+
+def _commands() -> dict[str, float]:
+    """Whole commands, bfloat16, 37 classes; the first encodes, and is not counted."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lay_out(folder, cuda=True)
+        command = [sys.executable, "-m", "fedotp"]
+        options = [str(folder / "experiment.toml"), "--quiet"]
+        options += [word for key in ("data", "compute") for word in ("--set", f"{key}.precision=bfloat16")]
+
+        def seconds(out: str, *words: str) -> float:
+            start = time.perf_counter()
+            subprocess.run([*command, *words, *options, "--out", folder / out], stdout=subprocess.DEVNULL, check=True)
+            return time.perf_counter() - start
+
+        seconds("first", "run")
+        one = [seconds(f"run {number}", "run") for number in range(3)]
+        seeds = ("compare", "--methods", "fedotp", "--seeds", f"0..{_SEEDS - 1}")
+        many = [seconds(f"compare {number}", *seeds) for number in range(3)]
+    return {
+        "whole commands: fedotp run, seconds": statistics.median(one),
+        f"whole commands: fedotp compare, {_SEEDS} seeds, seconds": statistics.median(many),
+        f"whole commands: {_SEEDS} seeds / one": statistics.median(many) / statistics.median(one),
+    }
 
 
 def _demo() -> dict[str, Callable[[], object]]:

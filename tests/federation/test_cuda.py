@@ -11,8 +11,6 @@ from toy_federation import in_order, make_data, make_novel, make_settings, make_
 from fedotp.federation import Features, FederatedData, HeldFeatures, Simulator
 from fedotp.methods import METHODS, PromptSettings, Task
 
-RECORDED = ("fedotp", "promptfl", "coop", "anchored", "fedpha", "fedmgp", "fedclip", "promptfolio", "fedpgp")
-
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
@@ -85,11 +83,15 @@ def test_recorded_views_are_the_plain_ones(method: str) -> None:
 def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, object]) -> None:
     """Clients of 1 to 10 images: they make different numbers of steps, the last batches are not full.
 
-    In float64: where a gradient is 0 but for rounding, AdamW makes steps of what rounding leaves of it.
+    In float64: where a gradient is 0 but for rounding, AdamW makes steps of what rounding leaves of it. Only transport
+    is in float32, the one precision in which a kernel makes it without waiting for the GPU.
     """
+    dtype, near = (torch.float32, 2e-4) if METHODS[method]().matching.has_plan else (torch.float64, 1e-8)
+    if dtype == torch.float32 and "name" in optimizer:
+        pytest.skip("AdamW is compared in float64")
     prompt = PromptSettings(n_ctx=3, std=0.1, kgcoop=0.5 if METHODS[method]().learns_prompts(make_task()) else 0.0)
-    task = Task(copy.deepcopy(small_clip(torch.float64)).cuda(), make_task().classes, prompt)
-    settings = make_settings(optimizer=optimizer, compute={"precision": "float64"})
+    task = Task(copy.deepcopy(small_clip(dtype)).cuda(), make_task().classes, prompt)
+    settings = make_settings(optimizer=optimizer, compute={"precision": str(dtype).removeprefix("torch.")})
     found = []
     for plain in (False, True):
         federation = simulator(method, settings, task=task, data=resident())
@@ -103,9 +105,9 @@ def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, obj
             assert federation.tester._resident._judged._made
     (params, lines), (expected, right) = found
     for name, value in expected.items():
-        torch.testing.assert_close(params[name], value, rtol=0, atol=1e-8)
+        torch.testing.assert_close(params[name], value, rtol=0, atol=near)
     np.testing.assert_array_equal(lines.row, right.row)
-    np.testing.assert_allclose(lines.loss, right.loss, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(lines.loss, right.loss, rtol=0, atol=100 * near)
     np.testing.assert_array_equal(lines.predicted, right.predicted)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from fedotp._driver import open_driver
 from fedotp._malloc import keep_freed
 from fedotp._text import printable
 from fedotp.cli._options import (
@@ -86,6 +87,8 @@ def run(
       fedotp run demo --json | jq 'select(.kind == "evaluation").accuracy'
     """
     chosen = [*(changes or [])]
+    if not any(change.startswith("compute.device=") for change in chosen):
+        open_driver()
     trackers = [name for name, asked in {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}.items() if asked]
     if holdout_clients is not None:
         chosen.append(f"federation.holdout_clients={holdout_clients}")

@@ -17,6 +17,7 @@ from fedotp.clip._config import CONFIGS, Activation, ClipConfig
 from fedotp.clip._files import find_file, read_file
 from fedotp.clip._hub import fetch
 from fedotp.clip._infer import check_depth, hugging_face_hints, infer_config, open_clip_hints
+from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._model import CLIP
 from fedotp.clip._names import from_hugging_face, is_hugging_face
 from fedotp.clip._tokenizer import Tokenizer
@@ -73,6 +74,7 @@ def _load_file(
 ) -> CLIP:
     try:
         path = find_file(path)
+        known = KnownDigest(path)
         tensors, metadata = read_file(path)
         if _CONFIG_KEY in metadata:
             config = ClipConfig.from_json(metadata[_CONFIG_KEY])
@@ -86,7 +88,7 @@ def _load_file(
             config = infer_config(tensors, open_clip_hints(path.parent), tokenizer)
         if activation is not None:
             config = replace(config, activation=activation)
-        return _build(config, tokenizer, tensors, device, dtype)
+        return _build(config, tokenizer, tensors, known, device, dtype)
     except FedotpError as error:
         raise FedotpError(f"{path}: {error}") from error
 
@@ -95,6 +97,7 @@ def _build(
     config: ClipConfig,
     tokenizer: Tokenizer | None,
     tensors: Mapping[str, Tensor],
+    known: KnownDigest,
     device: str | torch.device,
     dtype: torch.dtype,
 ) -> CLIP:
@@ -109,7 +112,7 @@ def _build(
     _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
 
     stored = {name: tensors[name] for name in weights}
-    model.take_digest_of(stored)
+    model.take_digest_of(stored, known)
     placed = {name: _placed(tensor, device, dtype) for name, tensor in stored.items()}
     counters = {
         name: torch.tensor(0, device=device) for name in state.keys() - weights.keys()

@@ -28,7 +28,7 @@ from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
-from fedotp.runs._warm import warming_up
+from fedotp.runs._warm import WarmUp
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
 _CHUNK = 256
@@ -100,6 +100,7 @@ class Preparation:
         self._config = config
         self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
+        self._warm_up = WarmUp(self._device)
         self._all = load_data(config.data)
         if len(self._all.classes) < 2:
             raise FedotpError(
@@ -146,7 +147,7 @@ class Preparation:
     def encode(self, runs: Sequence[Divided]) -> Encoded:
         """Encode what is not encoded yet of the images that the clients of any of `runs` have."""
         used = reduce(np.union1d, [run.used for run in runs])
-        with warming_up(runs[0].config, runs[0].task, len(runs[0].partition.clients)):
+        with self._warm_up.beside(runs[0].config, runs[0].task, len(runs[0].partition.clients)):
             images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
             train, test = images.train, images.test
             held = _resident([train, test], self._device)

@@ -1,13 +1,14 @@
-"""What a GPU needs once in a process, fetched while images are being encoded.
+"""What a GPU needs once in a process, fetched while data and weights are read and images are being encoded.
 
 Libraries load their kernels and Triton compiles its own when they are first used; with nothing else to do meanwhile,
 that is a second of every run and several of the first one on a machine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,26 +16,43 @@ import torch
 from fedotp.config import Config
 from fedotp.federation import FederatedData, HeldFeatures, Images, Predictions, RoundSettings, Settings, Simulator
 from fedotp.methods import Task
+from fedotp.ot import score
 
 _IMAGES = 8
 _MOST_CLIENTS = 16
 
 
-@contextmanager
-def warming_up(config: Config, task: Task, n_clients: int) -> Iterator[None]:
-    """On a GPU, make a first round of the federation of `config` on made-up images, beside what the block does."""
-    if task.device.type != "cuda":
-        yield
-        return
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(_warm_up, config, task, min(n_clients, _MOST_CLIENTS))
-        yield
+class WarmUp:
+    """What the GPU `device` needs, fetched by a thread; on a CPU nothing is done."""
 
+    def __init__(self, device: torch.device) -> None:
+        """Matrix products and Triton start at once: no weights are needed for that."""
+        self._device = device
+        self._thread = ThreadPoolExecutor(1) if device.type == "cuda" else None
+        if self._thread is not None:
+            self._thread.submit(self._quietly, self._load_libraries)
 
-def _warm_up(config: Config, task: Task, n_clients: int) -> None:
-    with suppress(Exception), torch.cuda.device(task.device):  # what is wrong will be told when it matters
-        first_round(config, task, n_clients)
-        torch.cuda.synchronize()
+    @contextmanager
+    def beside(self, config: Config, task: Task, n_clients: int) -> Iterator[None]:
+        """Make a first round of the federation of `config` on made-up images, beside what the block does.
+
+        The block ends when that is done.
+        """
+        first = partial(first_round, config, task, min(n_clients, _MOST_CLIENTS))
+        work = None if self._thread is None else self._thread.submit(self._quietly, first)
+        yield
+        if work is not None:
+            work.result()
+
+    def _quietly(self, work: Callable[[], object]) -> None:
+        with suppress(Exception), torch.cuda.device(self._device):  # what is wrong will be told when it matters
+            work()
+            torch.cuda.synchronize()
+
+    def _load_libraries(self) -> None:
+        score(torch.zeros(1, 64, 2, device=self._device), fused=True)
+        some = torch.zeros(64, 64, dtype=torch.bfloat16, device=self._device)
+        some @ some
 
 
 def first_round(config: Config, task: Task, n_clients: int) -> Predictions:
