@@ -1,0 +1,26 @@
+"""Secure aggregation: the server learns a sum of what sites send, and no summand. Nothing here needs Flower.
+
+The protocol of Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017, in the
+variant against an active server: keys are signed, and so is who is in the sum before anything is opened. Flower's own
+parts are not used: its masks come from NumPy's Mersenne twister, seeded with 32 bits, which anyone can try out.
+"""
+
+from fedotp.flower.secure._fixed import FixedPoint, Words
+from fedotp.flower.secure._server import ServerSession
+from fedotp.flower.secure._session import LEAST_SITES, Advert, Circle, Identity, Session, TooFewError, Unsigned
+from fedotp.flower.secure._site import Dealt, SiteSession
+
+__all__ = [
+    "LEAST_SITES",
+    "Advert",
+    "Circle",
+    "Dealt",
+    "FixedPoint",
+    "Identity",
+    "ServerSession",
+    "Session",
+    "SiteSession",
+    "TooFewError",
+    "Unsigned",
+    "Words",
+]

@@ -1,0 +1,156 @@
+"""A site's side of a secure sum: it answers each step once, and forgets everything with the round.
+
+advertise   make two keys, sign the public ones
+share       deal out shares of its mask key and of the seed of its own mask, each sealed for one site
+mask        add to its numbers its own mask, and one with every other site that the other subtracts
+endorse     sign who has sent masked numbers
+reveal      once enough have signed the same: of each who has, the share of the seed, of each who has not, that of
+            the key; never both of one site
+"""
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from fedotp.errors import FedotpError
+from fedotp.flower.secure._crypto import KeyPair, derive, digest, mask, seal, unseal
+from fedotp.flower.secure._fixed import Words
+from fedotp.flower.secure._session import Advert, Circle, Identity, Session
+from fedotp.flower.secure._shamir import SHARE_BYTES, split
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a site sends of its shares, by receiver: sealed letters, and marks by which shares are told from others."""
+
+    letters: Mapping[int, bytes]
+    marks: Mapping[int, bytes]
+
+
+class SiteSession:
+    """Site `number`, called `name`, in one session."""
+
+    def __init__(self, session: Session, number: int, name: str, identity: Identity) -> None:
+        """Keys are drawn now."""
+        self.session = session
+        self._number, self._name, self._identity = number, name, identity
+        self._letters, self._masks = KeyPair(), KeyPair()
+        self._seed = secrets.token_bytes(32)
+        self._circle: Circle | None = None
+        self._dealt: Dealt | None = None
+        self._own_shares = b""
+        self._held: dict[int, bytes] = {}  # the shares of every site that has dealt, both of each
+        self._masked: tuple[bytes, Words] | None = None
+        self._survivors: frozenset[int] | None = None
+
+    def advertise(self) -> Advert:
+        """The site's public keys."""
+        keys = self._letters.public + self._masks.public
+        signature = self._identity.sign(self.session.keys_statement(self._number, self._name, keys))
+        return Advert(self._name, self._letters.public, self._masks.public, signature)
+
+    def share(self, adverts: Mapping[int, Advert], *, least: int = 0) -> Dealt:
+        """Shares for every site of the circle, which has `least` sites or more."""
+        circle = Circle(self.session, dict(adverts))
+        if self._circle is not None and self._dealt is not None:
+            if circle.transcript != self._circle.transcript:
+                raise FedotpError("this site was told of other sites before, in the same secure sum; it deals no more")
+            return self._dealt
+        own = circle.adverts.get(self._number)
+        if own is None or own.keys != self._letters.public + self._masks.public or own.name != self._name:
+            raise FedotpError("this site's own keys are not among those of the secure sum")
+        if len(circle.adverts) < least:
+            raise FedotpError(f"a secure sum of {len(circle.adverts)} sites; this one wants {least} or more")
+        circle.check_names(self._identity)
+        places = circle.places.values()
+        of_seed = split(self._seed, circle.threshold, places)
+        of_key = split(self._masks.secret, circle.threshold, places)
+        shares = {number: of_seed[place] + of_key[place] for number, place in circle.places.items()}
+        self._own_shares = shares[self._number]
+        sealed = {}
+        for number, letter in shares.items():
+            if number != self._number:
+                about = circle.about(b"letter", self._number, number)
+                sealed[number] = seal(self._letters.agree(circle.adverts[number].letters, about), letter, about)
+        marks = {number: marks_of(circle, self._number, number, letter) for number, letter in shares.items()}
+        self._circle, self._dealt = circle, Dealt(sealed, marks)
+        return self._dealt
+
+    def mask(self, letters: Mapping[int, bytes], numbers: Words) -> Words:
+        """`numbers` under masks that cancel in the sum over the sites whose `letters` have come, and this one."""
+        circle = self._known()
+        given = digest(*(part for number in sorted(letters) for part in (str(number).encode(), letters[number])))
+        given = digest(given, numbers.tobytes())
+        if self._masked is not None:
+            if self._masked[0] != given:
+                raise FedotpError("this site has masked other numbers in the same secure sum; it masks no more")
+            return self._masked[1]
+        held = {self._number: self._own_shares}
+        for number, letter in letters.items():
+            if number not in circle.adverts or number == self._number:
+                raise FedotpError(f"a share comes from site {number}, which is none of the other sites of the sum")
+            about = circle.about(b"letter", number, self._number)
+            held[number] = unseal(self._letters.agree(circle.adverts[number].letters, about), letter, about)
+            if len(held[number]) != 2 * SHARE_BYTES:
+                raise FedotpError(f"the share of site {circle.adverts[number].name} has a wrong length")
+        circle.require_enough(held, "have dealt out shares")
+        masked = numbers + mask(derive(self._seed, circle.about(b"own", self._number, self._number)), len(numbers))
+        for number in held:
+            if number != self._number:
+                masked = add_pair(circle, masked, self._masks, self._number, number)
+        self._held, self._masked = held, (given, masked)
+        return masked
+
+    def endorse(self, survivors: Collection[int]) -> bytes:
+        """This site's signature that it takes `survivors` for those whose masked numbers were added up."""
+        circle, chosen = self._known(), frozenset(survivors)
+        if self._masked is None:
+            raise FedotpError("this site has masked nothing yet, and cannot say who is in the sum")
+        if self._survivors not in (None, chosen):
+            raise FedotpError("this site was told of other survivors before, in the same secure sum; it signs no more")
+        if self._number not in chosen or not chosen <= self._held.keys():
+            raise FedotpError(
+                "the survivors of a secure sum must be sites that have dealt out shares, this one among them"
+            )
+        circle.require_enough(chosen, "are in the sum")
+        self._survivors = chosen
+        return self._identity.sign(circle.survivors_statement(chosen))
+
+    def reveal(self, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
+        """One share of each site that has dealt, once enough have signed who is in the sum."""
+        circle = self._known()
+        if self._survivors is None:
+            raise FedotpError("this site was not told who is in the sum, and reveals no share")
+        if not signatures.keys() <= self._survivors:
+            raise FedotpError("somebody has signed who is not in the sum")
+        statement = circle.survivors_statement(self._survivors)
+        for number, signature in signatures.items():
+            self._identity.check(circle.adverts[number].name, statement, signature)
+        circle.require_enough(signatures, "have signed who is in the sum")
+        return {
+            number: shares[:SHARE_BYTES] if number in self._survivors else shares[SHARE_BYTES:]
+            for number, shares in self._held.items()
+        }
+
+    def _known(self) -> Circle:
+        if self._circle is None:
+            raise FedotpError("this site does not know yet who takes part in the secure sum")
+        return self._circle
+
+
+def add_pair(circle: Circle, numbers: Words, own: KeyPair, number: int, other: int) -> Words:
+    """`numbers` of site `number` with the mask it has with `other`: the smaller number adds it, the other subtracts."""
+    about = circle.about(b"pair", min(number, other), max(number, other))
+    common = mask(own.agree(circle.adverts[other].masks, about), len(numbers))
+    return numbers + common if number < other else numbers - common
+
+
+def marks_of(circle: Circle, dealer: int, receiver: int, shares: bytes) -> bytes:
+    """Two digests, of the share of a seed and of that of a key: whoever sees a share can tell whether it is the one."""
+    about = circle.about(b"mark", dealer, receiver)
+    return mark_of(about, shares[:SHARE_BYTES]) + mark_of(about, shares[SHARE_BYTES:])
+
+
+def mark_of(about: bytes, share: bytes) -> bytes:
+    """32 bytes; a share is as good as random, so nothing can be learned from them."""
+    return digest(about, share)

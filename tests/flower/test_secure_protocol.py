@@ -1,0 +1,437 @@
+"""Secure sums without Flower: exact whoever drops out where, and nothing opened by too few or by a lie."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedotp.errors import FedotpError
+from fedotp.flower.secure import Dealt, FixedPoint, ServerSession, Session, SiteSession, TooFewError, Unsigned
+from fedotp.flower.secure._crypto import KeyPair
+from fedotp.flower.secure._shamir import PRIME, combine, split, weights_at_zero
+
+STEPS = ("keys", "shares", "masked", "endorse", "reveal")
+SESSION = Session("a" * 32, 1, "b" * 32, 0.5, 1000, 64)
+LENGTH = 17
+
+
+class Signed:
+    """An identity with keys of its own, as sites have."""
+
+    keys = {f"site-{i}": Ed25519PrivateKey.generate() for i in range(12)}  # noqa: RUF012
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+
+    def sign(self, statement: bytes) -> bytes:
+        return self.keys[self._name].sign(statement)
+
+    def check(self, name: str, statement: bytes, signature: bytes) -> None:
+        try:
+            self.keys[name].public_key().verify(signature, statement)
+        except (InvalidSignature, KeyError):
+            raise FedotpError(f"it was not signed with the key of {name}") from None
+
+
+@dataclass
+class Play:
+    """All parties of one sum in this process; `drops` are those who say nothing from a step on."""
+
+    n: int
+    session: Session = SESSION
+    drops: dict[str, Collection[int]] | None = None
+    signed: bool = True
+
+    def __post_init__(self) -> None:
+        self.server = ServerSession(self.session, Signed() if self.signed else Unsigned(), LENGTH)
+        names = {10 * i: f"site-{i}" for i in range(self.n)}  # numbers with gaps: not all sites are drawn
+        self.sites = {
+            number: SiteSession(self.session, number, name, Signed(name) if self.signed else Unsigned())
+            for number, name in names.items()
+        }
+        draw = np.random.default_rng(0)
+        self.numbers = {number: draw.integers(0, 2**64, LENGTH, np.uint64) for number in self.sites}
+
+    def there(self, step: str, among: Iterable[int]) -> list[int]:
+        gone = {10 * i for each in STEPS[: STEPS.index(step) + 1] for i in (self.drops or {}).get(each, ())}
+        return [number for number in among if number not in gone]
+
+    def keys(self) -> None:
+        for number in self.there("keys", self.sites):
+            self.server.take_advert(number, self.sites[number].advertise())
+
+    def shares(self) -> None:
+        for number in self.there("shares", self.server.circle.numbers):
+            self.server.take_shares(number, self.sites[number].share(self.server.circle.adverts))
+
+    def masked(self) -> None:
+        for number in self.there("masked", self.server.dealers):
+            masked = self.sites[number].mask(self.server.letters_for(number), self.numbers[number])
+            self.server.take_masked(number, masked)
+
+    def endorse(self) -> None:
+        for number in self.there("endorse", self.server.survivors):
+            self.server.take_signature(number, self.sites[number].endorse(self.server.survivors))
+
+    def reveal(self) -> None:
+        for number in self.there("reveal", self.server.signatures):
+            self.server.take_revealed(number, self.sites[number].reveal(self.server.signatures))
+
+    def until(self, step: str) -> "Play":
+        for each in STEPS[: STEPS.index(step) + 1]:
+            getattr(self, each)()
+        return self
+
+
+def plain_sum(numbers: Iterable[np.ndarray]) -> np.ndarray:
+    """Added up as Python's whole numbers, then modulo 2^64."""
+    columns = zip(*(each.tolist() for each in numbers), strict=True)
+    return np.array([sum(column) % 2**64 for column in columns], np.uint64)
+
+
+# Exact, whoever drops out ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_sum_is_exact_with_up_to_as_many_lost_at_each_step_as_may_be(step: str, lost: int) -> None:
+    play = Play(6, drops={step: range(lost)}).until("reveal")
+    expected = plain_sum(play.numbers[number] for number in play.server.survivors)
+    np.testing.assert_array_equal(play.server.total(), expected)
+    assert len(play.server.survivors) == 6 - (lost if STEPS.index(step) <= STEPS.index("masked") else 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_sum_is_exact_or_void(data: st.DataObject) -> None:
+    """Any number of sites lost anywhere: enough are left and the sum is exact, or too few and nothing is opened."""
+    n = data.draw(st.integers(3, 9))
+    share = data.draw(st.sampled_from([0.5, 2 / 3, 0.8]))
+    drops: dict[str, list[int]] = {step: [] for step in STEPS}
+    for site in range(n):
+        if data.draw(st.integers(0, 3)) == 0:
+            drops[data.draw(st.sampled_from(STEPS))].append(site)
+    play = Play(n, replace(SESSION, share=share), drops, signed=data.draw(st.booleans()))
+    left = n - len(drops["keys"])
+    try:
+        play.until("reveal")
+        total = play.server.total()
+    except TooFewError:
+        threshold = max(3, int(share * left) + 1)
+        assert left < 3 or left - sum(len(drops[step]) for step in STEPS[1:]) < threshold
+    else:
+        np.testing.assert_array_equal(total, plain_sum(play.numbers[number] for number in play.server.survivors))
+
+
+def test_masked_numbers_look_like_chance_and_are_others_in_every_session() -> None:
+    first, second = (Play(3, replace(SESSION, attempt=letter * 32)) for letter in "cd")
+    said = []
+    for play in (first, second):
+        play.numbers = dict.fromkeys(play.sites, np.zeros(LENGTH, np.uint64))
+        play.until("masked")
+        said += [play.server._masked[number] for number in play.sites]
+    assert not any(np.isin(one, other).any() for one, other in combinations(said, 2))
+    bits = np.unpackbits(np.concatenate(said).view(np.uint8)).mean()
+    assert 0.45 < bits < 0.55
+
+
+def test_keys_are_fresh_for_every_session() -> None:
+    sites = [SiteSession(SESSION, 0, "site-0", Unsigned()) for _ in range(2)]
+    assert sites[0].advertise().keys != sites[1].advertise().keys
+
+
+# What is not opened --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["shares", "masked", "endorse", "reveal"])
+def test_too_few_sites_open_nothing(step: str) -> None:
+    play = Play(6, drops={step: range(3)})
+    with pytest.raises(TooFewError, match=r"3 of 6 sites .*; a secure sum needs 4"):
+        play.until("reveal").server.total()
+
+
+def test_two_sites_make_no_sum() -> None:
+    with pytest.raises(FedotpError, match="a secure sum of 2 sites: right is from 3"):
+        Play(2).until("shares")
+
+
+def test_a_site_wants_as_many_sites_as_its_owner_says() -> None:
+    play = Play(4).until("keys")
+    with pytest.raises(FedotpError, match="a secure sum of 4 sites; this one wants 5 or more"):
+        play.sites[0].share(play.server.circle.adverts, least=5)
+
+
+def test_a_site_reveals_one_share_of_each_other_and_never_both() -> None:
+    play = Play(5, drops={"masked": [4]}).until("reveal")
+    held = play.sites[0]._held
+    for number, share in play.sites[0].reveal(play.server.signatures).items():
+        seed, key = held[number][:33], held[number][33:]
+        assert share == (key if number == 40 else seed)
+
+
+def lie_about_survivors(play: Play) -> None:
+    play.until("endorse").sites[0].endorse([0, 10, 20])
+
+
+def lie_to_two(play: Play) -> None:
+    """Half of the sites hear one list, half another: neither gets enough signatures."""
+    play.until("masked")
+    lists = ([0, 10, 20, 30], [10, 20, 30, 40])
+    play.sites[0].reveal({0: play.sites[0].endorse(lists[0]), 10: play.sites[10].endorse(lists[1])})
+
+
+def mask_twice(play: Play) -> None:
+    play.until("masked").sites[0].mask(play.server.letters_for(0), play.numbers[0] + np.uint64(1))
+
+
+def deal_twice(play: Play) -> None:
+    play.until("shares")
+    adverts = dict(play.server.circle.adverts)
+    del adverts[40]
+    play.sites[0].share(adverts)
+
+
+def reveal_first(play: Play) -> None:
+    play.until("masked").sites[0].reveal({})
+
+
+def reveal_to_few(play: Play) -> None:
+    play.until("endorse")
+    play.sites[0].reveal({0: play.server.signatures[0]})
+
+
+def survive_without_oneself(play: Play) -> None:
+    play.until("masked").sites[0].endorse([10, 20, 30, 40])
+
+
+def survive_unheard(play: Play) -> None:
+    play.until("masked").sites[0].endorse([0, 10, 20, 77])
+
+
+def mask_first(play: Play) -> None:
+    play.until("keys").sites[0].mask({}, play.numbers[0])
+
+
+def few_letters(play: Play) -> None:
+    play.until("shares").sites[0].mask({10: play.server.letters_for(0)[10]}, play.numbers[0])
+
+
+def changed_letter(play: Play) -> None:
+    letters = play.until("shares").server.letters_for(0)
+    letters[10] = letters[10][:-1] + bytes([letters[10][-1] ^ 1])
+    play.sites[0].mask(letters, play.numbers[0])
+
+
+def letter_of_another(play: Play) -> None:
+    letters = play.until("shares").server.letters_for(0)
+    play.sites[0].mask({**letters, 10: letters[20]}, play.numbers[0])
+
+
+def letter_of_another_session(play: Play) -> None:
+    other = Play(play.n).until("shares")
+    play.until("shares").sites[0].mask(other.server.letters_for(0), play.numbers[0])
+
+
+def swapped_keys(play: Play) -> None:
+    """The server puts keys of its own in a site's place."""
+    adverts = dict(play.until("keys").server.circle.adverts)
+    own = SiteSession(SESSION, 10, "site-1", Unsigned()).advertise()
+    play.sites[0].share({**adverts, 10: replace(own, signature=adverts[10].signature)})
+
+
+def keys_of_another_session(play: Play) -> None:
+    """Signed by the site, but for another sum: the server may have opened that key since."""
+    adverts = dict(play.until("keys").server.circle.adverts)
+    old = SiteSession(replace(SESSION, attempt="e" * 32), 10, "site-1", Signed("site-1")).advertise()
+    play.sites[0].share({**adverts, 10: old})
+
+
+def stranger(play: Play) -> None:
+    adverts = dict(play.until("keys").server.circle.adverts)
+    own = SiteSession(SESSION, 90, "invented", Unsigned()).advertise()
+    play.sites[0].share({**adverts, 90: own})
+
+
+def not_asked(play: Play) -> None:
+    adverts = dict(play.until("keys").server.circle.adverts)
+    del adverts[0]
+    play.sites[0].share(adverts)
+
+
+LIES: list[tuple[Callable[[Play], None], str]] = [
+    (lie_about_survivors, "told of other survivors before"),
+    (lie_to_two, "not signed with the key of site-1"),
+    (mask_twice, "has masked other numbers in the same secure sum"),
+    (deal_twice, "told of other sites before"),
+    (reveal_first, "not told who is in the sum"),
+    (reveal_to_few, "1 of 5 sites have signed who is in the sum; a secure sum needs 3"),
+    (survive_without_oneself, "this one among them"),
+    (survive_unheard, "must be sites that have dealt out shares"),
+    (mask_first, "does not know yet who takes part"),
+    (few_letters, "2 of 5 sites have dealt out shares; a secure sum needs 3"),
+    (changed_letter, "a sealed share was changed on its way"),
+    (letter_of_another, "a sealed share was changed on its way, or belongs to another round"),
+    (letter_of_another_session, "belongs to another round"),
+    (swapped_keys, "not signed with the key of site-1"),
+    (keys_of_another_session, "not signed with the key of site-1"),
+    (stranger, "not signed with the key of invented"),
+    (not_asked, "own keys are not among those of the secure sum"),
+]
+
+
+@pytest.mark.parametrize(("lie", "words"), LIES, ids=[lie.__name__ for lie, _ in LIES])
+def test_a_lying_server_hears_one_line_and_gets_nothing(lie: Callable[[Play], None], words: str) -> None:
+    with pytest.raises(FedotpError, match=words) as raised:
+        lie(Play(5))
+    assert "\n" not in str(raised.value)
+
+
+def test_asked_twice_for_the_same_a_site_says_the_same() -> None:
+    play = Play(4).until("reveal")
+    site = play.sites[0]
+    assert site.share(play.server.circle.adverts) is site.share(play.server.circle.adverts)
+    again = site.mask(play.server.letters_for(0), play.numbers[0])
+    np.testing.assert_array_equal(again, play.server._masked[0])
+    assert site.reveal(play.server.signatures) == site.reveal(play.server.signatures)
+
+
+# What a lying site can do ------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_share_is_named_and_the_sum_opened_without_it() -> None:
+    play = Play(5).until("endorse")
+    wrong = play.sites[0].reveal(play.server.signatures)
+    wrong[10] = bytes(33)
+    with pytest.raises(FedotpError, match="its share of site-1 is not the one that was dealt out"):
+        play.server.take_revealed(0, wrong)
+    play.drops = {"reveal": [0]}
+    play.reveal()
+    np.testing.assert_array_equal(play.server.total(), plain_sum(play.numbers.values()))
+
+
+class OtherSecret(KeyPair):
+    """Shows one key and deals out shares of another."""
+
+    @property
+    def secret(self) -> bytes:
+        return bytes(32)
+
+
+def test_shares_that_do_not_give_a_lost_sites_key_open_nothing() -> None:
+    play = Play(4, drops={"masked": [3]})
+    play.sites[30]._masks = OtherSecret()
+    with pytest.raises(TooFewError, match="the shares of site-3 do not give its key"):
+        play.until("reveal").server.total()
+
+
+@pytest.mark.parametrize("numbers", [np.zeros(LENGTH, np.int64), np.zeros(LENGTH + 1, np.uint64)])
+def test_masked_numbers_of_another_kind_are_refused(numbers: np.ndarray) -> None:
+    with pytest.raises(FedotpError, match=r"its masked numbers are .*; right is uint64"):
+        Play(3).until("shares").server.take_masked(0, numbers)
+
+
+def test_shares_for_some_only_are_refused() -> None:
+    play = Play(3).until("keys")
+    dealt = play.sites[0].share(play.server.circle.adverts)
+    with pytest.raises(FedotpError, match="has not dealt out a share for every site"):
+        play.server.take_shares(0, Dealt({10: dealt.letters[10]}, dealt.marks))
+
+
+def test_the_keys_of_another_are_refused() -> None:
+    play = Play(3, signed=False).until("keys")
+    with pytest.raises(FedotpError, match="its keys are those of another site"):
+        play.server.take_advert(90, replace(play.sites[0].advertise(), name="again"))
+
+
+# Shamir's shares ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(secret=st.binary(min_size=32, max_size=32), n=st.integers(1, 8), data=st.data())
+def test_any_threshold_of_shares_give_the_secret(secret: bytes, n: int, data: st.DataObject) -> None:
+    threshold = data.draw(st.integers(1, n))
+    shares = split(secret, threshold, range(1, n + 1))
+    chosen = data.draw(st.permutations(list(shares)))[: data.draw(st.integers(threshold, n))]
+    assert combine({place: shares[place] for place in chosen}, weights_at_zero(chosen)) == secret
+
+
+def test_fewer_shares_fit_every_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By brute force over a small field: of two shares out of a threshold of three, each secret is as likely."""
+    monkeypatch.setattr("fedotp.flower.secure._shamir.PRIME", 17)
+    seen: dict[tuple[int, int], set[int]] = {}
+    for secret in range(17):
+        for a in range(17):
+            for b in range(17):
+                at = [(secret + a * x + b * x * x) % 17 for x in (1, 2, 3)]
+                assert sum(w * y for w, y in zip(weights_at_zero([1, 2, 3]), at, strict=True)) % 17 == secret
+                seen.setdefault((at[0], at[1]), set()).add(secret)
+    assert all(secrets == set(range(17)) for secrets in seen.values())
+
+
+def test_the_field_is_one() -> None:
+    """Miller and Rabin's test with the bases that 64 rounds of chance would take."""
+    odd, twos = PRIME - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71):
+        value = pow(base, odd, PRIME)
+        assert value in (1, PRIME - 1) or any(pow(value, 2**i, PRIME) == PRIME - 1 for i in range(1, twos))
+
+
+@pytest.mark.parametrize("places", [[1, 1, 2], [0, 1], [-1, 2]])
+def test_places_that_are_none_are_refused(places: list[int]) -> None:
+    with pytest.raises(FedotpError, match="cannot be combined"):
+        weights_at_zero(places)
+
+
+# Fixed point -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_sums_in_fixed_point_do_not_overflow_and_are_as_near_as_promised(data: st.DataObject) -> None:
+    n, most = data.draw(st.integers(1, 50)), data.draw(st.integers(1, 10**7))
+    bound = data.draw(st.integers(1, 1000))
+    fixed = FixedPoint(n, most, bound)
+    extreme = data.draw(st.booleans())
+    floats = st.sampled_from([-float(bound), float(bound)]) if extreme else st.floats(-bound, bound, width=32)
+    values = data.draw(st.lists(floats, min_size=n, max_size=n))
+    weights = [most] * n if extreme else data.draw(st.lists(st.integers(0, most), min_size=n, max_size=n))
+    total = np.zeros(1, np.uint64)
+    exact = 0
+    for value, weight in zip(values, weights, strict=True):
+        words = fixed.encode(np.array([value]), weight)
+        total += words
+        exact += int(words.view(np.int64)[0])
+    assert int(total.view(np.int64)[0]) == exact  # Python's whole numbers never overflow
+    wanted = sum(Fraction(value) * weight for value, weight in zip(values, weights, strict=True))
+    assert abs(Fraction(exact, 2**fixed.bits) - wanted) <= Fraction(n, 2 ** (fixed.bits + 1))
+    assert fixed.decode(total)[0] == pytest.approx(exact / 2**fixed.bits)
+
+
+@pytest.mark.parametrize("value", [64.5, -65.0, float("inf"), float("nan")])
+def test_a_value_that_does_not_fit_is_refused(value: float) -> None:
+    with pytest.raises(FedotpError, match=r"does not fit the secure sum; right is up to 64 \(--secure-range\)"):
+        FixedPoint(3, 10, 64).encode(np.array([0.0, value]), 1)
+
+
+def test_a_weight_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(FedotpError, match="a weight of 11 images does not fit; right is from 0 to 10"):
+        FixedPoint(3, 10, 64).encode(np.array([0.0]), 11)
+
+
+def test_sums_that_cannot_fit_are_refused() -> None:
+    with pytest.raises(FedotpError, match=r"do not fit 64 bits; right are fewer images .*--max-images"):
+        FixedPoint(10_000, 10**9, 10**6)
+
+
+def test_a_sum_that_no_sites_can_have_is_refused() -> None:
+    with pytest.raises(FedotpError, match="the secure sum makes no sense"):
+        FixedPoint(3, 1000, 64).decode(np.array([2**63 - 1], np.uint64))
