@@ -60,9 +60,10 @@ class RunClassifiers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All clients: those of the run, then those of `fedotp join`."""
+        """All clients: those that have a part in the run, then those of `fedotp join`."""
         joined = sorted(path.parent.name for path in self.run.path.glob("joined/*/private.safetensors"))
-        return (*self._trained, *(name for name in joined if name not in self._trained))
+        there = [name for name in self._trained if name not in self.run.config.federation.without]
+        return (*there, *(name for name in joined if name not in self._trained))
 
     def classifier(self, client: str | None = None) -> Classifier:
         """The classifier of `client`, which may be left out where there is one only."""

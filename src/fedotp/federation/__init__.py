@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedotp.federation._predict import Predictor
     from fedotp.federation._progress import Progress, load_progress
     from fedotp.federation._random import Ints, draws
-    from fedotp.federation._sampling import drawn_for_evaluation, held_out, sampled
+    from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, sampled
     from fedotp.federation._server_step import ServerStep
     from fedotp.federation._settings import (
         VIEWS,
@@ -71,6 +71,7 @@ __all__ = [
     "Simulator",
     "Together",
     "View",
+    "absent",
     "by_domain",
     "client_bytes",
     "drawn_for_evaluation",

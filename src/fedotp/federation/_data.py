@@ -15,6 +15,7 @@ from fedotp.data import Client, EncodedDataset
 from fedotp.federation._random import Ints, draws, order
 from fedotp.methods import Memory, Need
 
+_NONE = np.empty(0, np.int64)
 _CHUNK = 512  # images read at once when a memory is made
 
 
@@ -80,7 +81,8 @@ class FederatedData:
 
     `numbers` are what the federation calls them: draws depend on a client's number, not on its row here. In a
     simulation they are the same, and need not be given. `seeds` are the clients' own where they belong to several
-    federations. `n_skipped` images could not be decoded and were left out.
+    federations. `n_skipped` images could not be decoded and were left out. `withheld` are test images that nobody may
+    be shown, as those who had them have no part in the federation.
     """
 
     names: tuple[str, ...]
@@ -90,6 +92,7 @@ class FederatedData:
     numbers: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
     n_skipped: int = 0
+    withheld: Ints = field(default_factory=lambda: _NONE)
     _spatial: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -121,6 +124,17 @@ class FederatedData:
     def __len__(self) -> int:
         """Return the number of clients."""
         return len(self.names)
+
+    def without(self, clients: Ints) -> "FederatedData":
+        """The same, but `clients` (C,) have no images, and what only they had to test is shown to nobody."""
+        away, rows = set(clients.tolist()), self.test.clients
+        theirs = np.concatenate([self.withheld, *(rows[i] for i in away)])
+        others = np.concatenate([_NONE, *(rows[i] for i in range(len(self)) if i not in away)])
+        train, test = (
+            replace(images, clients=tuple(_NONE if i in away else own for i, own in enumerate(images.clients)))
+            for images in (self.train, self.test)
+        )
+        return replace(self, train=train, test=test, withheld=np.setdiff1d(theirs, others))
 
     def has_the_images_of(self, other: "FederatedData") -> bool:
         """Whether both divide the same features, row by row."""

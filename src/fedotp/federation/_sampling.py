@@ -11,30 +11,51 @@ from fedotp.federation._random import Ints, draws, order
 from fedotp.federation._settings import EvaluationSettings, RoundSettings
 
 
+def absent(settings: RoundSettings, names: Sequence[str]) -> Ints:
+    """The clients that have no part in anything (`federation.without`), in ascending order."""
+    _require_known("without", settings.without, list(names), "names of clients")
+    away = [number for number, name in enumerate(names) if name in settings.without]
+    if len(away) == len(names):
+        raise _nobody_left("without", settings.without, len(names))
+    return np.array(away, np.int64)
+
+
 def held_out(settings: RoundSettings, names: Sequence[str], domains: Sequence[str | None], seed: int) -> Ints:
-    """The clients that never train, in ascending order: those named, by their own or their domain's name, or drawn."""
+    """The clients that never train, in ascending order: those named, by their own or their domain's name, or drawn.
+
+    Those that have no part in anything (`absent`) are not among them.
+    """
+    there = np.setdiff1d(np.arange(len(names)), absent(settings, names))
     if settings.holdout:
-        return _named(settings.holdout, names, domains)
-    k, n_clients = settings.holdout_clients, len(names)
+        return np.intersect1d(there, _named(settings.holdout, names, domains, there))
+    k, n_clients = settings.holdout_clients, len(there)
     if k >= n_clients:
         raise FedotpError(
             f"federation.holdout_clients = {k}: must leave at least one of the {n_clients} clients to train"
         )
-    return np.sort(order(draws(seed, "holdout"), n_clients)[:k])
+    return np.sort(there[order(draws(seed, "holdout"), n_clients)[:k]])
 
 
-def _named(wanted: Sequence[str], names: Sequence[str], domains: Sequence[str | None]) -> Ints:
+def _named(wanted: Sequence[str], names: Sequence[str], domains: Sequence[str | None], there: Ints) -> Ints:
     known = list(dict.fromkeys([*(domain for domain in domains if domain is not None), *names]))
+    _require_known("holdout", wanted, known, "names of clients or domains")
+    away = [i for i, here in enumerate(zip(names, domains, strict=True)) if not set(here).isdisjoint(wanted)]
+    if not len(np.setdiff1d(there, away)):
+        raise _nobody_left("holdout", wanted, len(there))
+    return np.array(away, np.int64)
+
+
+def _require_known(key: str, wanted: Sequence[str], known: list[str], what: str) -> None:
     for name in wanted:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            right = f"names of clients or domains; did you mean {show(near)}? ({listed(known)})"
-            raise SettingError("federation.holdout", show(tuple(wanted)), right)
-    away = [i for i, here in enumerate(zip(names, domains, strict=True)) if not set(here).isdisjoint(wanted)]
-    if len(away) == len(names):
-        right = f"fewer names: somebody must be left to train, and these are all {len(names)} clients"
-        raise SettingError("federation.holdout", show(tuple(wanted)), right)
-    return np.array(away, np.int64)
+            right = f"{what}; did you mean {show(near)}? ({listed(known)})"
+            raise SettingError(f"federation.{key}", show(tuple(wanted)), right)
+
+
+def _nobody_left(key: str, wanted: Sequence[str], n_clients: int) -> SettingError:
+    right = f"fewer names: somebody must be left to train, and these are all {n_clients} clients"
+    return SettingError(f"federation.{key}", show(tuple(wanted)), right)
 
 
 def sampled(settings: RoundSettings, members: Ints, round_: int, seed: int) -> Ints:

@@ -36,6 +36,8 @@ class RoundSettings:
         holdout_clients: clients, drawn from the seed, that never train; at the end they join and are evaluated.
         holdout: clients that never train, by name or by their domain's name: ["sketch"] leaves one domain out.
         join_epochs: epochs in which a client that joins fits its private prompt; 0 stands for rounds x local_epochs.
+        without: clients, by name, that have no part in anything: nobody trains on, evaluates or shows what is theirs,
+            and whoever is drawn is drawn from the others. So a federation is run as if they had never been in it.
     """
 
     rounds: int = 10
@@ -49,6 +51,7 @@ class RoundSettings:
     holdout_clients: int = 0
     holdout: Words = ()
     join_epochs: int = 0
+    without: Words = ()
 
     def __post_init__(self) -> None:
         require_from(0, MOST, "federation.rounds", self.rounds)

@@ -22,7 +22,7 @@ from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
 from fedotp.federation._progress import Progress
 from fedotp.federation._random import Ints
-from fedotp.federation._sampling import drawn_for_evaluation, held_out, n_sampled, sampled, survivors
+from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
 from fedotp.federation._view import Novel, View
@@ -83,15 +83,17 @@ class Simulator(Clients):
 
         `novel` are images of other classes, for the view of that name.
         """
+        away = absent(settings.federation, data.names)
+        data = data.without(away) if len(away) else data
         self.server = method.shared(task, len(data))
         self.step = ServerStep(settings.server)
         super().__init__(method, task, data, settings, make_kept=make_kept)
         self.held_out = held_out(settings.federation, data.names, data.domains, settings.seed)
-        with_images = np.flatnonzero(data.train.sizes(np.arange(len(data))) > 0)
-        self.members = np.setdiff1d(with_images, self.held_out)
+        self.trained = np.setdiff1d(np.arange(len(data)), np.union1d(self.held_out, away))
+        self.members = self.trained[data.train.sizes(self.trained) > 0]
         self.group_size = group_size(method, task, settings)
         self.n_fitting = n_fitting(method, task, settings)
-        self.views = Views(method, self.task, data, settings, held_out=self.held_out, novel=novel)
+        self.views = Views(method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel)
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls
 
@@ -188,8 +190,7 @@ class Simulator(Clients):
 
     def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
         """What `clients` (all that took part in training, if not given) predict for their test images."""
-        clients = np.setdiff1d(np.arange(len(self.data)), self.held_out) if clients is None else clients
-        return super().predict(clients, on_images)
+        return super().predict(self.trained if clients is None else clients, on_images)
 
     def evaluate(self, *, everyone: bool = True) -> tuple[Evaluation, Predictions]:
         """Evaluate all that took part in training, or those drawn for this round, or those it sampled."""
@@ -207,7 +208,7 @@ class Simulator(Clients):
         The clients' own tests are `evaluate`'s; held-out clients have not joined yet.
         """
         drawn = None if everyone else self.drawn_for_evaluation()
-        clients = np.setdiff1d(np.arange(len(self.data)), self.held_out) if drawn is None else drawn
+        clients = self.trained if drawn is None else drawn
         newcomer = self._received(np.zeros(1, np.int64), new=True)
         return self.views.see(self, clients, newcomer, on_images)
 
@@ -235,8 +236,7 @@ class Simulator(Clients):
 
     def drawn_for_evaluation(self) -> Ints | None:
         """The clients evaluated after this round; None for all."""
-        everyone = np.setdiff1d(np.arange(len(self.data)), self.held_out)
-        everyone = everyone[self.data.test.sizes(everyone) > 0]
+        everyone = self.trained[self.data.test.sizes(self.trained) > 0]
         if self.settings.evaluation.of == "sampled":
             return np.intersect1d(everyone, self._who_trains(self.round - 1)[0]) if self.round else None
         return drawn_for_evaluation(self.settings.evaluation, everyone, self.round, self.settings.seed)

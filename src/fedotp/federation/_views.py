@@ -28,6 +28,7 @@ TRAINED, NOVEL = "images of trained classes", "images of novel classes"
 GLOBAL_TRAINED, GLOBAL_NOVEL = f"global part, {TRAINED}", f"global part, {NOVEL}"
 """The passes."""
 _BEFORE = "before joining"
+_NONE = np.empty(0, np.int64)
 
 
 class Views:
@@ -41,11 +42,13 @@ class Views:
         settings: Settings,
         *,
         held_out: Ints,
+        absent: Ints,
         novel: Novel | None,
     ) -> None:
-        """`held_out` clients have not trained: what is theirs is shown to nobody else."""
+        """`held_out` clients have not trained: what is theirs is shown to nobody else; nor is that of the `absent`."""
         self.asked = frozenset(settings.evaluation.views)
         self._held_out = held_out
+        self._trained = np.setdiff1d(np.arange(len(data)), np.union1d(held_out, absent))
         self._part = method.global_part if "global" in self.asked else None
         self._data = data
         self._n_classes = len(task.classes)
@@ -79,8 +82,7 @@ class Views:
         if "global" in self.asked and self._part is None:
             why = f"{method.title} has no global part: nothing the server sends predicts by itself"
             missing.append({"view": "global", "model": "global", "why": why})
-        trained = np.setdiff1d(np.arange(len(self._data)), self._held_out)
-        if "neighbours" in self.asked and not self._lacks(trained).any():
+        if "neighbours" in self.asked and not self._lacks(self._trained).any():
             why = "every client has training images of every class"
             missing.append({"view": "neighbours", "model": "personal", "why": why})
         if "holdout" in self.asked and not self._data.test.sizes(self._held_out).any():
@@ -90,11 +92,11 @@ class Views:
     # Which images ------------------------------------------------------------------------------------------
 
     def _images_of_all(self) -> Ints:
-        """The whole test set, but for images that only held-out clients have."""
-        test = self._data.test
-        others = np.setdiff1d(np.arange(len(self._data)), self._held_out)
-        away = _union([test.clients[i] for i in self._held_out])
-        return np.setdiff1d(np.arange(len(test.labels)), np.setdiff1d(away, _union([test.clients[i] for i in others])))
+        """The whole test set, but for images that only clients have who did not train."""
+        test, trained = self._data.test, self._trained
+        away = _union([test.clients[i] for i in np.setdiff1d(np.arange(len(self._data)), trained)])
+        away = np.union1d(np.setdiff1d(away, _union([test.clients[i] for i in trained])), self._data.withheld)
+        return np.setdiff1d(np.arange(len(test.labels)), away)
 
     def _global_rows(self) -> Ints:
         """What the global part is shown: all, and where held-out clients are looked at theirs."""
@@ -144,7 +146,7 @@ class Views:
             for test in [test for test in (GLOBAL_TRAINED, GLOBAL_NOVEL) if test in self.testers]:
                 parts[test] = [federation.predict_with(np.zeros(1, np.int64), params, on_images, test=test)]
         views = self._seen({test: Predictions.join(some) for test, some in parts.items()}, clients)
-        if "holdout" in self.asked:
+        if "holdout" in self.asked and len(self._held_out):
             lines = federation.predict_new(self._held_out)
             views += [self._view(_BEFORE, "personal", lines)] if len(lines.row) else []
         return views
@@ -203,9 +205,6 @@ class Views:
     def _novel_view(self, model: Model, lines: Predictions, domains: tuple[str | None, ...]) -> View:
         assert self._novel is not None
         return count("novel", model, lines, len(self._novel.classes), domains)
-
-
-_NONE = np.empty(0, np.int64)
 
 
 def _some(lines: Predictions, at: Ints | NDArray[np.bool_]) -> Predictions:

@@ -61,7 +61,7 @@ def join(
     )
     settings = config.settings
     rounds = settings.federation
-    rounds = replace(rounds, holdout_clients=0, holdout=(), join_epochs=epochs or rounds.join_epochs)
+    rounds = replace(rounds, holdout_clients=0, holdout=(), without=(), join_epochs=epochs or rounds.join_epochs)
     task = make_task(config, clip, run.manifest["data"]["classes"], run.manifest["template"])
     own_test = replace(settings.evaluation, views=("personal",))
     simulator = Simulator(config.method, task, images, replace(settings, federation=rounds, evaluation=own_test))

@@ -24,7 +24,7 @@ from fedotp.data import (
     other_images,
 )
 from fedotp.errors import FedotpError
-from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel, draws, held_out
+from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel, absent, draws, held_out
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
@@ -77,9 +77,15 @@ class Divided:
     like: RunDirectory | None
 
     @property
+    def absent(self) -> Ints:
+        """The clients of the partition that have no part in the run."""
+        return absent(self.config.federation, [client.name for client in self.partition.clients])
+
+    @property
     def used(self) -> Ints:
         """The training images that some client has, in ascending order: few shots need few tokens."""
-        return np.unique(np.concatenate([client.train for client in self.partition.clients]))
+        there = np.delete(np.arange(len(self.partition)), self.absent)
+        return np.unique(np.concatenate([self.partition.clients[i].train for i in there]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +172,7 @@ class Preparation:
             data,
             train=replace(data.train, features=encoded.train),
             test=replace(data.test, features=encoded.test),
-        )
+        ).without(run.absent)
         if run.config.data.labels == "shuffled":
             data = data.with_shuffled_labels(run.config.seed)
         elif run.config.data.labels == "mispaired":

@@ -13,7 +13,7 @@ import numpy as np
 from fedotp._files import parse_json, read_regular
 from fedotp._text import one_line
 from fedotp.config import Config
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import METRICS, Metric
 from fedotp.runs import CONTROLS, RunDirectory, check_run, reading
 
@@ -65,7 +65,7 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
         "config": config.to_dict(),
         "manifest": {key: value for key, value in manifest.items() if key != "config"},  # it is shown already
         "missing": missing,
-        "notices": _notices(summary),
+        "notices": [*_absent(config), *_notices(summary)],
         "controls": _controls(summary),
         "warnings": _warnings(config, summary),
     }
@@ -74,6 +74,11 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
 def _backbone(name: str) -> str:
     """The name of a backbone; of a file, its own without folders."""
     return Path(name).name if Path(name).suffix else name
+
+
+def _absent(config: Config) -> list[str]:
+    away = config.federation.without
+    return [f"{listed(away)} {'has' if len(away) == 1 else 'have'} no part in this run."] if away else []
 
 
 def _notices(summary: dict[str, Any]) -> list[str]:
@@ -149,7 +154,11 @@ def _n_images(
     except FedotpError as error:
         missing.append(str(error))
         return [None] * len(names), [None] * len(names)
-    return [len(client.train) for client in clients], [len(client.test) for client in clients]
+    away = run.config.federation.without
+    return (
+        [None if client.name in away else len(client.train) for client in clients],
+        [None if client.name in away else len(client.test) for client in clients],
+    )
 
 
 def _last(evaluations: Sequence[dict[str, Any]], what: str) -> dict[int, Any]:
