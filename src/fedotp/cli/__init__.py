@@ -20,6 +20,7 @@ from fedotp.cli import (
     demo,
     export,
     figures,
+    forget,
     join,
     keys,
     many,
@@ -53,6 +54,7 @@ app.add_typer(config.app)
 app.add_typer(many.app)  # `fedotp compare` and `sweep`
 app.add_typer(paper.app, name="paper")
 app.add_typer(join.app)
+app.add_typer(forget.app)
 app.add_typer(report.app)
 app.add_typer(predict.app)
 app.add_typer(export.app)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint
+    from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint, state_digest
     from fedotp.federation._clients import Clients
     from fedotp.federation._cores import n_threads, using_threads
     from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
@@ -89,6 +89,7 @@ __all__ = [
     "prompt_lengths",
     "sampled",
     "save_checkpoint",
+    "state_digest",
     "using_threads",
 ]
 

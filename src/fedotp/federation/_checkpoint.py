@@ -1,5 +1,6 @@
 """The state of a federation on disk: one file that is replaced atomically, beside the rows clients keep."""
 
+import hashlib
 import json
 import math
 import re
@@ -86,6 +87,21 @@ def load_rows(path: Path, kept: Path) -> tuple[Ints, Parameters]:
         return clients, rows.read(clients, torch.device("cpu"))
     finally:
         rows.close()
+
+
+def state_digest(path: Path, kept: Path) -> str:
+    """SHA-256 of all that had been learned when the checkpoint `path` was written, by the server and every client.
+
+    Equal for equal numbers, wherever clients' rows lie in the file `kept`; times are not in it.
+    """
+    clients, rows = load_rows(path, kept)
+    tensors = {name: value for name, value in _read(path)[0].items() if name.startswith((_SERVER, _STEP))}
+    tensors |= {"clients": torch.from_numpy(clients), **{f"private.{name}": value for name, value in rows.items()}}
+    sha = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        sha.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        sha.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return sha.hexdigest()
 
 
 def load_checkpoint(path: Path, simulator: Saved) -> Progress:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fedotp.runs._views import summary_of_views
     from fedotp.runs._wandb import WandB
     from fedotp.runs.cluster import RayCluster
+    from fedotp.runs.leaving import check_certificate, digests_of, forget, read_certificate
 
 __all__ = [
     "CONTROLS",
@@ -83,15 +84,18 @@ __all__ = [
     "as_csv",
     "by_grid",
     "by_method",
+    "check_certificate",
     "check_run",
     "check_runs",
     "class_numbers",
     "common_columns",
     "deployed_parameters",
+    "digests_of",
     "encode_for",
     "evaluate_run",
     "find_device",
     "find_runs",
+    "forget",
     "free_name",
     "holm",
     "interval",
@@ -108,6 +112,7 @@ __all__ = [
     "paired",
     "points",
     "prepare",
+    "read_certificate",
     "reading",
     "require_same",
     "require_same_code",
@@ -155,5 +160,6 @@ __getattr__, __dir__ = lazy_face(
         "_trials",
         "_wandb",
         "cluster",
+        "leaving",
     ],
 )

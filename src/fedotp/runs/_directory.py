@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
-_PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
+PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
 """Settings that say where things are; that they are the same things is checked by their digests."""
 
 
@@ -102,7 +102,7 @@ class RunDirectory:
         config = Config.read(path)
         if "config" in self.manifest:  # not in those of older versions
             began = Config.from_dict(self.manifest["config"], str(self._file("manifest.json")))
-            edited = {key: values for key, values in difference(began, config).items() if key not in _PLACES}
+            edited = {key: values for key, values in difference(began, config).items() if key not in PLACES}
             for key, (before, now) in edited.items():
                 raise FedotpError(
                     f"{path} was edited: {key} is {now} now, and the run began with {before}; "
@@ -246,6 +246,11 @@ class RunDirectory:
                 return Predictions(client, row, label, predicted, file["loss"].astype(np.float64))
         except Exception as error:  # whatever NumPy and zip make of damage
             raise FedotpError(f"cannot read {path}: {one_line(error)}") from error
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether the last evaluation is there image by image: not all sites tell that."""
+        return self._file("predictions.npz").exists()
 
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the final numbers: the run is complete."""

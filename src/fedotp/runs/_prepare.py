@@ -84,8 +84,7 @@ class Divided:
     @property
     def used(self) -> Ints:
         """The training images that some client has, in ascending order: few shots need few tokens."""
-        there = np.delete(np.arange(len(self.partition)), self.absent)
-        return np.unique(np.concatenate([self.partition.clients[i].train for i in there]))
+        return np.unique(np.concatenate([client.train for client in self.partition.clients]))
 
 
 @dataclass(frozen=True, eq=False)

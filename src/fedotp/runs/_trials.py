@@ -139,7 +139,7 @@ def _repeated(
     labels: dict[str, str],
 ) -> list[Trial]:
     """On every split, with every seed. The configuration's own split is not named: a table may get others later."""
-    stem, own = _directory_name(parts), config.partition.seed
+    stem, own = directory_name(parts), config.partition.seed
     trials = []
     for split in [own] if splits is None else splits:
         named = stem if split == own else f"{stem},split={split}"
@@ -148,7 +148,7 @@ def _repeated(
     return trials
 
 
-def _directory_name(parts: Sequence[str]) -> str:
+def directory_name(parts: Sequence[str]) -> str:
     """A name that any shell and file system takes; where that loses something, a digest tells it from others."""
     text = ",".join(parts)
     name = _UNSAFE.sub("-", text)[:_LONGEST]

@@ -223,7 +223,7 @@ def _sum(records: Sequence[dict[str, Any]], key: str) -> float:
 
 def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[str]) -> list[list[int]]:
     """For each client its label, predicted class and number of images, triple after triple; [] without predictions."""
-    if not run.is_complete or (run.is_deployed and not (run.path / "predictions.npz").exists()):
+    if not run.is_complete or (run.is_deployed and not run.has_predictions):
         return []  # not all sites share their predictions
     try:
         predictions = run.predictions()

@@ -1,0 +1,7 @@
+"""What a federation owes to those who leave, or want to know what they gave: forgetting, and the value of each."""
+
+from fedotp.runs.leaving._certificate import check_certificate, read_certificate
+from fedotp.runs.leaving._digests import digests_of
+from fedotp.runs.leaving._forget import forget
+
+__all__ = ["check_certificate", "digests_of", "forget", "read_certificate"]

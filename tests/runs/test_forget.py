@@ -1,0 +1,163 @@
+"""Forgetting a client: the run that never had it, to the bit, and nothing of it left."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from toy_run import assert_same_outcome, make_config, outcome
+
+import fedotp
+from fedotp.errors import FedotpError
+from fedotp.federation import load_checkpoint, load_rows, save_checkpoint
+from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, restore
+from fedotp.runs._observer import Observer
+from fedotp.runs.leaving._traces import traces
+
+AWAY = ("client-1", "client-3")
+VIEWS = {"views": ["personal", "global", "base"], "views_every": 1, "clients": 0}
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run in which everybody takes part, in random rounds."""
+    config = make_config(inputs, federation={"holdout_clients": 0}, evaluation=VIEWS)
+    return fedotp.run(config, tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture(scope="module")
+def left(whole: RunDirectory) -> RunDirectory:
+    return forget(whole.path, AWAY)[0]
+
+
+def test_it_is_the_run_that_never_had_them(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
+    """Made from the configuration alone; compared by what the tests read, and by the digests."""
+    config = whole.config.override([f'federation.without=["{AWAY[0]}","{AWAY[1]}"]'])
+    never = fedotp.run(config, tmp_path / "never")
+    assert_same_outcome(outcome(left), outcome(never))
+    assert digests_of(left) == digests_of(never)
+    certificate, wrong = check_certificate(left.path, never.path)
+    assert not wrong
+    assert certificate["after"]["digests"] == digests_of(never)
+    assert certificate["before"]["digests"] == digests_of(whole)
+    old, new = digests_of(whole), digests_of(left)
+    assert {part for part in old if old[part] == new[part]} == {"backbone", "data", "partition"}
+
+
+def test_nothing_of_them_is_left(whole: RunDirectory, left: RunDirectory) -> None:
+    """Their prompts, searched for as bytes in every file, their lines and their names; in the old run all is found."""
+    numbers = [whole.manifest["clients"].index(name) for name in AWAY]
+    clients, rows = load_rows(whole.checkpoint, whole.kept)
+    secrets = [
+        value[list(clients).index(number)].numpy().tobytes()
+        for number in numbers
+        if number in clients
+        for value in rows.values()
+    ]
+    assert secrets
+
+    def holding(run: RunDirectory, what: list[bytes]) -> set[str]:
+        files = {path.name: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+        return {name for name, content in files.items() if any(each in content for each in what)}
+
+    names = [name.encode() for name in AWAY]
+    assert holding(whole, secrets) == {"private.bin"}
+    assert not holding(left, secrets)
+    assert holding(left, names) == {"config.toml", "manifest.json", "partition.json", "forgotten.json"}
+    assert {"summary.json"} < holding(whole, names)
+    found = traces(whole, AWAY)
+    assert {where.partition(",")[0].partition(":")[0] for where in found} == {
+        *("config.toml", "metrics.jsonl", "predictions.npz", "state", "summary.json")
+    }
+    assert not traces(left, AWAY)
+    assert not {*left.predictions().client} & {*numbers}
+    assert {client["name"] for client in left.summary["clients"]}.isdisjoint(AWAY)
+
+
+def test_a_certificate_says_what_was_done_and_does_not_hold_of_another_run(
+    whole: RunDirectory, left: RunDirectory, tmp_path: Path
+) -> None:
+    certificate, wrong = check_certificate(left.path / "forgotten.json")
+    assert not wrong
+    assert certificate["forgotten"] == [*AWAY]
+    answered = [record["answered"] for record in whole.metrics("round")]
+    for name in AWAY:
+        number = whole.manifest["clients"].index(name)
+        assert certificate["rounds_taken_part_in"][name] == [i for i, who in enumerate(answered, 1) if number in who]
+    assert (certificate["replayed"]["from_round"], certificate["replayed"]["rounds"]) == (0, 3)
+    assert certificate["made_with_before"] == {}
+
+    copied = shutil.copytree(whole.path, tmp_path / "copied")
+    shutil.copy(left.path / "forgotten.json", copied)
+    _, wrong = check_certificate(copied)
+    assert any("state is not the one certified" in line for line in wrong)
+    assert any("state: a private prompt" in line for line in wrong)
+    _, wrong = check_certificate(left.path, whole.path)
+    assert f"{whole.path}: its state is another" in wrong
+
+    content = json.loads((copied / "forgotten.json").read_text())
+    (copied / "forgotten.json").write_text(json.dumps({**content, "forgotten": ["client-0"]}))
+    with pytest.raises(FedotpError, match="damaged or was edited"):
+        check_certificate(copied)
+    with pytest.raises(FedotpError, match="not a certificate"):
+        check_certificate(whole.path / "summary.json")
+
+
+def test_a_changed_prompt_changes_the_state(left: RunDirectory, tmp_path: Path) -> None:
+    """The digest is of the numbers: one bit of the server's prompt is another state."""
+    copied = RunDirectory(shutil.copytree(left.path, tmp_path / "copied"))
+    before = digests_of(copied)
+    _, simulator = restore(copied.path)
+    progress = load_checkpoint(copied.checkpoint, simulator)
+    name = next(iter(simulator.server))
+    simulator.server[name].view(-1)[0] += 1e-6
+    save_checkpoint(copied.checkpoint, simulator, progress)
+    simulator.kept.close()
+    after = digests_of(copied)
+    assert {part for part in before if before[part] != after[part]} == {"state"}
+
+
+class Impatient(Observer):
+    """Ends the run after its first round, as a power cut would."""
+
+    def on_round(self, report: object) -> None:
+        raise KeyboardInterrupt
+
+
+def test_what_was_interrupted_goes_on(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        forget(whole.path, AWAY, tmp_path / "out", observer=Impatient())
+    assert not (tmp_path / "out/forgotten.json").exists()
+    again, certificate = forget(whole.path, AWAY, tmp_path / "out")
+    assert certificate is not None
+    assert digests_of(again) == digests_of(left)
+    with pytest.raises(FedotpError, match=r"holds another run: federation\.without differs"):
+        forget(whole.path, AWAY[:1], tmp_path / "out")
+
+
+def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(FedotpError, match="--site nobody: is not in this run; there are client-0, "):
+        forget(whole.path, ["nobody"])
+    with pytest.raises(FedotpError, match="has no part in this run already; there are client-0, client-2, client-4"):
+        forget(left.path, AWAY[:1])
+    with pytest.raises(FedotpError, match="these are all 5 clients"):
+        forget(whole.path, whole.manifest["clients"])
+    with pytest.raises(FedotpError, match="exists already"):
+        forget(whole.path, AWAY, whole.path.parent)
+    incomplete = shutil.copytree(whole.path, tmp_path / "incomplete")
+    (incomplete / "summary.json").unlink()
+    with pytest.raises(FedotpError, match="is not complete; go on with `fedotp run --resume"):
+        forget(incomplete, AWAY)
+
+
+def test_other_data_than_the_run_had_are_refused(inputs: Path, whole: RunDirectory, tmp_path: Path) -> None:
+    data = shutil.copytree(inputs / "data", tmp_path / "data")
+    moved = RunDirectory(shutil.copytree(whole.path, tmp_path / "moved"))
+    text = (moved.path / "config.toml").read_text()
+    (moved.path / "config.toml").write_text(text.replace(str(inputs / "data"), str(data)))
+    assert forget(moved.path, AWAY, tmp_path / "same")[1] is not None
+    some, other = sorted(data.rglob("*.png"))[:2]
+    some.write_bytes(other.read_bytes())
+    with pytest.raises(FedotpError, match="the run began with data"):
+        forget(moved.path, AWAY, tmp_path / "changed")
+    assert not (tmp_path / "changed").exists()
