@@ -26,6 +26,7 @@ from fedotp.cli import (
     many,
     paper,
     predict,
+    probe,
     report,
     run,
     runs,
@@ -58,6 +59,7 @@ app.add_typer(forget.app)
 app.add_typer(report.app)
 app.add_typer(predict.app)
 app.add_typer(export.app)
+app.add_typer(probe.app)
 app.add_typer(serve.app)
 app.add_typer(figures.app)
 app.add_typer(runs.app, name="runs")

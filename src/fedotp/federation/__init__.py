@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
     from fedotp.federation._groups import client_bytes, prompt_lengths
     from fedotp.federation._joined import in_common
+    from fedotp.federation._judge import PERSONAL, SHARED, ZERO_SHOT, judge
     from fedotp.federation._kept import KeptRows
     from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
     from fedotp.federation._metrics import METRICS, Floats, Metric, percent
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
+    "PERSONAL",
+    "SHARED",
     "VIEWS",
+    "ZERO_SHOT",
     "Clients",
     "ComputeSettings",
     "Evaluation",
@@ -79,6 +83,7 @@ __all__ = [
     "evaluate_predictions",
     "held_out",
     "in_common",
+    "judge",
     "learning_rate",
     "load_checkpoint",
     "load_progress",
@@ -108,6 +113,7 @@ __getattr__, __dir__ = lazy_face(
         "_evaluation",
         "_groups",
         "_joined",
+        "_judge",
         "_kept",
         "_local",
         "_optimizer",

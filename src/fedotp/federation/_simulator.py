@@ -209,8 +209,7 @@ class Simulator(Clients):
         """
         drawn = None if everyone else self.drawn_for_evaluation()
         clients = self.trained if drawn is None else drawn
-        newcomer = self._received(np.zeros(1, np.int64), new=True)
-        return self.views.see(self, clients, newcomer, on_images)
+        return self.views.see(self, clients, self.newcomers(1), on_images)
 
     def controls(self, clients: Ints) -> dict[str, Floats]:
         """How well the controls do on the test images of `clients` (C,), who have some: accuracies (C,) of each."""
@@ -264,6 +263,10 @@ class Simulator(Clients):
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
         numbers = None if new else torch.from_numpy(clients).to(self.device)
         return self.method.send(self.server, numbers, len(clients))
+
+    def newcomers(self, n: int) -> Parameters:
+        """What the server sends to `n` clients that it does not know: (n, ...)."""
+        return self._received(np.zeros(n, np.int64), new=True)
 
     def _as_learned(self, uploads: Parameters) -> Parameters:
         """The uploads in the number format that clients learn in."""

@@ -7,6 +7,8 @@ metrics.jsonl      one line per round and per evaluation, append-only
 state/             the latest checkpoint and what clients keep
 predictions.npz    the last evaluation, image by image, where that is known
 summary.json       final numbers; it exists when the run is complete
+audit.json         a lower bound on epsilon, where `fedotp audit` has been asked for one
+probe.json         whether members can be told, where `fedotp probe` has been asked for it
 report.html        a page for people, where `fedotp report` has been asked for one
 """
 
@@ -257,6 +259,17 @@ class RunDirectory:
         written = self._growing()
         metrics = {"bytes": written.n_bytes, "sha256": written.digest}
         write_atomically(self._file("summary.json"), sealed({**summary, _METRICS: metrics}))
+
+    def save_finding(self, name: str, finding: dict[str, Any]) -> Path:
+        """Write what was found out about the run afterwards, such as its "audit" or its "probe"; return the file."""
+        path = self._file(f"{name}.json")
+        write_atomically(path, sealed(finding))
+        return path
+
+    def finding(self, name: str) -> dict[str, Any] | None:
+        """What was found out about the run afterwards; None where nobody asked."""
+        path = self._file(f"{name}.json")
+        return read_sealed(path) if path.is_file() else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:

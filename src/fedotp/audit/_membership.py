@@ -1,0 +1,153 @@
+"""Can one tell by a score whether an image was trained on? Members against others of the same client.
+
+An image's score is high if it looks like a member. A member is compared with others of its own client only, so that
+what differs between clients is not taken for membership. Intervals are of the bootstrap: every client's members and
+others are drawn again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Scores = tuple[Floats, Floats]
+"""Of one client: those of members (m,) and those of others (n,)."""
+
+_CHUNK = 4_000_000  # numbers that are in memory at once
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, drawn: Floats, confidence: float) -> "Estimate":
+        """The interval that holds the share `confidence` of the values `drawn`."""
+        low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return cls(float(value), float(low), float(high))
+
+    def as_dict(self) -> dict[str, float]:
+        """For a file."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well scores tell members from others.
+
+    Attributes:
+        auc: how often a member has a higher score than another image of its client; 0.5 is chance. Over clients it is
+            the mean weighted by m n / (m + n), as in van Elteren's test.
+        rates: by the share of others that are taken for members (0.01, 0.1) the share of members found. One threshold
+            serves all clients, each of whose members weigh as much as its others. A share of less than one image is
+            left out.
+        by_client: the AUC of each client; None where it has no members or no others.
+        members: how many images were members of a client with both.
+        others: how many were not.
+    """
+
+    auc: Estimate
+    rates: dict[float, Estimate]
+    by_client: tuple[Estimate | None, ...]
+    members: int
+    others: int
+
+
+def separate(
+    clients: Sequence[Scores],
+    *,
+    seed: int = 0,
+    shares: Sequence[float] = (0.01, 0.1),
+    confidence: float = 0.95,
+    resamples: int = 1000,
+) -> Separation | None:
+    """How well the scores of `clients` tell members from others; None where no client has both."""
+    usable = [i for i, (members, others) in enumerate(clients) if len(members) and len(others)]
+    if not usable:
+        return None
+    scores = [clients[i] for i in usable]
+    weights = np.array([len(members) * len(others) / (len(members) + len(others)) for members, others in scores])
+    weights /= weights.sum()
+    n_members, n_others = (sum(len(one[side]) for one in scores) for side in (0, 1))
+    told = [share for share in shares if share * n_others >= 1]
+    parts = [
+        (_aucs(scores, counts), _rates(scores, counts, weights, told))
+        for counts in chain([_as_they_are(scores)], _drawn_again(scores, seed, resamples))
+    ]
+    auc, rate = (np.concatenate(found, 1) for found in zip(*parts, strict=True))  # (clients or shares, 1 + resamples)
+    by_client: list[Estimate | None] = [None] * len(clients)
+    for i, values in zip(usable, auc, strict=True):
+        by_client[i] = Estimate.of(values[0], values[1:], confidence)
+    mean = weights @ auc
+    return Separation(
+        Estimate.of(mean[0], mean[1:], confidence),
+        {share: Estimate.of(values[0], values[1:], confidence) for share, values in zip(told, rate, strict=True)},
+        tuple(by_client),
+        n_members,
+        n_others,
+    )
+
+
+def _as_they_are(scores: Sequence[Scores]) -> list[Scores]:
+    """How often each image counts: once. Like `scores`, with an axis of resamples behind."""
+    return [(np.ones((len(members), 1)), np.ones((len(others), 1))) for members, others in scores]
+
+
+def _drawn_again(scores: Sequence[Scores], seed: int, resamples: int) -> Iterator[list[Scores]]:
+    """The same for so many resamples, some at a time."""
+    stream = np.random.default_rng(seed)
+    n = sum(len(members) + len(others) for members, others in scores)
+    step = max(1, min(resamples, _CHUNK // n))
+    for start in range(0, resamples, step):
+        r = min(step, resamples - start)
+        yield [(_counts(stream, len(members), r), _counts(stream, len(others), r)) for members, others in scores]
+
+
+def _counts(stream: np.random.Generator, n: int, resamples: int) -> Floats:
+    """How often each of n images is drawn when n are: (n, resamples)."""
+    drawn = stream.integers(n, size=(n, resamples)) * resamples + np.arange(resamples)
+    return np.bincount(drawn.ravel(), minlength=n * resamples).reshape(n, resamples).astype(np.float64)
+
+
+def _aucs(scores: Sequence[Scores], counts: Sequence[Scores]) -> Floats:
+    """The AUC of each client in each resample: (clients, resamples)."""
+    found = []
+    for one, times in zip(scores, counts, strict=True):
+        members, others = _by_value([one], [times])
+        below = others.cumsum(0) - others / 2  # ties count half
+        found.append((members * below).sum(0) / (members.sum(0) * others.sum(0)))
+    return np.stack(found)
+
+
+def _rates(scores: Sequence[Scores], counts: Sequence[Scores], weights: Floats, shares: Sequence[float]) -> Floats:
+    """The share of members found where so many of the others are, by one threshold for all: (shares, resamples)."""
+    weighted = [
+        (weight * members / len(members), weight * others / len(others))
+        for weight, (members, others) in zip(weights, counts, strict=True)
+    ]
+    members, others = (np.flip(part, 0).cumsum(0) for part in _by_value(scores, weighted))  # from the highest score on
+    found = np.empty((len(shares), members.shape[1]))
+    for row, share in zip(found, shares, strict=True):
+        allowed = (others <= share + 1e-12).sum(0)  # thresholds, none first
+        row[:] = np.where(allowed > 0, np.take_along_axis(members, np.maximum(allowed - 1, 0)[None], 0)[0], 0)
+    return found
+
+
+def _by_value(scores: Sequence[Scores], counts: Sequence[Scores]) -> Scores:
+    """How often members, and others, have each of the different scores, rising: (values, resamples) each."""
+    values = np.concatenate([part for one in scores for part in one])
+    is_member = np.concatenate([np.arange(len(members) + len(others)) < len(members) for members, others in scores])
+    order = np.argsort(values, kind="stable")
+    firsts = np.flatnonzero(np.diff(values[order], prepend=-np.inf) != 0)
+    times = np.concatenate([part for one in counts for part in one])[order]
+    sides = [np.where(of_side[order, None], times, 0) for of_side in (is_member, ~is_member)]
+    if len(firsts) < len(values):
+        sides = [np.add.reduceat(side, firsts, axis=0) for side in sides]
+    return sides[0], sides[1]

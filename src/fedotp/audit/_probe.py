@@ -1,0 +1,219 @@
+"""A membership-inference probe: the loss of images trained on against that of test images of the same client.
+
+Two attacks, both of which need no more than the classifier and CLIP: the loss itself, and what of it was learned, the
+loss of zero-shot CLIP less that of the classifier. Stronger attacks exist: that these find nothing is no proof.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedotp.audit._membership import Separation, separate
+from fedotp.classifier import Classifier, open_image
+from fedotp.clip import ImageFeatures
+from fedotp.data import is_image
+from fedotp.errors import FedotpError, listed
+from fedotp.federation import ZERO_SHOT, Images, Predictions, Predictor, Simulator, judge
+from fedotp.methods import ZeroShot
+from fedotp.runs import Observer, RunDirectory, restore
+
+Floats = NDArray[np.float64]
+LOSS, LEARNED = "loss", "learned"
+"""The attacks: by the loss, and by how much lower it is than that of zero-shot CLIP."""
+BUNDLE = "bundle"
+_BATCH = 64
+_LEAST = 8  # images of either kind, over all clients: with fewer an interval says nothing
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("shared", "personal", "bundle") tells members."""
+
+    target: str
+    score: str
+    separation: Separation
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        found = self.separation
+        return {
+            "target": self.target,
+            "score": self.score,
+            "auc": found.auc.as_dict(),
+            "tpr": {f"{share:g}": rate.as_dict() for share, rate in found.rates.items()},
+            "clients": [None if one is None else one.as_dict() for one in found.by_client],
+        }
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What the attacks found, and the same for zero-shot CLIP, which no image has taught anything: chance.
+
+    All intervals of the attacks on clients together, or on one of them, hold with `confidence`.
+    """
+
+    clients: tuple[str, ...]
+    members: int
+    others: int
+    round: int | None
+    attacks: tuple[Attack, ...]
+    control: Separation
+    confidence: float
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether zero-shot CLIP cannot tell members, either; where it can, they differ in more than membership."""
+        return self.control.auc.low <= 0.5 <= self.control.auc.high
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "clients": list(self.clients),
+            "members": self.members,
+            "others": self.others,
+            "round": self.round,
+            "confidence": self.confidence,
+            "attacks": [attack.as_dict() for attack in self.attacks],
+            "control": Attack(ZERO_SHOT, LOSS, self.control).as_dict(),
+            "fair": self.is_fair,
+        }
+
+
+Losses = Mapping[str, Sequence[Floats]]
+"""By model, for each client the losses of its images."""
+
+
+def probe_run(
+    path: str | Path, changes: Sequence[str] = (), *, confidence: float = 0.95, observer: Observer | None = None
+) -> Probe:
+    """Probe what the server of a run sends and what its clients predict with, by the images of the run's own data.
+
+    Training images are shown as test images are, uncropped; `changes` such as "compute.device=cpu" apply.
+    """
+    plain = ["data.views=0", "evaluation.views=personal", *changes]
+    _, federation = restore(path, plain, observer=observer)
+    return probe_federation(federation, confidence=confidence)
+
+
+def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Probe:
+    """Probe what the server of a federation sends and what the clients predict with that took part in training."""
+    clients = federation.members
+    members, others = (
+        {name: _by_client(lines, clients) for name, lines in judge(federation, clients, images).items()}
+        for images in (federation.data.train, federation.data.test)
+    )
+    names = tuple(federation.names[client] for client in clients)
+    return _probe(names, members, others, federation.round, confidence)
+
+
+def probe_bundle_of_run(
+    classifier: Classifier, run: str | Path, *, confidence: float = 0.95, observer: Observer | None = None
+) -> Probe:
+    """Probe an exported classifier by the images of its client in the run that it comes from."""
+    digest = hashlib.sha256(RunDirectory.open(run).config.to_toml().encode()).hexdigest()
+    changes = ["data.views=0", f"compute.device={classifier.task.device}", "evaluation.views=personal"]
+    prepared, federation = restore(run, changes, observer=observer)
+    if digest != classifier.origin.config_digest or classifier.client not in federation.names:
+        raise FedotpError(f"the classifier of {classifier.client} is not from {run}: its members are others")
+    client = federation.names.index(classifier.client)
+    sides = [_read(images, client, classifier) for images in (prepared.data.train, prepared.data.test)]
+    return _probe_images(classifier, sides[0], sides[1], confidence)
+
+
+def probe_bundle(classifier: Classifier, members: Path, others: Path, *, confidence: float = 0.95) -> Probe:
+    """Probe an exported classifier by two folders of images, trained on and not, each with a folder per class."""
+    sides = [list(_encoded(folder, classifier)) for folder in (members, others)]
+    return _probe_images(classifier, iter(sides[0]), iter(sides[1]), confidence)
+
+
+def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: int | None, confidence: float) -> Probe:
+    """The attacks on all models whose losses are known."""
+    n_members, n_others = (sum(len(part) for part in side[ZERO_SHOT]) for side in (members, others))
+    if min(n_members, n_others) < _LEAST:
+        raise FedotpError(
+            f"{n_members} images trained on and {n_others} others: a probe needs at least {_LEAST} of each; "
+            "give more images, or a run whose clients have test images"
+        )
+    tried = [(target, score) for target in members if target != ZERO_SHOT for score in (LOSS, LEARNED)]
+    each = 1 - (1 - confidence) / len(tried)  # so that all intervals together hold with `confidence`
+    attacks = [Attack(*what, _separation(members, others, *what, each)) for what in tried]
+    control = _separation(members, others, ZERO_SHOT, LOSS, each)
+    return Probe(clients, n_members, n_others, round_, tuple(attacks), control, confidence)
+
+
+def _separation(members: Losses, others: Losses, target: str, score: str, confidence: float) -> Separation:
+    own, other = (_scores(losses, target, score) for losses in (members, others))
+    found = separate(list(zip(own, other, strict=True)), confidence=confidence)
+    if found is None:
+        raise FedotpError("no client has both images trained on and others: nothing can be compared")
+    return found
+
+
+def _scores(losses: Losses, target: str, score: str) -> list[Floats]:
+    """For each client, high for images that look like members."""
+    if score == LOSS:
+        return [-own for own in losses[target]]
+    return [before - own for before, own in zip(losses[ZERO_SHOT], losses[target], strict=True)]
+
+
+def _by_client(lines: Predictions, clients: NDArray[np.int64]) -> list[Floats]:
+    return [lines.loss[lines.client == client] for client in clients]
+
+
+# Bundles -----------------------------------------------------------------------------------------------------
+
+Encoded = tuple[ImageFeatures, torch.Tensor]
+"""Features with a client axis of 1, pooled (1, B, e), and labels (1, B)."""
+
+
+def _probe_images(
+    classifier: Classifier, members: Iterator[Encoded], others: Iterator[Encoded], confidence: float
+) -> Probe:
+    models = {
+        BUNDLE: classifier.predictor,
+        ZERO_SHOT: Predictor.of(ZeroShot(), classifier.task, {}),
+    }
+    sides = [_losses(models, images) for images in (members, others)]
+    return _probe((classifier.client,), sides[0], sides[1], None, confidence)
+
+
+def _losses(models: Mapping[str, Predictor], images: Iterator[Encoded]) -> dict[str, list[Floats]]:
+    found: dict[str, list[Floats]] = {name: [np.empty(0)] for name in models}
+    for image, labels in images:
+        for name, predictor in models.items():
+            found[name].append(predictor.judge(image, labels)[1][0].double().cpu().numpy())
+    return {name: [np.concatenate(parts)] for name, parts in found.items()}
+
+
+def _read(images: Images, client: int, classifier: Classifier) -> Iterator[Encoded]:
+    """The images of one client of a run."""
+    rows = images.clients[client]
+    for start in range(0, len(rows), _BATCH):
+        yield images.read(rows[None, start : start + _BATCH], 0, classifier.task.device, classifier.task.dtype)
+
+
+def _encoded(folder: Path, classifier: Classifier) -> Iterator[Encoded]:
+    """The images in a folder with a folder per class."""
+    found = [(path, label) for label, name in enumerate(classifier.classes) for path in _images_in(folder / name)]
+    if not found:
+        raise FedotpError(
+            f"no image in {folder} in a folder that is called like a class of {classifier.client}: "
+            f"{listed(classifier.classes)}"
+        )
+    for start in range(0, len(found), _BATCH):
+        part = found[start : start + _BATCH]
+        image = classifier.encode([open_image(path) for path, _ in part])
+        labels = torch.tensor([[label for _, label in part]], device=image.pooled.device)
+        yield ImageFeatures(image.pooled[None], image.tokens[None]), labels
+
+
+def _images_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if is_image(str(folder), path.name))
