@@ -37,6 +37,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "method.rank": st.integers(1, 256),
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
+    "server.malicious": st.floats(0, 0.49) | st.integers(1, 1000),
     "evaluation.min_delta": st.floats(0, 1),
     "evaluation.views": st.lists(st.sampled_from(["personal", "global", "base", "neighbours"])).map(tuple),
     **{

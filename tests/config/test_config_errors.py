@@ -100,6 +100,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("server.beta2 = -0.1", "server.beta2 = -0.1: must be in [0, 1)"),
         ("server.epsilon = 0", "server.epsilon = 0.0: must be from 1e-12 to 1000000 (the paper uses 0.001)"),
         ("server.lr = 0", "server.lr = 0.0: must be from 1e-12 to 1000000 (with adam and yogi for example 0.02)"),
+        ("server.malicious = 0.5", "server.malicious = 0.5: must be a share in [0, 0.5) or a whole number"),
         ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
         (
             "data.views = -1",

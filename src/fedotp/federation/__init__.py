@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from fedotp.federation._predict import Predictor
     from fedotp.federation._progress import Progress, load_progress
     from fedotp.federation._random import Ints, draws
-    from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, sampled
+    from fedotp.federation._rule import Rule, Updates
+    from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled
     from fedotp.federation._server_step import ServerStep
     from fedotp.federation._settings import (
         VIEWS,
@@ -69,11 +70,13 @@ __all__ = [
     "Progress",
     "RoundReport",
     "RoundSettings",
+    "Rule",
     "ServerStep",
     "ServerStepSettings",
     "Settings",
     "Simulator",
     "Together",
+    "Updates",
     "View",
     "absent",
     "by_domain",
@@ -89,6 +92,7 @@ __all__ = [
     "load_progress",
     "load_rows",
     "load_server",
+    "n_sampled",
     "n_threads",
     "percent",
     "prompt_lengths",
@@ -118,6 +122,7 @@ __getattr__, __dir__ = lazy_face(
         "_local",
         "_optimizer",
         "_predict",
+        "_rule",
         "_sampling",
         "_server_step",
         "_settings",

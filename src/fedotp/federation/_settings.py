@@ -129,6 +129,13 @@ class ServerStepSettings:
         beta1: how much of the mean direction is kept from round to round.
         beta2: how much of the mean square is kept from round to round.
         epsilon: tau; the larger, the less a step adapts to the size of changes.
+        rule: what is averaged of the updates of a round (`fedotp.federation.Rule`), so that a few bad ones do little:
+            "average" all as they are, "bounded" none longer than `bound`, "median" and "trimmed" number by number,
+            "krum" the one nearest to the others, "multi-krum" the mean of the nearest.
+        malicious: how many updates of a round "trimmed" and Krum assume to be bad: a number, or below 1 a share,
+            rounded down, but at least one.
+        bound: of "bounded": how far an update may move the prompts; 0 for the median of the round's.
+        kept: of "multi-krum": how many updates are averaged; 0 for all but the assumed bad ones.
     """
 
     name: Literal["average", "momentum", "adam", "yogi"] = "average"
@@ -137,6 +144,10 @@ class ServerStepSettings:
     beta1: float = 0.9
     beta2: float = 0.99
     epsilon: float = 1e-3
+    rule: Literal["average", "bounded", "median", "trimmed", "krum", "multi-krum"] = "average"
+    malicious: float = 0.2
+    bound: float = 0.0
+    kept: int = 0
 
     def __post_init__(self) -> None:
         require_choices(self, "server.")
@@ -144,6 +155,10 @@ class ServerStepSettings:
         for key in ("momentum", "beta1", "beta2"):
             require(0 <= getattr(self, key) < 1, f"server.{key}", getattr(self, key), "in [0, 1)")
         require_from(_SMALLEST_EPSILON, MOST, "server.epsilon", self.epsilon, " (the paper uses 0.001)")
+        share_or_number = 0 <= self.malicious < 0.5 or (1 <= self.malicious <= MOST and not self.malicious % 1)
+        require(share_or_number, "server.malicious", self.malicious, "a share in [0, 0.5) or a whole number")
+        require_from(0, MOST, "server.bound", self.bound, " (0: the median of the round's)")
+        require_from(0, MOST, "server.kept", self.kept, " (0: all but the assumed bad ones)")
 
 
 @dataclass(frozen=True)

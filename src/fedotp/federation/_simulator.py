@@ -22,6 +22,7 @@ from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
 from fedotp.federation._progress import Progress
 from fedotp.federation._random import Ints
+from fedotp.federation._rule import Rule, Updates
 from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
@@ -37,6 +38,7 @@ class RoundReport:
     `sampled` clients were asked, `answered` sent an update; `loss` (answered,) are their mean objectives, `examples`
     their numbers of images. Bytes are those of all messages down to and up from the clients. `faults` says, by the
     client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
+    `averaged` are, under a robust rule that chooses among updates, those whose it took; None under others.
     """
 
     round: int
@@ -51,6 +53,7 @@ class RoundReport:
     seconds: float
     faults: Mapping[str, str] = field(default_factory=dict)
     shortened: Mapping[str, str] = field(default_factory=dict)
+    averaged: Ints | None = None
 
     @property
     def mean_loss(self) -> float:
@@ -86,11 +89,12 @@ class Simulator(Clients):
         away = absent(settings.federation, data.names)
         data = data.without(away) if len(away) else data
         self.server = method.shared(task, len(data))
-        self.step = ServerStep(settings.server)
+        self.rule, self.step = Rule(settings.server), ServerStep(settings.server)
         super().__init__(method, task, data, settings, make_kept=make_kept)
         self.held_out = held_out(settings.federation, data.names, data.domains, settings.seed)
         self.trained = np.setdiff1d(np.arange(len(data)), np.union1d(self.held_out, away))
         self.members = self.trained[data.train.sizes(self.trained) > 0]
+        self.rule.require(method, self.task, self.clients_per_round)
         self.group_size = group_size(method, task, settings)
         self.n_fitting = n_fitting(method, task, settings)
         self.views = Views(method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel)
@@ -157,9 +161,12 @@ class Simulator(Clients):
             n_images += result.n_images
         sent = {name: torch.cat([part[name] for part in uploads]) for name in uploads[0]} if uploads else {}
         examples = self.data.train.sizes(answering)
+        averaged: Updates | None = None
         if sent and len(answering) >= rounds.min_clients:
             numbers, weights = (torch.from_numpy(x).to(self.device) for x in (answering, examples))
-            aggregated = self.method.aggregate(self.server, numbers, self._as_learned(sent), weights)
+            averaged = self.rule(self.server, Updates(numbers, self._as_learned(sent), weights))
+        if averaged is not None:
+            aggregated = self.method.aggregate(self.server, *averaged)
             aggregated = {name: value.to(self.server.get(name, value).dtype) for name, value in aggregated.items()}
             self.server = self.step(self.server, aggregated, sent)
         self.round += 1
@@ -174,6 +181,7 @@ class Simulator(Clients):
             bytes_up=message_bytes(sent),
             n_images=n_images,
             seconds=own_seconds() - start,
+            averaged=self.rule.chosen_of(averaged),
         )
 
     def _who_trains(self, round_: int) -> tuple[Ints, Ints]:

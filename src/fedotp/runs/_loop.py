@@ -260,4 +260,5 @@ def round_record(report: RoundReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         **({"faults": dict(report.faults)} if report.faults else {}),
         **({"shortened": dict(report.shortened)} if report.shortened else {}),
+        **({"averaged": report.averaged.tolist()} if report.averaged is not None else {}),
     }

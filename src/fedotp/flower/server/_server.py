@@ -21,10 +21,13 @@ from fedotp.federation import (
     Predictions,
     Progress,
     RoundReport,
+    Rule,
     ServerStep,
     Settings,
+    Updates,
     View,
     learning_rate,
+    n_sampled,
     save_checkpoint,
 )
 from fedotp.flower.server._answers import Update, told_scores
@@ -67,7 +70,8 @@ class Deployed:
         self.device = torch.device("cpu")
         self.n_sites = len(self.registry.members) if n_sites is None else n_sites
         self.server = {name: value.cpu() for name, value in self.method.shared(task, self.n_sites).items()}
-        self.step = ServerStep(self.settings.server)
+        self.rule, self.step = Rule(self.settings.server), ServerStep(self.settings.server)
+        self.rule.require(self.method, task, n_sampled(self.settings.federation, self.n_sites))
         self.kept = KeptRows({}, self.n_sites)  # nothing: what sites keep is at the sites
         self._task = task
         self._on_save = on_save
@@ -75,6 +79,9 @@ class Deployed:
         self._intake = Intake(self.registry, settings)
         if settings.privacy != "none" and (self.method.knows_clients(task) or not self.server):
             raise FedotpError(f"privacy = {settings.privacy!r}: {self.method.title} has no average to protect this way")
+        if settings.privacy != "none" and not self.rule.is_plain:
+            why = "a private average bounds every update itself"
+            raise FedotpError(f'server.rule = "{self.rule.settings.rule}": must be "average" beside privacy: {why}')
         n_expected = len(self.registry.members)  # fixed before anybody sends anything
         self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
         self._is_out_of_budget = False
@@ -180,7 +187,7 @@ class Deployed:
         for number, how in shortened.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], how)
             self.registry.members[number].shortened += 1
-        bytes_up = self._aggregate(updates)
+        averaged = self._aggregate(updates)
         self.round += 1
         for number in updates:
             self.registry.members[number].accepted = self.round
@@ -196,40 +203,47 @@ class Deployed:
             examples=np.array([updates[n].n_examples for n in answered], np.int64),
             lr=learning_rate(self.settings.optimizer, self.round - 1, self.settings.federation.rounds),
             bytes_down=sum(_array_bytes(message) for message in messages),
-            bytes_up=bytes_up,
+            bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
             n_images=n_images,
             seconds=time.perf_counter() - start,
             faults={self.names[number]: str(fault) for number, fault in faults.items()},
             shortened={self.names[number]: how for number, how in shortened.items()},
+            averaged=averaged,
         )
 
     def _expected_upload(self, number: int) -> Parameters:
         return self._asking.expected_upload(number, self.round, self.server)
 
-    def _aggregate(self, updates: dict[int, Update]) -> int:
-        """The server step; returns how many bytes the sites sent."""
-        n_bytes = sum(value.nbytes for update in updates.values() for value in update.prompts.values())
+    def _aggregate(self, updates: dict[int, Update]) -> Ints | None:
+        """The server step; returns whose updates were averaged, where a robust rule chooses among them."""
         rounds = self.settings.federation
         if len(updates) < rounds.min_clients:
             log.warning(
                 "round %d: %d updates, fewer than %d: nothing is averaged",
                 *(self.round + 1, len(updates), rounds.min_clients),
             )
-            return n_bytes
+            return self.rule.chosen_of(None)
         if not self.server:
-            return n_bytes
+            return None
         numbers = sorted(updates)
         prompts = [updates[number].prompts for number in numbers]
         if self._privacy is not None:
             share = 1.0 if self.round == 0 and rounds.first_round == "all" else rounds.participation
             released = self._privacy.release(self.server, prompts, share, self.round + 1)
             self.server = self.step(self.server, released, prompts[0])  # of what is public: it spends no more privacy
-            return n_bytes
+            return None
         uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]}
         weights = torch.tensor([updates[number].n_examples for number in numbers])
-        aggregated = self.method.aggregate(self.server, torch.tensor(numbers), uploads, weights)
-        self.server = self.step(self.server, aggregated, uploads)
-        return n_bytes
+        averaged = self.rule(self.server, Updates(torch.tensor(numbers), uploads, weights))
+        if averaged is None:
+            log.warning(
+                "round %d: %d updates are too few for server.rule = %r: nothing is averaged",
+                *(self.round + 1, len(updates), self.rule.settings.rule),
+            )
+        else:
+            aggregated = self.method.aggregate(self.server, *averaged)
+            self.server = self.step(self.server, aggregated, uploads)
+        return self.rule.chosen_of(averaged)
 
     # Evaluation --------------------------------------------------------------------------------------------
 

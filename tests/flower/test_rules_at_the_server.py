@@ -1,0 +1,87 @@
+"""Robust rules at the server of real sites: the simulator's numbers, and little harm from a site that lies."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, Message
+from near_sites import NearGrid, make_deployable, named, parts
+
+import fedotp
+from fedotp.errors import FedotpError
+from fedotp.federation import load_server
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
+
+RULES: dict[str, dict[str, Any]] = {
+    "bounded": {},
+    "median": {},
+    "trimmed": {"malicious": 1},
+    "krum": {"malicious": 0},
+    "multi-krum": {"malicious": 0, "kept": 2},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_sites_end_with_the_simulators_prompts(rule: str, inputs: Path, tmp_path: Path) -> None:
+    server = {"rule": rule, "name": "momentum", "lr": 0.5, **RULES[rule]}
+    config = make_deployable(inputs, server=server, federation={"rounds": 1})
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    grid = NearGrid(parts(tmp_path, 3))
+    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    averaged = [[record.get("averaged") for record in run.metrics("round")] for run in (deployed, simulated)]
+    assert averaged[0] == averaged[1]
+    assert (averaged[0][0] is not None) == ("krum" in rule)
+
+
+def _far(message: Message, reply: Message) -> Message:
+    """An update that is far away, but not so far that it would be refused or shortened by itself."""
+    if message.metadata.message_type == "train":
+        for name, record in reply.content.array_records.items():
+            moved = {key: value + 0.05 for key, value in record.to_torch_state_dict().items()}
+            reply.content[name] = ArrayRecord(moved)
+    return reply
+
+
+def test_krum_takes_an_honest_sites_update_and_says_whose(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, server={"rule": "krum", "malicious": 0}, federation={"rounds": 1})
+    grid = NearGrid(parts(tmp_path, 3), meddle={101: _far})
+    run = serve(grid, config, ServerSettings(), tmp_path / "run", **named(grid))
+    (record,) = run.metrics("round")
+    assert record["answered"] == [0, 1, 2]
+    assert record["averaged"] in ([0], [2])
+
+
+def test_a_round_of_too_few_changes_nothing_and_is_told(
+    inputs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def silent(message: Message, reply: Message) -> Message | None:
+        return None if message.metadata.message_type == "train" else reply
+
+    config = make_deployable(inputs, server={"rule": "trimmed", "malicious": 1}, federation={"rounds": 1})
+    grid = NearGrid(parts(tmp_path, 3), meddle={101: silent})
+    with caplog.at_level(logging.WARNING, "fedotp.server"):
+        run = serve(grid, config, ServerSettings(round_timeout=1, patience=0), tmp_path / "run", **named(grid))
+    assert "round 1: 2 updates are too few for server.rule = 'trimmed': nothing is averaged" in caplog.text
+    untrained = fedotp.run(config.override(["federation.rounds=0"]), tmp_path / "untrained")
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(untrained.checkpoint), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("server", "privacy", "why"),
+    [
+        ({"rule": "krum", "malicious": 1}, "none", "needs at least 5 clients in a round"),
+        ({"rule": "median"}, "server", 'server.rule = "median": must be "average" beside privacy'),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    server: dict[str, Any], privacy: Any, why: str, inputs: Path, tmp_path: Path
+) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+    config = make_deployable(inputs, server=server)
+    with pytest.raises(FedotpError, match=why):
+        serve(grid, config, ServerSettings(privacy=privacy), tmp_path / "run", **named(grid))
