@@ -1,6 +1,9 @@
 """The exceptions that a person can mend, as opposed to a bug in fedotp."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
+
+_NEAR = 0.5  # how alike modle and method are, about
 
 
 class FedotpError(Exception):
@@ -35,3 +38,8 @@ class TransientError(FedotpError):
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Names for a message, not too many of them."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that may have been meant; None if `name` is like none of them."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=_NEAR)), None)

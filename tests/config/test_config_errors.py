@@ -43,6 +43,13 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("federation.round = 5", "unknown key federation.round; did you mean federation.rounds?"),
         ("rounds = 5", "unknown key rounds; did you mean federation.rounds?"),
         ("sead = 5", "unknown key sead; did you mean seed?"),
+        ("qqq = 5", "unknown key qqq; `fedotp config` lists all keys"),
+        ("backbone.qqq = 5", "unknown key backbone.qqq; the keys of backbone are name"),
+        (
+            "[qqq]\nalpha = 1.0",
+            "unknown section qqq; the sections are data, partition, backbone, prompt, method, federation, optimizer, "
+            "server, evaluation, compute",
+        ),
         ("[partitions]\nalpha = 1.0", "unknown section partitions; did you mean partition?"),
         ('"se\\ned" = 1', 'unknown key "se\\ned"; did you mean seed?'),
         (
@@ -134,6 +141,11 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "(iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, quantity, given, or one of "
             "your own with --import FILE.py)",
         ),
+        (
+            'partition.scheme = "qqq"',
+            "partition: unknown scheme 'qqq' (iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, "
+            "quantity, given, or one of your own with --import FILE.py)",
+        ),
     ],
 )
 def test_one_line(text: str, line: str, tmp_path: Path) -> None:
@@ -211,6 +223,8 @@ def test_files_and_presets_that_are_not_there(tmp_path: Path, monkeypatch: pytes
         load_config("demo.toml")
     with pytest.raises(FedotpError, match=r"^unknown preset 'fewshot-pet'; did you mean 'fewshot-pets'\? \(demo, "):
         load_config("fewshot-pet")
+    with pytest.raises(FedotpError, match=r"^unknown preset 'qqq' \(demo, "):
+        load_config("qqq")
     with pytest.raises(FedotpError, match=r"or a file whose name ends in \.toml\)$"):
         load_config("")
 

@@ -260,6 +260,10 @@ def test_held_out_clients_are_named_by_their_own_or_their_domains_name(holdout: 
             "(art, photo, sketch, a, b-0, b-1, c, d)",
         ),
         (
+            ("qqq",),
+            'federation.holdout = ["qqq"]: must be names of clients or domains (art, photo, sketch, a, b-0, b-1, c, d)',
+        ),
+        (
             ("art", "photo", "c", "d"),
             'federation.holdout = ["art", "photo", "c", "d"]: must be fewer names: '
             "somebody must be left to train, and these are all 5 clients",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fedotp._toml import show_key
 from fedotp.config._reading import kinds_of
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError, listed, nearest
 from fedotp.methods import METHODS, Method
 
 _ONE_LETTER = 0.9  # how alike round and rounds are
@@ -13,13 +13,20 @@ _ONE_LETTER = 0.9  # how alike round and rounds are
 
 def unknown_key(key: tuple[str, ...], keys: Sequence[str]) -> FedotpError:
     """The refusal of a key (its parts) that is none of `keys` (dotted)."""
-    return FedotpError(f"unknown key {show_key(*key)}; did you mean {_nearest('.'.join(key), keys)}?")
+    whole = ".".join(key)
+    if near := _nearest(whole, keys):
+        return FedotpError(f"unknown key {show_key(*key)}; did you mean {near}?")
+    section = whole.rpartition(".")[0]
+    own = _of(section, keys) if section else ()
+    right = f"the keys of {section} are {listed(list(own), len(own))}" if own else "`fedotp config` lists all keys"
+    return FedotpError(f"unknown key {show_key(*key)}; {right}")
 
 
 def unknown_section(section: str, sections: Sequence[str]) -> FedotpError:
     """The refusal of a section."""
-    near = difflib.get_close_matches(section, sections, n=1, cutoff=0.0)[0]
-    return FedotpError(f"unknown section {show_key(section)}; did you mean {near}?")
+    near = nearest(section, sections)
+    right = f"did you mean {near}?" if near else f"the sections are {listed(sections, len(sections))}"
+    return FedotpError(f"unknown section {show_key(section)}; {right}")
 
 
 def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
@@ -34,10 +41,15 @@ def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
     )
 
 
-def _nearest(key: str, keys: Sequence[str]) -> str:
+def _of(section: str, keys: Sequence[str]) -> dict[str, str]:
+    """The keys of a section, by their names within it."""
+    return {known.rpartition(".")[2]: known for known in keys if known.rpartition(".")[0] == section}
+
+
+def _nearest(key: str, keys: Sequence[str]) -> str | None:
     """The key most likely meant: in its section a letter off, part of a name, a slip; the name elsewhere; any slip."""
     section, _, name = key.rpartition(".")
-    own = {known.rpartition(".")[2]: known for known in keys if known.rpartition(".")[0] == section}
+    own = _of(section, keys)
     if letters := difflib.get_close_matches(name, own, n=1, cutoff=_ONE_LETTER):
         return own[letters[0]]
     if parts := [known for word, known in own.items() if name in word.split("_")]:
@@ -47,4 +59,7 @@ def _nearest(key: str, keys: Sequence[str]) -> str:
     for known in keys:
         if known.rpartition(".")[2] == name:
             return known
-    return difflib.get_close_matches(key, keys, n=1, cutoff=0.0)[0]
+    if not own:
+        return nearest(key, keys)
+    near = nearest(name, own)
+    return near and own[near]

@@ -1,10 +1,9 @@
 """The presets that come with the package: TOML files whose opening comment says how to run them and what they are."""
 
-import difflib
 from functools import cache
 from importlib.resources import files
 
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, nearest
 
 _FIRST = "demo"
 
@@ -29,10 +28,8 @@ def preset_text(name: str) -> str:
     """The text of a preset."""
     texts = preset_texts()
     if name not in texts:
-        near = difflib.get_close_matches(name, texts, n=1, cutoff=0.0)[0]
-        raise FedotpError(
-            f"unknown preset {name!r}; did you mean {near!r}? ({', '.join(texts)}; or a file whose name ends in .toml)"
-        )
+        meant = f"; did you mean {near!r}?" if (near := nearest(name, texts)) else ""
+        raise FedotpError(f"unknown preset {name!r}{meant} ({', '.join(texts)}; or a file whose name ends in .toml)")
     return texts[name]
 
 

@@ -1,12 +1,11 @@
 """Who takes part in a round."""
 
-import difflib
 from collections.abc import Sequence
 
 import numpy as np
 
 from fedotp._toml import show
-from fedotp.errors import FedotpError, SettingError, listed
+from fedotp.errors import FedotpError, SettingError, listed, nearest
 from fedotp.federation._random import Ints, draws, order
 from fedotp.federation._settings import EvaluationSettings, RoundSettings
 
@@ -48,8 +47,8 @@ def _named(wanted: Sequence[str], names: Sequence[str], domains: Sequence[str | 
 def _require_known(key: str, wanted: Sequence[str], known: list[str], what: str) -> None:
     for name in wanted:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            right = f"{what}; did you mean {show(near)}? ({listed(known)})"
+            meant = f"; did you mean {show(near)}?" if (near := nearest(name, known)) else ""
+            right = f"{what}{meant} ({listed(known)})"
             raise SettingError(f"federation.{key}", show(tuple(wanted)), right)
 
 

@@ -1,12 +1,11 @@
 """How a data set is divided among clients: the names of the schemes and their settings."""
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
 
 from fedotp._ranges import MOST, require, require_choices, require_from
 from fedotp.data.partition._own import find_scheme, own_schemes
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, nearest
 
 SCHEMES = {
     "iid": "every client has the same share of every class",
@@ -57,10 +56,9 @@ class PartitionSettings:
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES and find_scheme(self.scheme) is None:
             known = [*SCHEMES, *own_schemes()]
-            near = difflib.get_close_matches(self.scheme, known, n=1, cutoff=0.0)[0]
+            meant = f"; did you mean {near!r}?" if (near := nearest(self.scheme, known)) else ""
             raise FedotpError(
-                f"unknown scheme {self.scheme!r}; did you mean {near!r}? ({', '.join(known)}, or one of your own with "
-                "--import FILE.py)"
+                f"unknown scheme {self.scheme!r}{meant} ({', '.join(known)}, or one of your own with --import FILE.py)"
             )
         for key in ("n_clients", "shots", "min_size"):
             if (value := getattr(self, key)) is not None:
