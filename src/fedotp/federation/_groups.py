@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from fedotp._cgroup import memory_left
 from fedotp._memory import free_gpu_bytes
 from fedotp.federation._settings import Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
@@ -88,7 +89,8 @@ def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return free_gpu_bytes(device)
     if (available := _available_bytes()) is not None:
-        return available
+        left = memory_left()
+        return available if left is None else min(available, left)
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from fedotp._cgroup import memory_limit
 from fedotp.clip import CLIP
 from fedotp.config import Config
 from fedotp.federation import client_bytes, prompt_lengths
@@ -76,4 +77,6 @@ def _nearest(folder: Path) -> Path:
 def _memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = memory_limit()
+    return whole if limit is None else min(whole, limit)
