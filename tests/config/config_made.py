@@ -38,6 +38,8 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
     "server.malicious": st.floats(0, 0.49) | st.integers(1, 1000),
+    "privacy.noise": st.floats(1e-3, 1e6),
+    "privacy.delta": st.floats(0, 1, exclude_min=True, exclude_max=True),
     "evaluation.min_delta": st.floats(0, 1),
     "evaluation.views": st.lists(st.sampled_from(["personal", "global", "base", "neighbours"])).map(tuple),
     **{

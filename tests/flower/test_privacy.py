@@ -18,10 +18,9 @@ from scipy import stats
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower._lengths import clipped, clipped_sum, length
-from fedotp.flower.server._privacy import Mechanism, Releases, epsilon, gaussian
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
+from fedotp.privacy import Mechanism, Releases, clipped, clipped_sum, epsilon, gaussian, length
 from fedotp.runs import RunDirectory
 
 

@@ -96,9 +96,9 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     if numbers.get("faults"):
         named = ", ".join(f"{name} {n}" for name, n in numbers["faults"].items())
         rows.append(("missing updates", sum(numbers["faults"].values()), named))
-    if "privacy" in numbers:
-        spent = numbers["privacy"]
-        rows.append(("privacy spent", f"epsilon {spent['epsilon']:.3g}", f"at delta {spent['delta']:g}"))
+    if "epsilon" in (spent := numbers.get("privacy", {})):
+        who = spent.get("neighbours", "add or remove one site")
+        rows.append(("privacy spent", f"epsilon {spent['epsilon']:.3g}", f"at delta {spent['delta']:g}; {who}"))
     if "communication" in numbers:
         sent = numbers["communication"]
         rows.append(("communication", f"{n_bytes(sent['bytes_up'])} up", f"{n_bytes(sent['bytes_down'])} down"))

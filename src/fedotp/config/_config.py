@@ -27,6 +27,7 @@ from fedotp.federation import (
     Settings,
 )
 from fedotp.methods import FedOTP, Method, PromptSettings
+from fedotp.privacy import PrivacySettings
 
 _BRIDGE = "bridge"  # a key that stands for others, see `_bridge`
 _MOST_BYTES = 16 << 20  # of a file
@@ -55,6 +56,7 @@ class Config:
         server: what the server does with the average of a round.
         evaluation: when and on whom the clients' classifiers are tested.
         compute: where and how to compute; none of it changes the result beyond rounding.
+        privacy: whose presence what is released must not tell, and at what price.
         seed: draws everything but who gets which images.
 
     Examples:
@@ -73,6 +75,7 @@ class Config:
     server: ServerStepSettings = field(default_factory=ServerStepSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -135,7 +138,9 @@ class Config:
     @property
     def settings(self) -> Settings:
         """The part that drives the federation."""
-        return Settings(self.federation, self.optimizer, self.server, self.evaluation, self.compute, self.seed)
+        return Settings(
+            self.federation, self.optimizer, self.server, self.evaluation, self.compute, self.seed, self.privacy
+        )
 
     @property
     def title(self) -> str:

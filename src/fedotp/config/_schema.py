@@ -11,6 +11,7 @@ from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings, ServerStepSettings
 from fedotp.methods import FedOTP, Method, PromptSettings, find_method, method_names
+from fedotp.privacy import PrivacySettings
 
 SECTIONS: dict[str, type[Any]] = {
     "data": DataSettings,
@@ -23,6 +24,7 @@ SECTIONS: dict[str, type[Any]] = {
     "server": ServerStepSettings,
     "evaluation": EvaluationSettings,
     "compute": ComputeSettings,
+    "privacy": PrivacySettings,
 }
 """In the order in which they are written. [method] is one of the methods, told apart by its key `name`."""
 

@@ -12,6 +12,7 @@ from fedotp.federation._data import FederatedData
 from fedotp.federation._evaluate import LocalTester, Predictions
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
+from fedotp.federation._noisy import require_noisy
 from fedotp.federation._optimizer import fresh_state, learning_rate
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
@@ -70,6 +71,8 @@ class Clients(ABC):
             raise FedotpError(f"{method.title} needs of images {listed(sorted(unknown))}: must be {listed(list(Need))}")
         if task.prompt.kgcoop and method.untrained(task) and not method.learns_prompts(task):
             raise FedotpError(f"prompt.kgcoop = {task.prompt.kgcoop}: must be 0, as {method.title} learns no prompts")
+        if settings.privacy.of_steps:
+            require_noisy(method, task, data, settings)
         private = method.private(task)
         self.private_names = frozenset(private)
         kept = {**private, **(self._optimizer_state(private) if settings.optimizer.is_kept else {})}
@@ -127,7 +130,9 @@ class Clients(ABC):
 
     def upload(self, clients: Ints, result: LocalResult) -> Parameters:
         """What `clients` (C,) send (C, ...) of what they have trained in this round."""
-        return self.method.upload(result.params, self._received(clients), self._upload_draws(clients))
+        received = self._received(clients)
+        params = self.trainer.releasable(result.params, received)
+        return self.method.upload(params, received, self._upload_draws(clients))
 
     def keep(self, clients: Ints, result: LocalResult, *, sent: bool = True) -> None:
         """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer.

@@ -40,11 +40,15 @@ class Features(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Encoded images with their labels (n,), and the rows of each client, `clients[i]` (m_i,)."""
+    """Encoded images with their labels (n,), and the rows of each client, `clients[i]` (m_i,).
+
+    `groups` (n,) are numbers of what images are of, patients or parts, where that is known.
+    """
 
     features: Features
     labels: Ints
     clients: tuple[Ints, ...]
+    groups: Ints | None = None
 
     def sizes(self, clients: Ints) -> Ints:
         """How many images each of `clients` (C,) has: (C,)."""
@@ -102,7 +106,12 @@ class FederatedData:
         return cls(
             names=tuple(client.name for client in clients),
             domains=tuple(client.domain if several else None for client in clients),
-            train=Images(encoded.train, encoded.dataset.train.labels, tuple(client.train for client in clients)),
+            train=Images(
+                encoded.train,
+                encoded.dataset.train.labels,
+                tuple(client.train for client in clients),
+                encoded.dataset.train.groups,
+            ),
             test=Images(encoded.test, encoded.dataset.test.labels, tuple(client.test for client in clients)),
             n_skipped=len(encoded.dataset.skipped),
         )

@@ -98,6 +98,7 @@ def in_common(settings: Settings) -> Settings:
         ServerStepSettings(),
         EvaluationSettings(batch_size=settings.evaluation.batch_size),
         settings.compute,
+        privacy=settings.privacy,
     )
 
 

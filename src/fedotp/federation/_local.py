@@ -10,11 +10,13 @@ from torch import Tensor
 from fedotp.errors import FedotpError
 from fedotp.federation._batches import Step, local_steps
 from fedotp.federation._data import FederatedData
+from fedotp.federation._noisy import NoisySteps, poisson_steps
 from fedotp.federation._optimizer import Optimizer, fresh_state
 from fedotp.federation._random import Ints
 from fedotp.federation._resident import ResidentImages, ResidentTrainer
 from fedotp.federation._settings import Settings
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
+from fedotp.privacy import Chance
 
 OnImages = Callable[[int], object]
 
@@ -65,7 +67,10 @@ class LocalTrainer:
     """
 
     def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
-        """`data` holds the images of all clients that may be asked to train."""
+        """`data` holds the images of all clients that may be asked to train.
+
+        What makes training private is drawn from the seed, unless `entropy` says from what else.
+        """
         self.method = method
         self.task = task
         self.data = data
@@ -74,6 +79,8 @@ class LocalTrainer:
         images = ResidentImages.of(data.train, self.device)
         batch_size = settings.federation.batch_size
         self._resident = None if images is None else ResidentTrainer(method, task, images, batch_size)
+        self._noisy = NoisySteps(method, task, settings) if settings.privacy.of_steps else None
+        self.entropy: Chance | None = None
 
     def train(
         self,
@@ -110,16 +117,21 @@ class LocalTrainer:
         received = _rows(received, at)
         params = {name: value.clone() for name, value in self.method.start(received, _rows(private, at)).items()}
         trained = {name: value for name, value in params.items() if name not in work.frozen | self.method.fixed}
+        noisy = self._noisy if work.purpose == LocalWork.purpose else None
         own_classes = self.data.own_classes(clients, len(self.task.classes), self.device)
+        if noisy:
+            own_classes = torch.ones_like(own_classes)  # which they are is not to be told
         with torch.no_grad():
             derived = self.method.derived(self.task, params, own_classes)
         params |= derived
         stepper = self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients))
         memory = self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None
-        steps = list(self._steps(work, clients)) if trained else []
-        total = self._recorded(work, clients, params, received, stepper, steps) if memory is None else None
+        steps = list(self._steps(work, clients, noisy)) if trained else []
+        total = None if memory or noisy else self._recorded(work, clients, params, received, stepper, steps)
         seen = _images_seen(steps, len(clients))
-        if total is None:
+        if noisy:
+            total = self._private(noisy, work, clients, params, received, stepper, steps, on_images)
+        elif total is None:
             total = self._plain(work, clients, params, received, stepper, steps, memory, on_images)
         elif on_images:
             on_images(int(seen.sum()))
@@ -158,6 +170,58 @@ class LocalTrainer:
                 on_images(int((step.places >= 0).sum()))
         return total
 
+    def _private(
+        self,
+        noisy: NoisySteps,
+        work: LocalWork,
+        clients: Ints,
+        params: Parameters,
+        received: Parameters,
+        stepper: Optimizer,
+        steps: Sequence[Step],
+        on_images: OnImages | None,
+    ) -> Tensor:
+        """The same with differential privacy, see `_noisy`."""
+        total = torch.zeros(len(clients), device=self.device, dtype=torch.float64)
+        sizes = self.data.train.sizes(clients)
+        chances = self._chances("noise", work, clients)
+        all_units = self._units(clients)
+        blind = noisy.blind(params, received)
+        for step in steps:
+            n = len(step.places)
+            batch = self._batch(work, clients[:n], step, None)
+            units = np.stack([_unit_numbers(own, row) for own, row in zip(all_units, step.places, strict=False)])
+            current = {name: value[:n].detach() for name, value in params.items()}
+            sent = _first(received, n)
+            gradients, loss = noisy.gradients(
+                current,
+                current | _first(blind, n),
+                list(stepper.params),
+                sent,
+                batch,
+                torch.from_numpy(units).to(self.device),
+                sizes[:n],
+                chances[:n],
+            )
+            stepper.step(gradients, work.lr)
+            total[:n] += loss * (batch.labels >= 0).sum(1)
+            if on_images:
+                on_images(int((step.places >= 0).sum()))
+        return total
+
+    def _chances(self, purpose: str, work: LocalWork, clients: Ints) -> Sequence[Chance]:
+        """What each client (C,) draws from to be private."""
+        if self.entropy is not None:
+            return [self.entropy] * len(clients)
+        return self.data.draws(self.settings.seed, purpose, work.round, clients)
+
+    def _units(self, clients: Ints) -> list[Ints]:
+        """Whose each image of each client is, counted from 0: its own, or its group's."""
+        data = self.data.train
+        if self.settings.privacy.unit == "example" or data.groups is None:
+            return [np.arange(len(data.clients[client])) for client in clients]
+        return [np.unique(data.groups[data.clients[client]], return_inverse=True)[1] for client in clients]
+
     def _recorded(
         self,
         work: LocalWork,
@@ -184,8 +248,11 @@ class LocalTrainer:
         half = self.task.prompt.half
         return Optimizer(self.settings.optimizer, trained, state, kept["steps"], self.method.rate, half=half)
 
-    def _steps(self, work: LocalWork, clients: Ints) -> Iterator[Step]:
+    def _steps(self, work: LocalWork, clients: Ints, noisy: NoisySteps | None) -> Iterator[Step]:
         rounds = self.settings.federation
+        if noisy:
+            chances = self._chances("poisson", work, clients)
+            return poisson_steps(self._units(clients), chances, epochs=work.epochs, batch_size=rounds.batch_size)
         return local_steps(
             self.data.train.sizes(clients),
             self.data.draws(self.settings.seed, work.purpose, work.round, clients),
@@ -202,6 +269,12 @@ class LocalTrainer:
         places = torch.from_numpy(step.places).to(self.device)
         return Batch(image, labels, places, None if memory is None else memory.rows(slice(len(clients))))
 
+    def releasable(self, params: Parameters, received: Parameters) -> Parameters:
+        """Of what was trained in a round (C, ...), what may decide on what is sent: with privacy, nothing without."""
+        if self._noisy is None:
+            return params
+        return params | self._noisy.untaught(received)
+
     def require_finite(self, result: LocalResult, work: LocalWork) -> None:
         """Refuse what has diverged: the error names a client."""
         finite = result.loss.isfinite()
@@ -213,6 +286,14 @@ class LocalTrainer:
                 f"training of client {client} diverged in round {work.round + 1} (loss or prompt not finite); "
                 f"lower optimizer.lr = {self.settings.optimizer.lr}"
             )
+
+
+def _unit_numbers(units: Ints, places: Ints) -> Ints:
+    """Whose the images at `places` (B,) are, counted from 0 in this step; -1 stays. `units` (m,) are of all images."""
+    drawn = places >= 0
+    numbers = np.full(len(places), -1, np.int64)
+    numbers[drawn] = np.unique(units[places[drawn]], return_inverse=True)[1]
+    return numbers
 
 
 def _rows(params: Parameters, at: Tensor) -> Parameters:

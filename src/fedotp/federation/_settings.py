@@ -1,12 +1,13 @@
 """How a federation is run: rounds, local training, evaluation, hardware. Defaults are the paper's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fedotp._ranges import MOST, alternatives, require, require_choices, require_from
 from fedotp._toml import Words, show
 from fedotp.errors import SettingError
 from fedotp.methods import PRECISION, Precision
+from fedotp.privacy import PrivacySettings
 
 Model = Literal["personal", "global"]
 """Who predicts: each client with what it has learned, or the method's global part."""
@@ -242,3 +243,4 @@ class Settings:
     evaluation: EvaluationSettings = EvaluationSettings()
     compute: ComputeSettings = ComputeSettings()
     seed: int = 0
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)

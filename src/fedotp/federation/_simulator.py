@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fedotp._clock import own_seconds
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._checkpoint import save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
@@ -21,14 +21,16 @@ from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
 from fedotp.federation._progress import Progress
-from fedotp.federation._random import Ints
+from fedotp.federation._random import Ints, draws
 from fedotp.federation._rule import Rule, Updates
 from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
+from fedotp.federation._spent import Spent
 from fedotp.federation._view import Novel, View
 from fedotp.federation._views import Views
 from fedotp.methods import Method, Parameters, Task
+from fedotp.privacy import noisy_average
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ class RoundReport:
     their numbers of images. Bytes are those of all messages down to and up from the clients. `faults` says, by the
     client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
     `averaged` are, under a robust rule that chooses among updates, those whose it took; None under others.
+    `epsilon` is the privacy spent so far, of who has spent most, where some is promised.
     """
 
     round: int
@@ -54,12 +57,18 @@ class RoundReport:
     faults: Mapping[str, str] = field(default_factory=dict)
     shortened: Mapping[str, str] = field(default_factory=dict)
     averaged: Ints | None = None
+    epsilon: float | None = None
 
     @property
     def mean_loss(self) -> float:
         """Mean objective, clients weighted by examples; nan where nobody told it."""
         told = np.isfinite(self.loss)
         return float(np.average(self.loss[told], weights=self.examples[told])) if told.any() else float("nan")
+
+    @property
+    def spent(self) -> str:
+        """The privacy spent so far, to go on a line; nothing where none is promised."""
+        return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
 
 
 class Simulator(Clients):
@@ -98,6 +107,10 @@ class Simulator(Clients):
         self.group_size = group_size(method, task, settings)
         self.n_fitting = n_fitting(method, task, settings)
         self.views = Views(method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel)
+        self._spent = Spent(settings, data.train.sizes(np.arange(len(data))))
+        self._answered = (0, np.zeros(len(data), np.int64))
+        self._is_out_of_budget = False
+        self._require_budget()
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls
 
@@ -130,8 +143,10 @@ class Simulator(Clients):
         return int(rounds.participation * rounds.local_epochs * self.data.train.sizes(self.members).sum())
 
     def may_go_on(self) -> bool:
-        """Always: nothing runs out in a simulation."""
-        return True
+        """Whether the privacy budget has room for another round."""
+        budget = self.settings.privacy.epsilon
+        self._is_out_of_budget = bool(budget) and self._spent.worst(self._answers(self.round + 1)) > budget
+        return not self._is_out_of_budget
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write a checkpoint."""
@@ -139,9 +154,14 @@ class Simulator(Clients):
         save_checkpoint(path, self, progress)
 
     def facts(self) -> dict[str, Any]:
-        """Images that could not be read, and views there can be no number of."""
-        missing = self.views.missing
-        return {"skipped_images": self.data.n_skipped, **({"missing_views": missing} if missing else {})}
+        """Images that could not be read, views there can be no number of, and the privacy spent."""
+        facts: dict[str, Any] = {"skipped_images": self.data.n_skipped}
+        if missing := self.views.missing:
+            facts["missing_views"] = missing
+        if self.settings.privacy.unit != "none":
+            ended = {"ended_the_run": True} if self._is_out_of_budget else {}
+            facts["privacy"] = {**self._spent.facts(self._answers(self.round), self.names), **ended}
+        return facts
 
     # Rounds ------------------------------------------------------------------------------------------------
 
@@ -162,7 +182,9 @@ class Simulator(Clients):
         sent = {name: torch.cat([part[name] for part in uploads]) for name in uploads[0]} if uploads else {}
         examples = self.data.train.sizes(answering)
         averaged: Updates | None = None
-        if sent and len(answering) >= rounds.min_clients:
+        if sent and len(answering) >= rounds.min_clients and self.settings.privacy.unit == "site":
+            self.server = self.step(self.server, self._released(sent), sent)
+        elif sent and len(answering) >= rounds.min_clients:
             numbers, weights = (torch.from_numpy(x).to(self.device) for x in (answering, examples))
             averaged = self.rule(self.server, Updates(numbers, self._as_learned(sent), weights))
         if averaged is not None:
@@ -182,7 +204,59 @@ class Simulator(Clients):
             n_images=n_images,
             seconds=own_seconds() - start,
             averaged=self.rule.chosen_of(averaged),
+            epsilon=self._epsilon(),
         )
+
+    def _released(self, sent: Parameters) -> Parameters:
+        """The average of what clients sent (C, ...), made private for every one of them."""
+        rounds, privacy = self.settings.federation, self.settings.privacy
+        everyone = self.round == 0 and rounds.first_round == "all"
+        updates = [dict(zip(sent, values, strict=True)) for values in zip(*sent.values(), strict=True)]
+        return noisy_average(
+            self.server,
+            updates,
+            len(self.members) if everyone else self.clients_per_round,
+            clip=privacy.clip,
+            noise=privacy.noise,
+            chance=draws(self.settings.seed, "release", self.round),
+        )
+
+    def _require_budget(self) -> None:
+        """Refuse privacy of averages where there are none, and a budget that not even one round fits in."""
+        privacy = self.settings.privacy
+        if privacy.unit == "site" and (self.method.knows_clients(self.task) or not self.server):
+            raise FedotpError(f'privacy.unit = "site": {self.method.title} has no average to protect this way')
+        if privacy.unit == "none" or not privacy.noise:
+            return
+        once = self._spent.worst(self._answers(1))  # asks for the accountant's package, too
+        if privacy.epsilon and once > privacy.epsilon:
+            right = f"at least {once:.3g}, which one round spends (or raise privacy.noise = {privacy.noise:g})"
+            raise SettingError("privacy.epsilon", f"{privacy.epsilon:g}", right)
+
+    def _epsilon(self) -> float | None:
+        """What who has spent most has spent; None where nothing is promised."""
+        privacy = self.settings.privacy
+        return self._spent.worst(self._answers(self.round)) if privacy.unit != "none" and privacy.noise else None
+
+    def _answers(self, rounds: int) -> Ints:
+        """In how many of the first `rounds` each client (n,) answers, or with unit "site" all together.
+
+        It follows from the seed: a round that is made again after a kill releases the same bits again, and tells no
+        more than once.
+        """
+        done, counts = self._answered
+        if rounds < done:
+            done, counts = 0, np.zeros_like(counts)
+        counts = counts.copy()
+        least = self.settings.federation.min_clients
+        for round_ in range(done, rounds):
+            answering = self._who_trains(round_)[1]
+            if self.settings.privacy.unit == "site":
+                counts += len(answering) >= least
+            else:
+                counts[answering] += 1
+        self._answered = (rounds, counts)
+        return counts
 
     def _who_trains(self, round_: int) -> tuple[Ints, Ints]:
         """Those asked in a round, and those of them who answer."""

@@ -91,7 +91,7 @@ class LogObserver(Observer):
         """How many answered."""
         answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
         loss = "" if math.isnan(report.mean_loss) else f", loss {report.mean_loss:.4f}"
-        self._log.info("round %d: %s%s, %.1f s", report.round, answered, loss, report.seconds)
+        self._log.info("round %d: %s%s%s, %.1f s", report.round, answered, loss, report.spent, report.seconds)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """The mean over sites."""

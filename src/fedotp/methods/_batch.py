@@ -40,6 +40,7 @@ class Batch(NamedTuple):
         places: (C, B) position of a training image in its client's memory; None for images to be predicted.
         memory: of the clients, for methods with `uses_memory`.
         padded: (C, B) true for padding; None where labels tell it, or nothing is known.
+        apart:  whether each image's own loss is asked for, instead of their mean.
     """
 
     image: ImageFeatures
@@ -47,6 +48,7 @@ class Batch(NamedTuple):
     places: Tensor | None = None
     memory: Memory | None = None
     padded: Tensor | None = None
+    apart: bool = False
 
     @property
     def counted(self) -> Tensor:

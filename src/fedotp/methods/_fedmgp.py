@@ -85,14 +85,14 @@ class FedMGP(Method):
         kinds = {"shared": Kind.GLOBAL, "own": Kind.LOCAL}
         return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)
 
-    def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
-        """Mean cross-entropy of the groups and their mean pairwise cosine, (C,)."""
+    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
+        """Mean cross-entropy of the groups, and their mean pairwise cosine."""
         classes = self.class_features(task, params)
         alone = classes.flatten(0, 1).unsqueeze(1)  # (CG, 1, K, e)
         pooled, labels = (x.repeat_interleave(self.groups, 0) for x in (batch.image.pooled, batch.labels))
-        each = cross_entropy(pooled_score(pooled, alone), labels, task.logit_scale)  # (CG,)
-        loss = each.unflatten(0, (-1, self.groups)).mean(1) + self._alike(_directions(_groups(params)))
-        return loss + forgotten(task, classes, self.kinds(task, params)) if task.prompt.kgcoop else loss
+        each = cross_entropy(pooled_score(pooled, alone), labels, task.logit_scale, apart=batch.apart)  # (CG,)
+        terms = [each.unflatten(0, (-1, self.groups)).mean(1), self._alike(_directions(_groups(params)))]
+        return [*terms, forgotten(task, classes, self.kinds(task, params))] if task.prompt.kgcoop else terms
 
     def _alike(self, groups: Tensor) -> Tensor:
         """`diversity` times the mean cosine of two of the groups, directions (C, G, m): (C,)."""

@@ -1,5 +1,6 @@
 """FedPGP: a shared prompt, and a private change to it of low rank."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -7,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_choices, require_from
-from fedotp.matching import cross_entropy
 from fedotp.methods._batch import Batch
 from fedotp.methods._draw import normal
 from fedotp.methods._kgcoop import forgotten
@@ -78,17 +78,17 @@ class FedPGP(Method):
         """P, which predicts, and sigma."""
         return *self.prompts(task, params), Prompt(Kind.GLOBAL, params["prompt"])
 
-    def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
-        """Cross-entropy of P and mu L, (C,)."""
+    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
+        """Cross-entropy of P, and mu L."""
         prompts = self.training_prompts(task, params)
         classes = task.features(*(p.context for p in prompts))  # (C, 2, K, e)
-        fit = cross_entropy(self.score(task, params, batch, classes[:, :1]), batch.labels, task.logit_scale)
+        fit = self._fit(task, batch, self.score(task, params, batch, classes[:, :1]))
         own, sigma = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
         known = F.normalize(self._anchored(task), dim=-1)
         a, b = (sigma * known).sum(-1), (sigma * own).sum(-1)  # (C, K)
         apart = -F.logsigmoid((a - b) / self.tau).mean(-1)
-        loss = fit + self.mu * apart
-        return loss + forgotten(task, classes, [p.kind for p in prompts]) if task.prompt.kgcoop else loss
+        terms = [fit, self.mu * apart]
+        return [*terms, forgotten(task, classes, [p.kind for p in prompts])] if task.prompt.kgcoop else terms
 
     def _anchored(self, task: Task) -> Tensor:
         """Features (K, e) of what stands for CLIP without training."""

@@ -1,5 +1,6 @@
 """FedPHA: a local prompt that predicts, kept apart from the global one and free of what the global one knows best."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_choices, require_from
-from fedotp.matching import cross_entropy, pooled_score
+from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
 from fedotp.methods._kgcoop import forgotten
 from fedotp.methods._method import Method
@@ -90,15 +91,15 @@ class FedPHA(Method):
         projected = local - within if self.subspace == "null" else within
         return Prompt(Kind.LOCAL, torch.cat([local, projected], dim=1)), Prompt(Kind.GLOBAL, params["prompt"])
 
-    def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
-        """The four terms, (C,)."""
+    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
+        """The four terms, the first two as one."""
         prompts = self.training_prompts(task, params)
         local, projected, common = F.normalize(task.features(*(p.context for p in prompts)), dim=-1).unbind(1)
-        each = [pooled_score(batch.image.pooled, classes.unsqueeze(1)) for classes in (local, common)]
-        fits = sum(cross_entropy(scores, batch.labels, task.logit_scale) for scores in each)
+        first, second = (pooled_score(batch.image.pooled, classes.unsqueeze(1)) for classes in (local, common))
+        fits = self._fit(task, batch, first) + self._fit(task, batch, second)
         kept = (local - projected).square().mean((1, 2))
         apart = (self.alpha - torch.linalg.vector_norm(local - common, dim=-1)).clamp_min(0).mean(1)
-        loss = fits + kept + apart
+        terms = [fits, kept, apart]
         if task.prompt.kgcoop:
-            loss = loss + forgotten(task, torch.stack([local, common], dim=1), (Kind.LOCAL, Kind.GLOBAL))
-        return loss
+            terms.append(forgotten(task, torch.stack([local, common], dim=1), (Kind.LOCAL, Kind.GLOBAL)))
+        return terms

@@ -182,12 +182,29 @@ class Method(ABC):
         return None
 
     def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
-        """The objective of each client (C,) on a batch: Eq. 2, the method's penalty and KgCoOp's."""
+        """The objective of each client (C,) on a batch: the sum of its terms."""
+        fit, *penalties = self.terms(task, params, received, batch)
+        return sum(penalties, fit)
+
+    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
+        """What the objective is made of: Eq. 2, then the method's penalty and KgCoOp's, where there are such.
+
+        The first is what the images say, their mean (C,) or, with `batch.apart`, each image's own (C, B), which no
+        other image may change. The others (C,) do not look at images. A method with another objective has it here.
+        """
         classes = self.class_features(task, params)
-        loss = cross_entropy(self.score(task, params, batch, classes), batch.labels, task.logit_scale)
+        terms = [self._fit(task, batch, self.score(task, params, batch, classes))]
         penalty = self.penalty(task, params, received, classes)
-        loss = loss if penalty is None else loss + penalty
-        return loss + forgotten(task, classes, self.kinds(task, params)) if task.prompt.kgcoop else loss
+        if penalty is not None:
+            terms.append(penalty)
+        if task.prompt.kgcoop:
+            terms.append(forgotten(task, classes, self.kinds(task, params)))
+        return terms
+
+    @staticmethod
+    def _fit(task: Task, batch: Batch, scores: Tensor) -> Tensor:
+        """The cross-entropy of scores (C, B, K) with the labels of a batch, as `terms` begin."""
+        return cross_entropy(scores, batch.labels, task.logit_scale, apart=batch.apart)
 
     def learns_prompts(self, task: Task) -> bool:
         """Whether prompts are among what it learns."""

@@ -5,7 +5,7 @@ matching scores, on CUDA in one kernel.
 """
 
 from fedotp.ot._graph import as_graph
-from fedotp.ot._score import score
+from fedotp.ot._score import batched_gradients, score
 from fedotp.ot._solve import MASS, REG, SOLVER, Rule, Solver, Transport, require_mass, require_reg, solve
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Solver",
     "Transport",
     "as_graph",
+    "batched_gradients",
     "require_mass",
     "require_reg",
     "score",

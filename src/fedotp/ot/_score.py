@@ -2,6 +2,9 @@
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 
 import torch
@@ -14,6 +17,20 @@ _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED_MAX_PROMPTS = 8
 _FUSED_MAX_PATCHES = 2048
 _CPU_PART = 2**24  # bytes of similarities scored at once: larger temporaries go back to the system after every use
+_BATCHED: ContextVar[bool] = ContextVar("batched_gradients", default=False)
+
+
+@contextmanager
+def batched_gradients() -> Iterator[None]:
+    """While the block lasts, the gradient of `score` can be taken in several directions at once, on CUDA too.
+
+    The kernel gives the plan first; the score is then plain arithmetic, which `torch.vmap` knows its way through.
+    """
+    token = _BATCHED.set(True)
+    try:
+        yield
+    finally:
+        _BATCHED.reset(token)
 
 
 def score(
@@ -65,7 +82,13 @@ def score(
     if fused and not possible:
         raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
     if possible and fused is not False:
-        return _fused_score(similarity, a, b, rule, reg, mass, shares, tol, max_iter)
+        fused_score = partial(_fused_score, a=a, b=b, rule=rule, reg=reg, mass=mass, shares=shares, tol=tol)
+        if not _BATCHED.get():
+            return fused_score(similarity, max_iter=max_iter)
+        with torch.enable_grad():
+            held = similarity.detach().requires_grad_()
+            (plan,) = torch.autograd.grad(fused_score(held, max_iter=max_iter).sum(), held)
+        return (plan * similarity).sum((-2, -1))
     solve_ = partial(
         solve,
         a=a,

@@ -68,7 +68,7 @@ class LiveDisplay(Observer):
         """Show loss and speed."""
         self._rounds.end_round(report.round)
         self._rounds.tell(
-            loss=f"loss {report.mean_loss:.3f}",
+            loss=f"loss {report.mean_loss:.3f}{report.spent}",
             speed=f"{report.n_images / max(report.seconds, 1e-9):,.0f} images/s",
         )
 

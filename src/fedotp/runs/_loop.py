@@ -258,6 +258,7 @@ def round_record(report: RoundReport) -> dict[str, Any]:
         "bytes_down": report.bytes_down,
         "images": report.n_images,
         "seconds": round(report.seconds, 3),
+        **({} if report.epsilon is None else {"epsilon": report.epsilon}),
         **({"faults": dict(report.faults)} if report.faults else {}),
         **({"shortened": dict(report.shortened)} if report.shortened else {}),
         **({"averaged": report.averaged.tolist()} if report.averaged is not None else {}),

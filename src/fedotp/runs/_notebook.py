@@ -44,7 +44,7 @@ class NotebookDisplay(Observer):
         """Show loss and speed."""
         self._done = report.round * self._per_round
         speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f"loss {report.mean_loss:.3f}, {speed:,.0f} images/s"
+        self._training = f"loss {report.mean_loss:.3f}{report.spent}, {speed:,.0f} images/s"
         self._title = f"round {report.round + 1} of {self._rounds}" if report.round < self._rounds else "evaluation"
         self._draw(at_once=True)
 

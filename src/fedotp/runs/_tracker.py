@@ -28,6 +28,7 @@ class Tracker(Observer):
                 "train/images_per_second": report.n_images / max(report.seconds, 1e-9),
                 "communication/bytes_up": report.bytes_up,
                 "communication/bytes_down": report.bytes_down,
+                **({} if report.epsilon is None else {"privacy/epsilon": report.epsilon}),
             },
         )
 

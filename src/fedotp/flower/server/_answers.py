@@ -12,12 +12,12 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS, Evaluation, Predictions, by_domain, evaluate_predictions
 from fedotp.flower import _messages as words
-from fedotp.flower._lengths import length
 from fedotp.flower._records import content_of, from_record, read_array, strangers_words
 from fedotp.flower.server._faults import UpdateRefusedError
 from fedotp.flower.server._registry import Member
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import Parameters
+from fedotp.privacy import length
 
 log = logging.getLogger("fedotp.server")
 

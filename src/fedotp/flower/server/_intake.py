@@ -7,13 +7,13 @@ from dataclasses import replace
 from flwr.app import Message
 
 from fedotp.errors import FedotpError
-from fedotp.flower._lengths import clipped, length
 from fedotp.flower.server._answers import Update, checked_update
 from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._limits import furthest, most_images
 from fedotp.flower.server._registry import Member, Registry
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import Parameters
+from fedotp.privacy import clipped, length
 
 log = logging.getLogger("fedotp.server")
 

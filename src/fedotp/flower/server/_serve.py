@@ -19,12 +19,12 @@ from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
 from fedotp.flower.link import Post
 from fedotp.flower.server._faults import Fault
-from fedotp.flower.server._privacy import Releases, require_budget
 from fedotp.flower.server._registry import Member, Registry
 from fedotp.flower.server._server import Deployed
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Task
+from fedotp.privacy import Releases, require_budget
 from fedotp.runs import (
     Loop,
     Observer,

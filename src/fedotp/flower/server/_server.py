@@ -34,10 +34,10 @@ from fedotp.flower.server._answers import Update, told_scores
 from fedotp.flower.server._asking import Asking
 from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._intake import Intake
-from fedotp.flower.server._privacy import Mechanism, Releases
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
+from fedotp.privacy import Mechanism, Releases
 
 log = logging.getLogger("fedotp.server")
 

@@ -17,11 +17,11 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Predictions, evaluate_predictions
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._lengths import clipped
 from fedotp.flower._log import log_encoding, start_logging
 from fedotp.flower._records import from_record, to_record
 from fedotp.flower.site._site import Site, SiteSettings
 from fedotp.methods import Parameters
+from fedotp.privacy import clipped
 
 log = logging.getLogger("fedotp.site")
 

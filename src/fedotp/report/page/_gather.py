@@ -100,7 +100,7 @@ def _notices(summary: dict[str, Any]) -> list[str]:
     if "epsilon" in privacy:
         notices.append(
             f"Privacy spent: epsilon {privacy['epsilon']:.3f} at delta {privacy['delta']:g}, "
-            f"{privacy['releases']} releases; one site added or removed."
+            f"{privacy['releases']} releases; neighbours: {privacy.get('neighbours', 'add or remove one site')}."
         )
     return notices
 

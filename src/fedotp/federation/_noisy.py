@@ -1,0 +1,203 @@
+"""Local training with differential privacy: DP-SGD of every client, side by side.
+
+A step of a client with n images takes each of its units (images, or groups of them) with probability q, unknown to
+anybody else, and follows
+
+    (sum_u clip(g_u, C) + z C N(0, 1)) / (q n) + the gradient of what does not look at images,
+
+with g_u the gradient, over all parameters that are to be private, of what unit u loses (Abadi et al., Deep learning
+with differential privacy, CCS 2016). q n is a constant, not how many were drawn. What follows from it, momentum, later
+steps, averages, spends no more.
+
+Unless `privacy.private`, what a client keeps learns without noise. Gradients of what it sends would then tell what its
+own prompt knows of the images, whatever they are clipped to. So they are taken beside parameters that know nothing:
+those its own began with. What it keeps is trained beside what is sent, in the same steps.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedotp import ot
+from fedotp._toml import show
+from fedotp.clip import ImageFeatures
+from fedotp.errors import FedotpError, SettingError
+from fedotp.federation._batches import Step
+from fedotp.federation._data import FederatedData
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import RoundSettings, Settings
+from fedotp.methods import Batch, Method, Parameters, Task
+from fedotp.privacy import Chance, clipped_sums
+
+
+def sampling_rate(n: int, batch_size: int) -> float:
+    """q, the probability with which each of n images is in a step."""
+    return min(1.0, batch_size / max(n, 1))
+
+
+def n_noisy_steps(n: int, epochs: int, batch_size: int) -> int:
+    """Steps of a client with n images in so many epochs: each image is seen once in an epoch, on average."""
+    return max(1, round(epochs * n / batch_size)) if n else 0
+
+
+def poisson_steps(units: Sequence[Ints], chances: Sequence[Chance], *, epochs: int, batch_size: int) -> Iterator[Step]:
+    """All steps of a group of clients, sorted by falling size: every unit is drawn for itself in each.
+
+    `units[i]` (m_i,) says whose each of the images of client i is. A step is as wide as its widest draw.
+    """
+    sizes = [len(each) for each in units]
+    totals = np.array([n_noisy_steps(n, epochs, batch_size) for n in sizes])
+    n_units = [int(each.max(initial=-1)) + 1 for each in units]
+    for step in range(int(totals.max(initial=0))):
+        n_active = int((totals > step).sum())
+        drawn = []
+        for i in range(n_active):
+            taken = chances[i].random(n_units[i]) < sampling_rate(sizes[i], batch_size)
+            drawn.append(np.flatnonzero(taken[units[i]]))
+        places = np.full((n_active, max(1, *map(len, drawn))), -1, np.int64)
+        for row, own in zip(places, drawn, strict=True):
+            row[: len(own)] = own
+        epoch = [step * batch_size // max(sizes[i], 1) for i in range(n_active)]
+        yield Step(places, np.minimum(epoch, epochs - 1))
+
+
+class NoisySteps:
+    """The gradients of private steps; what is noised, and beside what, is decided here."""
+
+    def __init__(self, method: Method, task: Task, settings: Settings) -> None:
+        """`settings.privacy.of_steps` holds."""
+        self._method = method
+        self._task = task
+        self._privacy = settings.privacy
+        self._batch_size = settings.federation.batch_size
+        self._own = frozenset(method.private(task)) - method.publishes
+
+    def is_noised(self, name: str) -> bool:
+        """Whether a trained parameter is to be private."""
+        return self._privacy.private or name not in self._own
+
+    def untaught(self, received: Parameters) -> Parameters:
+        """What a round would begin with, beside what was `received` (C, ...), of all that learns without noise."""
+        if self._privacy.private:
+            return {}
+        n_clients = len(next(iter(received.values())))
+        initial = {
+            name: value.expand(n_clients, *value.shape) for name, value in self._method.private(self._task).items()
+        }
+        start = self._method.start(received, initial)
+        return {name: value for name, value in start.items() if name in self._own}
+
+    def blind(self, params: Parameters, received: Parameters) -> Parameters:
+        """What `params` (C, ...) are overlaid with where they must know of images by what is noised only."""
+        untaught = self.untaught(received)
+        known = params | untaught
+        n_clients = len(next(iter(known.values())))
+        everything = torch.ones(n_clients, len(self._task.classes), dtype=torch.bool, device=self._task.device)
+        with torch.no_grad():
+            return untaught | self._method.derived(self._task, known, everything)
+
+    def gradients(
+        self,
+        params: Parameters,
+        blind: Parameters,
+        names: Sequence[str],
+        received: Parameters,
+        batch: Batch,
+        units: Tensor,
+        sizes: Ints,
+        chances: Sequence[Chance],
+    ) -> tuple[Parameters, Tensor]:
+        """Gradients (C, ...) by the trained parameters `names` of a step on `batch`, and the objective (C,).
+
+        `blind` is `params` overlaid with `blind`, `units` (C, B) whose an image is, `sizes` (C,) the clients' images.
+        """
+        noised = [name for name in names if self.is_noised(name)]
+        others = [name for name in names if not self.is_noised(name)]
+        found, objective = self._noised(params, blind, noised, received, batch, units, sizes, chances)
+        if others:
+            leaves = [params[name].requires_grad_() for name in others]
+            loss = self._method.loss(self._task, params, received, batch)
+            found |= dict(zip(others, torch.autograd.grad(loss.sum(), leaves), strict=True))
+            objective = loss.detach()
+        return {name: found[name] for name in names}, objective
+
+    def _noised(
+        self,
+        params: Parameters,
+        blind: Parameters,
+        names: Sequence[str],
+        received: Parameters,
+        batch: Batch,
+        units: Tensor,
+        sizes: Ints,
+        chances: Sequence[Chance],
+    ) -> tuple[Parameters, Tensor]:
+        finite = ImageFeatures(*(part.nan_to_num(0.0, 0.0, 0.0) for part in batch.image))  # or one would spoil all
+        batch = batch._replace(image=finite, apart=True)
+        current = blind | {name: params[name].detach().requires_grad_() for name in names}
+        leaves = [current[name] for name in names]
+        with ot.batched_gradients():
+            each, *penalties = self._method.terms(self._task, current, received, batch)
+            sums = clipped_sums(each, leaves, units, self._privacy.clip)
+        beside = _gradients_of(penalties, leaves)
+        drawn = (batch.labels >= 0).sum(1)
+        objective = sum((term.detach() for term in penalties), each.detach().sum(1) / drawn.clamp_min(1))
+        expected = [n * sampling_rate(int(n), self._batch_size) for n in sizes]
+        found = {}
+        for name, leaf, total, rest in zip(names, leaves, sums, beside, strict=True):
+            noise = np.stack([chance.standard_normal(tuple(leaf.shape[1:])) for chance in chances])
+            noisy = total + self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(total.device)
+            count = torch.tensor(expected, dtype=total.dtype, device=total.device).view(-1, *[1] * (leaf.dim() - 1))
+            found[name] = (noisy / count).to(leaf.dtype) + rest
+        return found, objective
+
+
+def _gradients_of(penalties: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Of terms that do not look at images; 0 where there are none."""
+    zeros = [torch.zeros_like(leaf) for leaf in leaves]
+    total = sum((term.sum() for term in penalties), torch.zeros(()))
+    if not total.requires_grad:
+        return zeros
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [zero if each is None else each for zero, each in zip(zeros, found, strict=True)]
+
+
+def require_noisy(method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
+    """Refuse a federation whose steps cannot be made private as the settings ask."""
+    privacy = settings.privacy
+    unit = show(privacy.unit)
+    own = frozenset(method.private(task)) - method.publishes
+    alone = not (privacy.private or frozenset(_trained(method, task)) - own)
+    reasons = {
+        "it looks up the training images themselves": method.uses_memory,
+        "its loss is not made of `terms`, of which each image has its own": type(method).loss is not Method.loss,
+        "with method.solver = batch images see each other": method.matching.solver == "batch",
+        "it fine-tunes before it predicts, without noise": privacy.private and method.finetune_epochs != 0,
+        "it shares nothing: set privacy.private = true, which covers what clients keep": alone,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise FedotpError(f"privacy.unit = {unit}: cannot be promised for {method.title}: {reason}")
+    _require_settings(settings.federation, settings)
+    if privacy.unit == "group" and data.train.groups is None:
+        right = '"example", or data with groups (data.groups, a column group, patient or part)'
+        raise SettingError("privacy.unit", unit, right)
+
+
+def _require_settings(rounds: RoundSettings, settings: Settings) -> None:
+    unit = show(settings.privacy.unit)
+    if settings.compute.precision == "bfloat16":
+        raise SettingError("compute.precision", '"bfloat16"', f'"float32" or "float64" beside privacy.unit = {unit}')
+    if settings.optimizer.leak:
+        raise SettingError("optimizer.leak", "true", f"false beside privacy.unit = {unit}")
+    if settings.privacy.private and (rounds.holdout or rounds.holdout_clients):
+        right = "empty beside privacy.private = true: who joins later fits its own without noise"
+        raise SettingError("federation.holdout", show(rounds.holdout or rounds.holdout_clients), right)
+
+
+def _trained(method: Method, task: Task) -> Parameters:
+    private = {name: value[None] for name, value in method.private(task).items()}
+    params = method.start(method.send(method.shared(task, 1), None, 1), private)
+    return {name: value for name, value in params.items() if name not in method.fixed}

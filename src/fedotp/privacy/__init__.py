@@ -1,0 +1,30 @@
+"""Differential privacy: whose presence is hidden, the noise that hides it, the account of what is spent."""
+
+from fedotp.privacy._account import epsilon, noise_for
+from fedotp.privacy._gradients import CHUNK, clipped_sums, unit_gradients
+from fedotp.privacy._lengths import clipped, clipped_sum, length
+from fedotp.privacy._mechanism import Mechanism, Private, noisy_average, require_budget
+from fedotp.privacy._noise import Chance, Entropy, gaussian
+from fedotp.privacy._releases import Releases
+from fedotp.privacy._settings import PrivacySettings, Unit
+
+__all__ = [
+    "CHUNK",
+    "Chance",
+    "Entropy",
+    "Mechanism",
+    "PrivacySettings",
+    "Private",
+    "Releases",
+    "Unit",
+    "clipped",
+    "clipped_sum",
+    "clipped_sums",
+    "epsilon",
+    "gaussian",
+    "length",
+    "noise_for",
+    "noisy_average",
+    "require_budget",
+    "unit_gradients",
+]

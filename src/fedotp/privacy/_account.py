@@ -1,0 +1,67 @@
+"""The account of the privacy that is spent: Renyi differential privacy, by Google's dp-accounting."""
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from fedotp.errors import FedotpError
+
+_FINEST, _COARSEST = 1e-2, 1e6  # noise multipliers that are tried
+
+
+@lru_cache(maxsize=4096)
+def epsilon(noise: float, n_releases: int, delta: float, rate: float = 1.0) -> float:
+    """The epsilon of so many Gaussian releases with noise multiplier `noise`, one unit added or removed.
+
+    Each is made of units that take part with probability `rate`, independently and unknown to whoever sees it
+    (Poisson sampling); at 1 all do.
+    """
+    from_orders, orders, once = _of_one_release(noise, rate)
+    if not n_releases:
+        return 0.0
+    return float(from_orders(orders, n_releases * once, delta)[0]) if noise else math.inf
+
+
+def noise_for(target: float, n_releases: int, delta: float, rate: float = 1.0) -> float:
+    """The least noise multiplier, to three digits, with which so many releases spend no more than `target`.
+
+    Examples:
+        >>> noise_for(2.0, n_releases=100, delta=1e-5)
+        24.2
+    """
+    low, high = _FINEST, _COARSEST
+    if epsilon(high, n_releases, delta, rate) > target:
+        raise FedotpError(f"epsilon = {target:g} cannot be had in {n_releases} releases at delta = {delta:g}")
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if epsilon(middle, n_releases, delta, rate) <= target else (middle, high)
+    step = 10.0 ** (math.floor(math.log10(high)) - 2)
+    return round(math.ceil(high / step) * step, 12)
+
+
+@lru_cache(maxsize=4096)
+def _of_one_release(noise: float, rate: float) -> tuple[Any, Any, Any]:
+    """From Renyi to epsilon; orders, and the divergence of one release at each: of several it is their sum."""
+    try:
+        from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, rdp
+    except ImportError as error:
+        raise FedotpError("accounting for privacy needs dp-accounting: pip install 'fedotp[privacy]'") from error
+    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
+    release = GaussianDpEvent(noise)
+    with _orders_left_out_untold():
+        accountant.compose(release if rate >= 1 else PoissonSampledDpEvent(rate, release))
+    return rdp.compute_epsilon, accountant._orders, accountant._rdp
+
+
+@contextmanager
+def _orders_left_out_untold() -> Iterator[None]:
+    """An order that is too hard to compute is left out, which makes epsilon larger at most: nobody need know."""
+    log = logging.getLogger("absl")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before

@@ -1,0 +1,47 @@
+"""Gradients of every unit alone, clipped and added up, all clients side by side."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+CHUNK = 16
+"""Units whose gradients are taken at once, of every client."""
+
+
+def unit_gradients(
+    losses: Tensor, leaves: Sequence[Tensor], units: Tensor, chunk: int = CHUNK
+) -> Iterator[list[Tensor]]:
+    """The gradient of what every unit loses, alone: (U, C, ...) of each of the `leaves` (C, ...), some U at a time.
+
+    `losses` (C, B) are of images that do not see each other, of clients that do not either: one graph serves all, and
+    gradients are vector-Jacobian products with it, many vectors at once. `units` (C, B) says whose an image is,
+    counted from 0 for each client; -1 is padding.
+    """
+    n_units = int(units.max()) + 1 if units.numel() else 0
+    for start in range(0, n_units, chunk):
+        numbers = torch.arange(start, min(start + chunk, n_units), device=units.device)
+        chosen = (units == numbers[:, None, None]).to(losses.dtype)  # (U, C, B)
+        found = torch.autograd.grad(losses, leaves, chosen, retain_graph=True, is_grads_batched=True, allow_unused=True)
+        yield [
+            torch.zeros(len(numbers), *leaf.shape, dtype=leaf.dtype, device=leaf.device) if each is None else each
+            for each, leaf in zip(found, leaves, strict=True)
+        ]
+
+
+def clipped_sums(
+    losses: Tensor, leaves: Sequence[Tensor], units: Tensor, clip: float, chunk: int = CHUNK
+) -> list[Tensor]:
+    """Sums over units of their gradients, each scaled down to length `clip` over all leaves: (C, ...), in float64.
+
+    So whatever one unit is moves the sums by `clip` at most. A gradient that is not finite counts as 0.
+    """
+    sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
+    for part in unit_gradients(losses, leaves, units, chunk):
+        wide = [each.double() for each in part]
+        squares = torch.stack([each.square().reshape(*each.shape[:2], -1).sum(2) for each in wide])
+        length = squares.sum(0).sqrt()  # (U, C)
+        scale = torch.where(length.isfinite(), (clip / length).clamp_max(1.0), 0.0)
+        for total, each in zip(sums, wide, strict=True):
+            total += (scale.view(*scale.shape, *[1] * (each.dim() - 2)) * each).nan_to_num(0.0, 0.0, 0.0).sum(0)
+    return sums

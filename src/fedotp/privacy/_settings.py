@@ -1,0 +1,48 @@
+"""What of a run is kept private, and how well."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from fedotp._ranges import require, require_choices
+from fedotp.errors import SettingError
+
+Unit = Literal["none", "example", "group", "site"]
+
+
+@dataclass(frozen=True)
+class PrivacySettings:
+    """Differential privacy: whose presence what is released must not tell, and at what price.
+
+    Attributes:
+        unit: what one may add or remove unnoticed: an "example" (a training image), a "group" of them (a patient,
+            where the data say who that is), a whole "site"; "none" promises nothing, and changes nothing.
+        noise: noise multiplier z: the standard deviation of the noise is z times `clip`.
+        clip: C, the most that one unit may move: a sum of gradients, or with "site" a round's sum of updates.
+        delta: of (epsilon, delta): the probability that the promise may fail with; well below 1 / (number of units).
+        epsilon: the budget: the run ends before more is spent; 0 for no limit.
+        private: with "example" and "group", treat what clients keep as what they send; what they predict with, and
+            export, is then covered too. Otherwise it learns without noise, and what is sent learns without it.
+    """
+
+    unit: Unit = "none"
+    noise: float = 1.0
+    clip: float = 1.0
+    delta: float = 1e-5
+    epsilon: float = 0.0
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        require_choices(self, "privacy.")
+        good = self.noise == 0 or 1e-3 <= self.noise <= 1e6
+        require(good, "privacy.noise", self.noise, "0, or from 0.001 to a million")
+        require(1e-9 <= self.clip <= 1e9, "privacy.clip", self.clip, "more than 0, for example 1")
+        require(0 < self.delta < 1, "privacy.delta", self.delta, "in (0, 1), for example 1e-5")
+        require(0 <= self.epsilon < math.inf, "privacy.epsilon", self.epsilon, "at least 0 (0: no limit)")
+        if self.epsilon and not self.noise:
+            raise SettingError("privacy.epsilon", str(self.epsilon), "0 beside privacy.noise = 0, which spends all")
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether training steps are what is made private."""
+        return self.unit in ("example", "group")

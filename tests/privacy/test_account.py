@@ -1,0 +1,91 @@
+"""Epsilon: the accountant called independently, textbook cases, and the Gaussian mechanism's closed form."""
+
+import logging
+import math
+
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent, rdp
+from scipy.optimize import brentq, minimize_scalar
+from scipy.stats import norm
+
+from fedotp.errors import FedotpError
+from fedotp.privacy import epsilon, noise_for
+
+TEXTBOOK = {
+    "DP-SGD on MNIST, the tutorial of TensorFlow Privacy": (1.1, 60 * 60_000 // 256, 1e-5, 256 / 60_000),
+    "one hundred Gaussian releases": (20.0, 100, 1e-5, 1.0),
+    "one Gaussian release, all take part": (2.0, 1, 1e-5, 1.0),
+}
+
+
+def independent(noise: float, n: int, delta: float, rate: float) -> float:
+    """As the package's own documentation calls it."""
+    release = GaussianDpEvent(noise)
+    event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, release) if rate < 1 else release, n)
+    return rdp.RdpAccountant().compose(event).get_epsilon(delta)
+
+
+@pytest.mark.parametrize("case", TEXTBOOK)
+def test_textbook_cases(case: str) -> None:
+    assert epsilon(*TEXTBOOK[case]) == pytest.approx(independent(*TEXTBOOK[case]), rel=1e-12)
+
+
+def test_what_is_published_of_them() -> None:
+    """The tutorial: 2.92 by the conversion of 2019, less by the one of 2020; releases at noise z k are k^2 at z."""
+    mnist, hundred, one = (epsilon(*case) for case in TEXTBOOK.values())
+    assert 2.38 < mnist < 2.92  # 2.38 by privacy loss distributions
+    assert hundred == pytest.approx(one, rel=1e-12)
+
+
+@pytest.mark.parametrize(("noise", "n"), [(2.0, 1), (20.0, 100), (1.0, 5)])
+def test_gaussian_releases_have_renyi_s_closed_form(noise: float, n: int) -> None:
+    """Order alpha of n releases is alpha n / (2 z^2); to epsilon by Canonne, Kamath and Steinke (2020), Prop. 12."""
+
+    def at(order: float) -> float:
+        spent = order * n / (2 * noise**2)
+        return spent + math.log1p(-1 / order) - (math.log(1e-5) + math.log(order)) / (order - 1)
+
+    least = minimize_scalar(at, bounds=(1.01, 200), method="bounded").fun
+    assert least <= epsilon(noise, n, 1e-5) <= 1.001 * least
+
+
+def exact_gaussian(noise: float, delta: float) -> float:
+    """Balle and Wang, ICML 2018: the least epsilon of one Gaussian release, sensitivity 1."""
+
+    def excess(eps: float) -> float:
+        a, b = 1 / (2 * noise), eps * noise
+        return norm.cdf(a - b) - math.exp(eps) * norm.cdf(-a - b) - delta
+
+    return brentq(excess, 1e-9, 500)
+
+
+@pytest.mark.parametrize("noise", [0.7, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("n", [1, 30])
+def test_no_gaussian_is_said_to_spend_less_than_it_does_nor_much_more(noise: float, n: int) -> None:
+    exact = exact_gaussian(noise / math.sqrt(n), 1e-5)
+    assert exact <= epsilon(noise, n, 1e-5) <= 1.2 * exact + 0.05
+
+
+def test_sampling_is_rewarded_and_composition_is_paid_for() -> None:
+    assert epsilon(1.0, 50, 1e-5, 0.1) < epsilon(1.0, 50, 1e-5, 0.2) < epsilon(1.0, 50, 1e-5)
+    assert epsilon(1.0, 0, 1e-5) == 0
+    assert epsilon(1.0, 10, 1e-5, 0.1) < epsilon(1.0, 20, 1e-5, 0.1) < 2 * epsilon(1.0, 10, 1e-5, 0.1)
+    assert epsilon(0.0, 1, 1e-5) == math.inf
+
+
+@pytest.mark.parametrize(("target", "rate"), [(1.0, 0.2), (8.0, 1.0)])
+def test_noise_for_a_target_is_enough_and_hardly_more(target: float, rate: float) -> None:
+    noise = noise_for(target, 40, 1e-5, rate)
+    assert epsilon(noise, 40, 1e-5, rate) <= target < epsilon(0.985 * noise, 40, 1e-5, rate)
+
+
+def test_a_target_out_of_reach_is_refused() -> None:
+    with pytest.raises(FedotpError, match=r"epsilon = 0.001 cannot be had in 1000000000000000 releases"):
+        noise_for(0.001, 10**15, 1e-5)
+
+
+def test_the_package_s_warnings_are_not_ours(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("absl").propagate = True
+    epsilon(0.83, 7, 1e-5, 0.13)
+    assert not caplog.records
+    assert not logging.getLogger("absl").disabled
