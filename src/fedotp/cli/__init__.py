@@ -33,6 +33,7 @@ from fedotp.cli import (
     serve,
     server,
     tokens,
+    value,
     weights,
 )
 from fedotp.cli._status import TRY_AGAIN
@@ -56,6 +57,7 @@ app.add_typer(many.app)  # `fedotp compare` and `sweep`
 app.add_typer(paper.app, name="paper")
 app.add_typer(join.app)
 app.add_typer(forget.app)
+app.add_typer(value.app)
 app.add_typer(report.app)
 app.add_typer(predict.app)
 app.add_typer(export.app)

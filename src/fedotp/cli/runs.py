@@ -13,7 +13,8 @@ from fedotp.cli import _complete
 from fedotp.cli._options import RunArgument
 from fedotp.cli._views import print_views
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_wide
-from fedotp.errors import FedotpError
+from fedotp.cli.value import print_value
+from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs import RunDirectory
@@ -73,7 +74,7 @@ def show(
       fedotp runs show runs/office --all
       fedotp runs show runs/office --csv > rounds.csv
     """
-    from fedotp.runs import RunDirectory, as_csv, reading, rounds_of
+    from fedotp.runs import RunDirectory, as_csv, read_value, reading, rounds_of
 
     directory = RunDirectory.open(run)
     if csv:
@@ -95,6 +96,9 @@ def show(
         print_views(directory.summary)
         print()
         _print_clients(directory, everyone)
+        if (value := read_value(directory)) is not None:
+            print()
+            print_value(value)
 
 
 @app.command()
@@ -178,6 +182,8 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
     division = f"{partition['scheme']}, partition seed {partition['seed']}"
     yield "clients", len(manifest["clients"]), "real sites" if run.is_deployed else division
+    if away := rounds.get("without"):
+        yield "  without", listed(away), "no part in this run"
     steps = f"local epochs {rounds['local_epochs']}, batches of {rounds['batch_size']}"
     yield "rounds", rounds["rounds"], f"{steps}, participation {rounds['participation']}"
     yield "optimizer", optimizer["name"], f"lr {optimizer['lr']}, momentum {optimizer['momentum']}"

@@ -45,8 +45,18 @@ if TYPE_CHECKING:
     from fedotp.runs._trials import Trial, by_grid, by_method
     from fedotp.runs._views import summary_of_views
     from fedotp.runs._wandb import WandB
+    from fedotp.runs._worth import read_value
     from fedotp.runs.cluster import RayCluster
-    from fedotp.runs.leaving import check_certificate, digests_of, forget, read_certificate
+    from fedotp.runs.leaving import (
+        Plan,
+        check_certificate,
+        digests_of,
+        forget,
+        measure_plan,
+        plan_value,
+        read_certificate,
+        run_plan,
+    )
 
 __all__ = [
     "CONTROLS",
@@ -68,6 +78,7 @@ __all__ = [
     "Observers",
     "Outcome",
     "Pair",
+    "Plan",
     "Prepared",
     "RayCluster",
     "Row",
@@ -107,12 +118,15 @@ __all__ = [
     "make_simulator",
     "make_task",
     "markdown",
+    "measure_plan",
     "n_bytes",
     "numbers_of",
     "paired",
+    "plan_value",
     "points",
     "prepare",
     "read_certificate",
+    "read_value",
     "reading",
     "require_same",
     "require_same_code",
@@ -122,6 +136,7 @@ __all__ = [
     "rounds_of",
     "run",
     "run_many",
+    "run_plan",
     "see_run",
     "stored_parameters",
     "summary_of_views",
@@ -139,6 +154,7 @@ __getattr__, __dir__ = lazy_face(
         "_controls",
         "_views",
         "_rounds",
+        "_worth",
         "_engine",
         "_join",
         "_live",

@@ -1,0 +1,194 @@
+"""What each client of a run contributed: the same federation with some of them only, many times over."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedotp._files import write_atomically
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+from fedotp.federation import Floats, Ints, absent, held_out, state_digest
+from fedotp.runs._directory import RunDirectory, reading
+from fedotp.runs._engine import Engine
+from fedotp.runs._many import run_many
+from fedotp.runs._observer import Observer
+from fedotp.runs._prepare import prepare
+from fedotp.runs._seal import sealed
+from fedotp.runs._trial_run import ManyObserver, Outcome
+from fedotp.runs._trials import Trial, directory_name
+from fedotp.runs._worth import VALUE_FORMAT, value_file
+from fedotp.runs.leaving._shapley import (
+    Coalition,
+    Shapley,
+    all_coalitions,
+    coalitions_of,
+    everybody,
+    exact,
+    leave_one_out,
+    random_orders,
+    sampled,
+)
+from fedotp.runs.leaving._utility import Measure, Utility, choose_utility
+
+FEW = 5  # players whose coalitions are all run, unless somebody asks for fewer
+_MOST_EXACT = 12  # 4,096 runs
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which coalitions of the clients of a run are needed, and the runs that are made for them.
+
+    Players are counted from 0 here; `players` (n,) are their numbers in the run.
+    """
+
+    run: RunDirectory
+    of: Utility
+    players: Ints
+    orders: Ints | None
+    coalitions: tuple[Coalition, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The players' names."""
+        return [self.run.manifest["clients"][i] for i in self.players]
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The runs to make: all but those of nobody and of everybody."""
+        wanted = [some for some in self.coalitions if 0 < len(some) < len(self.players)]
+        return [self._trial(some) for some in wanted]
+
+    def trial_name(self, some: Coalition) -> str:
+        """The directory of a coalition's run, below that of the run itself."""
+        return directory_name([f"with={'+'.join(self.names[i] for i in sorted(some))}"])
+
+    def config(self, some: Coalition, *, to_measure: bool = False) -> Config:
+        """The run's configuration with the players in `some` only; `to_measure` it, not to run it."""
+        config = self.run.config
+        here = {self.names[i] for i in some}
+        away = tuple(name for name in self.run.manifest["clients"] if name not in here)
+        rounds = replace(config.federation, without=away, holdout=(), holdout_clients=0)
+        tests = replace(config.evaluation, views=("personal", "global") if to_measure else ("personal",), clients=0)
+        tests = tests if config.evaluation.patience else replace(tests, every=0)
+        return replace(config, federation=rounds, evaluation=tests)
+
+    def _trial(self, some: Coalition) -> Trial:
+        name = self.trial_name(some)
+        return Trial(name, {"clients": name}, self.config(some))
+
+
+def plan_value(
+    path: str | Path, *, of: str | None = None, permutations: int | None = None, all_of_them: bool = False
+) -> Plan:
+    """Which runs the value of each client of the run in `path` takes.
+
+    Args:
+        of: "global" or "personal": what a federation is worth, see `fedotp.runs.leaving.Measure`.
+        permutations: random orders in which clients come; if not given, all coalitions of up to five clients are run,
+            and ten orders of more.
+        all_of_them: run all coalitions, of more clients, too.
+    """
+    run = RunDirectory.open(path)
+    if run.is_deployed:
+        raise FedotpError(
+            f"{path} is a run of real sites: what each contributed takes many runs on their images, which are not here"
+        )
+    if not run.is_complete:
+        raise FedotpError(f"{path} is not complete; go on with `{run.resume_command}`")
+    with reading(run):
+        players, n = _players(run), len(_players(run))
+    if n < 2:
+        raise FedotpError(f"{path}: only one client trained; there is nobody to divide its value among")
+    if permutations is not None and permutations < 1:
+        raise FedotpError(f"--permutations {permutations}: must be 1 or more, for example 20")
+    if all_of_them and (permutations is not None or n > _MOST_EXACT):
+        why = "leave out --permutations" if permutations else f"that is 2^{n} runs; give --permutations 20"
+        raise FedotpError(f"--exact: {why}")
+    orders = None
+    if not all_of_them and (permutations is not None or n > FEW):
+        orders = random_orders(n, permutations or 10, run.config.seed)
+    ways = all_coalitions(n) if orders is None else coalitions_of(orders)
+    alone = [everybody(n) - {i} for i in range(n)]
+    chosen = choose_utility(of, run.config.method)
+    return Plan(run, chosen, players, orders, tuple(dict.fromkeys([*ways, *alone])))
+
+
+def run_plan(plan: Plan, *, engine: Engine | None = None, observer: ManyObserver | None = None) -> list[Outcome]:
+    """Make the runs of a plan, below the run's own directory; what is there already is kept."""
+    return run_many(plan.trials, plan.run.path / "value", engine=engine, observer=observer)
+
+
+def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]:
+    """What each client contributed, once all runs of a plan are complete; also written to value.json in the run."""
+    run, n = plan.run, len(plan.players)
+    prepared = prepare(plan.config(everybody(n), to_measure=True), observer, run)
+    measure = Measure(prepared, plan.of, plan.players.tolist())
+    game: dict[Coalition, float] = {}
+    for some in plan.coalitions:
+        members = frozenset(plan.players[sorted(some)].tolist())
+        where = run if len(some) == n else RunDirectory(run.path / "value" / plan.trial_name(some))
+        game[some] = measure.of_run(where, members) if some else measure.nobody()
+    shapley = exact(n, game) if plan.orders is None else sampled(plan.orders, game)
+    result = _result(plan, game, shapley, _gain_of_others(plan))
+    write_atomically(value_file(run), sealed(result))
+    return result
+
+
+def _players(run: RunDirectory) -> Ints:
+    """The clients that trained, or might have."""
+    config, names = run.config, run.manifest["clients"]
+    away = [
+        *held_out(config.federation, names, run.manifest["domains"], config.seed),
+        *absent(config.federation, names),
+    ]
+    sizes = [len(client.train) for client in run.partition.clients]
+    return np.array([i for i in range(len(names)) if sizes[i] and i not in away], np.int64)
+
+
+def _gain_of_others(plan: Plan) -> Floats:
+    """By how much the other clients' own accuracy is higher with each player than without it, on average: (n,)."""
+    whole, n = everybody(len(plan.players)), len(plan.players)
+    with_all = _own_accuracy(plan.run)
+    gains = []
+    for i in range(n):
+        without = _own_accuracy(RunDirectory(plan.run.path / "value" / plan.trial_name(whole - {i})))
+        both = [with_all[name] - own for name, own in without.items() if name in with_all]
+        gains.append(float(np.mean(both)) if both else np.nan)
+    return np.array(gains)
+
+
+def _own_accuracy(run: RunDirectory) -> dict[str, float]:
+    return {client["name"]: client["accuracy"] for client in run.summary["clients"]}
+
+
+def _result(plan: Plan, game: dict[Coalition, float], shapley: Shapley, others: Floats) -> dict[str, Any]:
+    n = len(plan.players)
+    one_less = leave_one_out(n, game)
+    sites = [
+        {
+            "name": name,
+            "leave_one_out": float(one_less[i]),
+            "shapley": float(shapley.value[i]),
+            "low": _known(shapley.low[i]),
+            "high": _known(shapley.high[i]),
+            "gain_of_others": _known(others[i]),
+        }
+        for i, name in enumerate(plan.names)
+    ]
+    return {
+        "format": VALUE_FORMAT,
+        "of": plan.of,
+        "exact": plan.orders is None,
+        "permutations": None if plan.orders is None else len(plan.orders),
+        "everybody": game[everybody(n)],
+        "nobody": game[frozenset()],
+        "sites": sites,
+        "coalitions": [{"sites": sorted(plan.names[i] for i in some), "value": game[some]} for some in plan.coalitions],
+        "state": state_digest(plan.run.checkpoint, plan.run.kept),
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
