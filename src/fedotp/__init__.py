@@ -29,6 +29,7 @@ _ROOMS = (
     "config",
     "data",
     "federation",
+    "limits",
     "matching",
     "methods",
     "ot",

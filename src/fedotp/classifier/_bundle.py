@@ -1,6 +1,7 @@
 """A bundle: one client's classifier as a folder to copy.
 
-bundle.json               what it is: method, class names, backbone and its digest, preprocessing, checksums
+bundle.json               what it is: method, class names, backbone and its digest, preprocessing, checksums; once
+                          calibrated, also the scores of the calibration images and what these look like on average
 prompts.safetensors       the prompts, by the method's names
 classifier.safetensors    `classes` (N, K, e), class features of length 1, and `logit_scale`: no text tower needed
 memory.safetensors        features of the client's training images; only if asked for, and only some methods have them
@@ -25,6 +26,7 @@ from fedotp.errors import FedotpError
 from fedotp.methods import Parameters
 
 FORMAT = "fedotp-bundle-1"
+CALIBRATION = "calibration"  # its key among the facts
 FACTS, PROMPTS, FOLDED, MEMORY = "bundle.json", "prompts.safetensors", "classifier.safetensors", "memory.safetensors"
 
 
@@ -55,6 +57,17 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(unfinished)
+
+
+def save_calibration(classifier: Classifier, folder: str | Path) -> None:
+    """Write the calibration of a bundle's classifier into that bundle; nothing else in it changes."""
+    assert classifier.calibration is not None
+    path = Path(folder) / FACTS
+    told = json.loads(path.read_text(encoding="utf-8"))  # checked already, when the classifier was read
+    try:
+        write_atomically(path, json.dumps(told | {CALIBRATION: classifier.calibration.as_dict()}, indent=2) + "\n")
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def require_memory_may_leave(classifier: Classifier, with_memory: bool) -> None:
@@ -122,6 +135,7 @@ def facts(classifier: Classifier) -> dict[str, Any]:
         "image_precision": classifier.image_precision,
         "trained_with": {"fedotp": origin.version, "config": origin.config_digest},
         "written_with": {"fedotp": fedotp.__version__},
+        **({} if classifier.calibration is None else {CALIBRATION: classifier.calibration.as_dict()}),
     }
 
 

@@ -1,26 +1,26 @@
 """The classifier of one client: a frozen backbone, its prompts, and what they make of images."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._greys import WINDOW
 from fedotp._images import ImageLike, as_images, open_image
+from fedotp.classifier._prediction import Floats, Maps, Prediction
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Look
 from fedotp.data import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
+from fedotp.limits import SCORE, Calibration, Score
 from fedotp.matching import Matching
 from fedotp.methods import PRECISION, Dial, Kind, Memory, Method, Parameters, Precision, Task
 
-Floats = NDArray[np.float64]
 _BATCH = 64  # images in a step of the tower
-_SHOWN = 3  # images that a prediction's `repr` names
 
 
 @dataclass(frozen=True)
@@ -41,58 +41,6 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
-    """Probabilities (n, K) of n images for the K `classes`."""
-
-    classes: tuple[str, ...]
-    probabilities: Floats
-
-    def __repr__(self) -> str:
-        sure = [f"{names[0][0]} {names[0][1]:.0%}" for names in self._first(_SHOWN).top(1)]
-        more = ", ..." if len(self.probabilities) > _SHOWN else ""
-        return f"<Prediction of {len(self.probabilities):,} images: {', '.join(sure)}{more}>"
-
-    def _first(self, n: int) -> "Prediction":
-        return Prediction(self.classes, self.probabilities[:n])
-
-    @property
-    def labels(self) -> list[str]:
-        """The most probable class of each image."""
-        return [self.classes[k] for k in self.probabilities.argmax(-1)]
-
-    def top(self, k: int = 3) -> list[list[tuple[str, float]]]:
-        """The `k` most probable classes of each image with their probabilities, falling."""
-        order = np.argsort(-self.probabilities, axis=-1, kind="stable")[:, :k]
-        return [
-            [(self.classes[i], float(row[i])) for i in best]
-            for row, best in zip(self.probabilities, order, strict=True)
-        ]
-
-
-@dataclass(frozen=True, eq=False)
-class Maps:
-    """What each of a client's N prompts makes of the g x g patches of an image, for the class `label`.
-
-    Prompts of other clients, where it has some, are not among them.
-
-    Attributes:
-        similarity: (N, g, g) cosines of patches and prompts.
-        plan: (N, g, g) the transport plan T; all patches together hold a mass of 1, the prompts receive
-            their shares of the transported mass. None for a method that looks at the image as a whole.
-        kinds: (N,) what the prompts are: "global", "local", ...
-    """
-
-    label: str
-    similarity: Floats
-    plan: Floats | None
-    kinds: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        what = "similarity" if self.plan is None else "similarity and plan"
-        return f"<Maps of {self.label}: {what} {self.similarity.shape} of {', '.join(self.kinds)}>"
-
-
-@dataclass(frozen=True, eq=False)
 class Classifier:
     """What one client predicts with. `fedotp.load` makes it, from a run or from a bundle.
 
@@ -104,6 +52,7 @@ class Classifier:
         image_precision: in what its image tower does.
         window: how the run sees pictures of more than 8 bits.
         look: how it shows images to the tower.
+        calibration: what images of the client's own, not trained on, say of its limits; None before `calibrated`.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -120,6 +69,7 @@ class Classifier:
     image_precision: Precision = PRECISION
     window: str = WINDOW
     look: Look = "clip"
+    calibration: Calibration | None = None
 
     def __repr__(self) -> str:
         return f"<Classifier of {self.client}: {self.method.title}, {len(self.classes):,} classes>"
@@ -181,18 +131,39 @@ class Classifier:
 
     # Prediction --------------------------------------------------------------------------------------------
 
-    def predict(self, images: ImageLike | Sequence[ImageLike] | ImageFeatures) -> Prediction:
+    def predict(
+        self, images: ImageLike | Sequence[ImageLike] | ImageFeatures, *, coverage: float | None = None
+    ) -> Prediction:
         """Probabilities of the classes for one image or several, or for what `encode` made of them.
 
         An image is a path, a picture of Pillow's, a NumPy array (H, W, 3) or a tensor (3, H, W), of uint8 or of numbers
         from 0 to 1. Arrays and tensors may have an axis of images in front.
+
+        With a `coverage`, such as 0.9, every image gets a set of classes that holds the true one with this probability,
+        for images like those of the `calibration`. Sets are never empty.
         """
-        if not isinstance(images, ImageFeatures):
-            listed = as_images(images)
-            starts = range(0, len(listed), _BATCH)
-            parts = [self._probabilities(self.encode(listed[i : i + _BATCH])) for i in starts]
-            return Prediction(self.classes, np.concatenate([np.empty((0, len(self.classes))), *parts]))
-        return Prediction(self.classes, self._probabilities(images))
+        if coverage is not None and self.calibration is None:
+            raise FedotpError(
+                f"{self.client} is not calibrated, so that no coverage can be promised: give it images of its own "
+                "that it did not train on (`fedotp calibrate BUNDLE FOLDER`, --calibrate, Classifier.calibrated)"
+            )
+        probabilities, looks = self._judged(self._encoded(images))
+        found = self.calibration
+        return Prediction(
+            self.classes,
+            probabilities,
+            None if coverage is None or found is None else found.sets(probabilities, coverage),
+            None if found is None else found.p_values(looks),
+        )
+
+    def _encoded(self, images: ImageLike | Sequence[ImageLike] | ImageFeatures) -> Iterator[ImageFeatures]:
+        """Features of images, a batch at a time."""
+        if isinstance(images, ImageFeatures):
+            yield images
+            return
+        several = as_images(images)
+        for start in range(0, len(several), _BATCH):
+            yield self.encode(several[start : start + _BATCH])
 
     def encode(self, images: Sequence[ImageLike]) -> ImageFeatures:
         """Pooled (B, e) and token (B, V, e) features: the part of a prediction that is the same for all clients."""
@@ -206,8 +177,15 @@ class Classifier:
             features = self.tower.encode_image(pixels.to(device))
         return as_stored(features, self.storage, self.task.dtype)
 
-    def _probabilities(self, image: ImageFeatures) -> Floats:
-        return self.predictor.log_probabilities(self.predictor.scores(_one_client(image)))[0].exp().cpu().numpy()
+    def _judged(self, parts: Iterable[ImageFeatures]) -> tuple[Floats, Floats]:
+        """Probabilities (n, K) of images, and what they look like (n, e): the direction of their patches' mean."""
+        probabilities, looks = [np.empty((0, len(self.classes)))], [np.empty((0, self.tower.config.embed_dim))]
+        for image in parts:
+            scores = self.predictor.scores(_one_client(image))
+            probabilities.append(self.predictor.log_probabilities(scores)[0].exp().cpu().numpy())
+            patches = F.normalize(image.tokens.double(), dim=-1).mean(-2)
+            looks.append(F.normalize(patches, dim=-1).cpu().numpy())
+        return np.concatenate(probabilities), np.concatenate(looks)
 
     def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:
         """Where the prompts of the class `label` (the predicted one if not given) look in one image.
@@ -236,14 +214,14 @@ class Classifier:
 
     def with_mass(self, mass: float) -> "Classifier":
         """The same prompts with another share of the image transported."""
-        return replace(self, predictor=self.predictor.with_mass(mass))
+        return replace(self, predictor=self.predictor.with_mass(mass), calibration=None)
 
     def with_dial(self, dial: Dial) -> "Classifier":
         """The same prompts, the mass divided between global (dial 0) and local ones (1) in another way.
 
         "confidence" divides it for every image, by how certain both are of it.
         """
-        return replace(self, predictor=self.predictor.with_dial(dial))
+        return replace(self, predictor=self.predictor.with_dial(dial), calibration=None)
 
     def with_classes(self, classes: Sequence[str]) -> "Classifier":
         """The same prompts with other class names: the text tower reads any words behind the learned vectors."""
@@ -256,7 +234,26 @@ class Classifier:
         if bound := self.task.bound_to_classes or self.method.bound_to_classes:
             raise FedotpError(bound)
         task = replace(self.task, classes=names)
-        return replace(self, predictor=self.predictor.with_task(task))
+        return replace(self, predictor=self.predictor.with_task(task), calibration=None)
+
+    def calibrated(
+        self, images: Sequence[ImageLike] | ImageFeatures, labels: Sequence[str], *, score: Score = SCORE
+    ) -> "Classifier":
+        """The same with limits, by images that it did not train on and the names of their classes.
+
+        What is promised holds for images that are exchangeable with these: of the same kind, with classes as frequent.
+        With another mass, dial or other classes it has to be calibrated again.
+        """
+        return self._calibrated(self._encoded(images), labels, score)
+
+    def _calibrated(self, parts: Iterable[ImageFeatures], labels: Sequence[str], score: Score) -> "Classifier":
+        if unknown := next((name for name in labels if name not in self.classes), None):
+            raise FedotpError(f"no class is called {unknown!r}; the classes are {listed(self.classes)}")
+        probabilities, looks = self._judged(parts)
+        if len(labels) != len(looks):
+            raise FedotpError(f"{len(labels):,} labels for {len(looks):,} calibration images")
+        numbers = np.array([self.classes.index(name) for name in labels], np.int64)
+        return replace(self, calibration=Calibration.of(probabilities, numbers, looks, score))
 
     # From and to files -------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 
 from fedotp._files import read_regular
 from fedotp.classifier._classifier import Classifier, Origin
+from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Simulator, held_out
 from fedotp.methods import Memory, Parameters
@@ -29,6 +30,7 @@ from fedotp.runs import (
     stored_parameters,
 )
 
+_BATCH = 64  # images read at a time
 _MOST_BYTES = 4 << 30  # of a client's tensors
 
 
@@ -85,6 +87,20 @@ class RunClassifiers:
             look=config.data.look,
             memory=memory,
         )
+
+    def test_images(self, client: str) -> tuple[Iterator[ImageFeatures], list[str]]:
+        """The client's own test images, a batch at a time, and the names of their classes."""
+        if client not in self._trained:
+            raise FedotpError(f"{client} joined the run later, which does not know its images: calibrate by a folder")
+        try:
+            test = restore(self.run.path, self._changes)[1].data.test
+        except FedotpError as error:
+            raise FedotpError(f"cannot calibrate by the test images of {client}: {error}") from error
+        rows, task = test.clients[self._trained.index(client)], self._task
+        parts = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
+        images = (test.read(part[None], 0, task.device, task.dtype)[0] for part in parts)
+        names = [task.classes[label] for label in test.labels[rows]]
+        return (ImageFeatures(image.pooled[0], image.tokens[0]) for image in images), names
 
     def _own(self, number: int) -> tuple[Parameters, Memory | None]:
         """Parameters (1, ...) and memory of a client of the run."""

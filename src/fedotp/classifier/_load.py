@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedotp.classifier._bundle import FACTS
+from fedotp.classifier._calibrate import TEST, calibrated_by, calibrated_by_test
 from fedotp.classifier._classifier import Classifier
 from fedotp.classifier._from_run import RunClassifiers, choose
 from fedotp.classifier._read_bundle import Bundle
 from fedotp.errors import FedotpError, listed
+from fedotp.limits import SCORE, Score
 from fedotp.runs import find_runs
 
 
@@ -32,23 +34,48 @@ class Classifiers:
         return self._made[name]
 
 
-def open_classifiers(path: str | Path, *, backbone: str | Path | None = None, device: str = "auto") -> Classifiers:
-    """The classifiers of a run or of a bundle, which one the folder itself tells."""
+def open_classifiers(
+    path: str | Path,
+    *,
+    backbone: str | Path | None = None,
+    device: str = "auto",
+    calibrate: str | Path | None = None,
+    score: Score = SCORE,
+) -> Classifiers:
+    """The classifiers of a run or of a bundle, which one the folder itself tells; arguments as of `load`."""
     folder = Path(path).expanduser()
     folder = folder.parent if folder.name == FACTS else folder
     if (folder / FACTS).is_file():
         bundle = Bundle(folder).classifier(backbone=backbone, device=device)
+        if calibrate == TEST:
+            raise FedotpError(f"{path} is a bundle and knows no test images; calibrate it by a folder of images")
+        if calibrate is not None:
+            bundle = calibrated_by(bundle, calibrate, score=score)
         return Classifiers(folder, (bundle.client,), lambda _: bundle)
     if not (folder / "config.toml").is_file():
         within = [str(run.path) for run in find_runs(folder)[:4]] if folder.is_dir() else []
         hint = f"runs in it are {', '.join(within)}" if within else "`fedotp run` makes runs, `fedotp export` bundles"
         raise FedotpError(f"{path} is neither a run nor a bundle: it has no config.toml and no {FACTS}; {hint}")
     run = RunClassifiers(folder, backbone=backbone, device=device)
-    return Classifiers(folder, run.names, run.classifier)
+    if calibrate is None:
+        return Classifiers(folder, run.names, run.classifier)
+    return Classifiers(folder, run.names, lambda name: _calibrated(run, name, calibrate, score))
+
+
+def _calibrated(run: RunClassifiers, client: str, by: str | Path, score: Score) -> Classifier:
+    if by == TEST:
+        return calibrated_by_test(run, client, score)
+    return calibrated_by(run.classifier(client), by, score=score)
 
 
 def load(
-    path: str | Path, client: str | None = None, *, backbone: str | Path | None = None, device: str = "auto"
+    path: str | Path,
+    client: str | None = None,
+    *,
+    backbone: str | Path | None = None,
+    device: str = "auto",
+    calibrate: str | Path | None = None,
+    score: Score = SCORE,
 ) -> Classifier:
     """The classifier of `client` from a run, or the one in a bundle.
 
@@ -57,9 +84,12 @@ def load(
         client: may be left out where there is one only.
         backbone: a file of the backbone's weights, where those named in the run are not here.
         device: "auto" for a GPU where there is one, or for example "cpu".
+        calibrate: a folder of the client's own images that it did not train on, or "test" for its test images in
+            the run; with them there are prediction sets and p-values (docs/limits.md).
+        score: what the sets are made by.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
         >>> fedotp.load("client-3").predict("cat.jpg").top(3)              # doctest: +SKIP
     """
-    return open_classifiers(path, backbone=backbone, device=device)[client]
+    return open_classifiers(path, backbone=backbone, device=device, calibrate=calibrate, score=score)[client]

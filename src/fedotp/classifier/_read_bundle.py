@@ -12,11 +12,12 @@ from torch import Tensor
 
 from fedotp._files import read_regular
 from fedotp._greys import WINDOW
-from fedotp.classifier._bundle import FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
+from fedotp.classifier._bundle import CALIBRATION, FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictor, prompt_lengths
+from fedotp.limits import Calibration
 from fedotp.methods import PRECISION, Memory, Parameters, Task
 from fedotp.runs import find_device, load_backbone, make_task
 
@@ -37,6 +38,7 @@ class Bundle:
             self.backbone, self.digest = (_text(_table(facts, "backbone"), key) for key in ("name", "digest"))
             self._config = _config(facts)
             self._checksums, self._trained_with = (_table(facts, key) for key in ("files", "trained_with"))
+            self._calibration = None if CALIBRATION not in facts else _table(facts, CALIBRATION)
             self._spec = _text(_table(facts, "preprocessing"), "spec")
 
     def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
@@ -67,10 +69,16 @@ class Bundle:
             image_precision=config.data.precision,
             window=config.data.window,
             look=config.data.look,
+            calibration=self._calibrated(task.clip.config.embed_dim),
         )
         if self._spec != loaded.transform.spec:
             raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
         return loaded
+
+    def _calibrated(self, width: int) -> Calibration | None:
+        """What it says of its limits; those from before there were any say nothing."""
+        with located(str(self.folder / FACTS)):
+            return None if self._calibration is None else Calibration.from_dict(self._calibration, width)
 
     def _source(self, backbone: str | Path | None) -> str:
         if backbone is not None:

@@ -174,6 +174,26 @@ ClientOption = Annotated[
     str | None,
     typer.Option(help="Whose classifier; may be left out where there is one only.", show_default=False),
 ]
+CalibrateOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER|test",
+        help="Calibrate by images of the client's own that it did not train on: a folder of them, or test.",
+        show_default=False,
+    ),
+]
+
+
+class ScoreName(StrEnum):
+    """What prediction sets are made by."""
+
+    lac = "lac"
+    aps = "aps"
+
+
+ScoreOption = Annotated[
+    ScoreName, typer.Option(help="What sets are made by: lac, the smallest on average, or aps, which adapt more.")
+]
 BackboneOption = Annotated[
     str | None,
     typer.Option(help="File of the backbone's weights, where those of the run are not here.", show_default=False),

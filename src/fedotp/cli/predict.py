@@ -1,12 +1,8 @@
 """`fedotp predict`: a client's classifier on images."""
 
-import csv
 import io
-import json
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +11,16 @@ import typer
 
 from fedotp._files import write_atomically
 from fedotp._text import printable
-from fedotp.cli._options import DEVICE, BackboneOption, ClassifierArgument, ClientOption, DeviceOption, DialOption
+from fedotp.cli._options import (
+    DEVICE,
+    BackboneOption,
+    CalibrateOption,
+    ClassifierArgument,
+    ClientOption,
+    DeviceOption,
+    DialOption,
+)
+from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Set, Shown
 from fedotp.cli._status import SOME_FAILED
 from fedotp.errors import FedotpError
 
@@ -44,6 +49,15 @@ def predict(
         typer.Option(help="Share of the image that is transported, from 0 to 1; the run's own if not given."),
     ] = None,
     dial: DialOption = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Add a set of classes that holds the true one with this probability, such as 0.9; of a calibrated "
+            "client only.",
+            show_default=False,
+        ),
+    ] = None,
+    calibrate: CalibrateOption = None,
     top: Annotated[int, typer.Option(min=1, help="Classes shown per image.")] = 3,
     maps: Annotated[
         Path | None,
@@ -60,7 +74,8 @@ def predict(
 
     Only the run's directory and the backbone are needed, not its data. Folders are
     searched for images, also below. An image that cannot be read is reported, the
-    others are predicted, and the exit status is 1.
+    others are predicted, and the exit status is 1. Of a client that is calibrated every image has a p-value: how often
+    one of the client's own is at least as outlying; up to 0.05 the image is flagged as unlike these.
 
     \b
     Examples:
@@ -71,14 +86,19 @@ def predict(
       fedotp predict runs/pets --client client-3 cat.jpg --dial 0.2
       fedotp predict client-3.bundle cat.jpg
       fedotp predict client-3.bundle ~/photos --csv > predictions.csv
+      fedotp predict client-3.bundle ~/photos --coverage 0.9
+      fedotp predict runs/pets --client client-3 cat.jpg --calibrate test --coverage 0.9
     """
     if as_json and as_csv:
         raise FedotpError("--json and --csv are two ways to write the same: give one of them")
     found = list(_distinct(image for given in images for image in _find(given)))
     from fedotp.classifier import load
+    from fedotp.limits import require_coverage
     from fedotp.methods import dial_of
 
-    classifier = load(source, client, backbone=backbone, device=device)
+    if coverage is not None:
+        require_coverage(coverage)
+    classifier = load(source, client, backbone=backbone, device=device, calibrate=calibrate)
     if mass is not None:
         classifier = classifier.with_mass(mass)
     if dial is not None:
@@ -90,37 +110,40 @@ def predict(
             f"{classifier.method.title} looks at the image as a whole and has no maps; leave --maps out, "
             "or give a run of FedOTP"
         )
+    if coverage is not None and classifier.calibration is None and (mass is not None or dial is not None or classes):
+        raise FedotpError(
+            "--coverage is promised for the classifier as it was trained: leave --mass, --dial and --classes out"
+        )
     widths = (_longest([image.path for image in found], _WIDTH), _longest(classifier.classes, _WIDTH // 2))
-    printer = _Csv(classifier.classes) if as_csv else _Json() if as_json else _Lines(*widths)
+    extra = {"has_sets": coverage is not None, "has_p_values": classifier.calibration is not None}
+    printer = CsvPrinter(classifier.classes, **extra) if as_csv else JsonPrinter() if as_json else LinePrinter(*widths)
     for start in range(0, len(found), _BATCH):
         pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
         if not pictures:
             continue
-        prediction = classifier.predict([picture for _, picture in pictures])
-        for (image, picture), best, row in zip(
-            pictures, prediction.top(top), prediction.probabilities.tolist(), strict=True
-        ):
-            drawn = None if maps is None else _draw(classifier, image, picture, maps)
-            printer.show(image, best, dict(zip(prediction.classes, row, strict=True)), drawn)
+        prediction = classifier.predict([picture for _, picture in pictures], coverage=coverage)
+        sets = [] if coverage is None else prediction.sets
+        for number, ((image, picture), best) in enumerate(zip(pictures, prediction.top(top), strict=True)):
+            shown = Shown(
+                best,
+                dict(zip(prediction.classes, prediction.probabilities[number].tolist(), strict=True)),
+                set=None if coverage is None else Set(coverage, sets[number]),
+                p_value=None if prediction.p_values is None else float(prediction.p_values[number]),
+                is_unlike=bool(prediction.unlike[number]),
+                drawn=None if maps is None else _draw(classifier, image, picture, maps),
+            )
+            printer.show(image, shown)
     if printer.n_failed:
         typer.echo(f"{printer.n_failed} of {len(found)} images could not be read", err=True)
         raise typer.Exit(SOME_FAILED)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """An image file, and its path below the folder that was given: what its maps are called."""
-
-    path: Path
-    name: Path
-
-
-def _find(given: Path) -> Iterator[_Found]:
+def _find(given: Path) -> Iterator[Found]:
     """The image itself, or all those in a folder and below, in a fixed order."""
     from fedotp.data import IMAGE_SUFFIXES, is_image
 
     if not os.path.isdir(given):
-        yield _Found(given, Path(given.name))
+        yield Found(given, Path(given.name))
         return
     n_found = 0
     for folder, below, names in os.walk(given):
@@ -129,24 +152,22 @@ def _find(given: Path) -> Iterator[_Found]:
             if is_image(folder, name):
                 n_found += 1
                 path = Path(folder, name)
-                yield _Found(path, path.relative_to(given))
+                yield Found(path, path.relative_to(given))
     if not n_found:
         raise FedotpError(f"no image in {given} and below; images end in {', '.join(IMAGE_SUFFIXES)}")
 
 
-def _distinct(images: Iterable[_Found]) -> Iterator[_Found]:
+def _distinct(images: Iterable[Found]) -> Iterator[Found]:
     """The same images; of those with equal names below different folders, the later ones are numbered."""
     used: set[Path] = set()
     for image in images:
         numbered = (image.name.with_stem(f"{image.name.stem}-{n}") for n in count(2))
         name = next(name for name in chain([image.name], numbered) if name not in used)
         used.add(name)
-        yield _Found(image.path, name)
+        yield Found(image.path, name)
 
 
-def _opened(
-    images: Sequence[_Found], classifier: "Classifier", printer: "_Printer"
-) -> "Iterator[tuple[_Found, Image]]":
+def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer) -> "Iterator[tuple[Found, Image]]":
     """What the tower sees of the images that can be read; of the others the printer is told."""
     from fedotp.classifier import open_image
 
@@ -155,74 +176,6 @@ def _opened(
             yield image, classifier.transform.crop(open_image(image.path))  # small: many fit into memory
         except FedotpError as error:
             printer.fail(image, str(error))
-
-
-class _Printer:
-    """What is printed of each image."""
-
-    n_failed = 0
-
-    def show(
-        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
-    ) -> None:
-        """Print a prediction."""
-        raise NotImplementedError
-
-    def fail(self, image: _Found, reason: str) -> None:
-        """Print that an image could not be read."""
-        self.n_failed += 1
-        typer.secho(printable(reason), err=True, fg="red")
-
-
-class _Lines(_Printer):
-    """One line per image, for people."""
-
-    def __init__(self, image_width: int, class_width: int) -> None:
-        self.image_width = image_width
-        self.class_width = class_width
-
-    def show(
-        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
-    ) -> None:
-        shown = "  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in best)
-        print(f"{printable(image.path):<{self.image_width}}  {shown.rstrip()}", flush=True)
-
-
-class _Json(_Printer):
-    """One JSON object per image and line."""
-
-    def show(
-        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
-    ) -> None:
-        name, probability = best[0]
-        record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}
-        record |= {"probabilities": probabilities} | ({"maps": str(drawn)} if drawn else {})
-        print(json.dumps(record), flush=True)
-
-    def fail(self, image: _Found, reason: str) -> None:
-        print(json.dumps({"image": str(image.path), "error": reason}), flush=True)
-        super().fail(image, reason)
-
-
-class _Csv(_Printer):
-    """A table: image, predicted class, its probability, an error if there was one, and all classes."""
-
-    def __init__(self, classes: Sequence[str]) -> None:
-        self._writer = csv.writer(sys.stdout, lineterminator="\n")
-        self._unknown = [""] * len(classes)
-        self._writer.writerow(
-            ["image", "predicted", "probability", "error", *(f"p({printable(name)})" for name in classes)]
-        )
-
-    def show(
-        self, image: _Found, best: list[tuple[str, float]], probabilities: dict[str, float], drawn: Path | None
-    ) -> None:
-        name, probability = best[0]
-        self._writer.writerow([printable(image.path), printable(name), probability, "", *probabilities.values()])
-
-    def fail(self, image: _Found, reason: str) -> None:
-        self._writer.writerow([printable(image.path), "", "", printable(reason), *self._unknown])
-        super().fail(image, reason)
 
 
 def _longest(names: Sequence[object], most: int) -> int:
@@ -237,7 +190,7 @@ def _class_names(given: str) -> list[str]:
     return read_lines(Path(given)) if os.path.isfile(given) else given.split(",")
 
 
-def _draw(classifier: "Classifier", image: _Found, picture: "Image", folder: Path) -> Path:
+def _draw(classifier: "Classifier", image: Found, picture: "Image", folder: Path) -> Path:
     """Write the heat maps of one image, for the class predicted, to a file in `folder` that is named after it."""
     import numpy as np
 

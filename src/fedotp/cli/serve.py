@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli._options import DEVICE, BackboneOption, ClassifierArgument, DeviceOption
+from fedotp.cli._options import DEVICE, BackboneOption, CalibrateOption, ClassifierArgument, DeviceOption
 
 app = typer.Typer()
 
@@ -17,22 +17,27 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than this machine reach it only if you change this.")
     ] = "127.0.0.1",
+    calibrate: CalibrateOption = None,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
 ) -> None:
     """Open a local page: drop an image, choose a client, see what it predicts and where its prompts look.
 
+    Of a client that is calibrated it shows a set of classes, too, and says if the image is unlike the client's own.
     Nobody but this machine reaches the page, and images stay in memory. Ctrl-C ends it.
 
     \b
     Examples:
       fedotp serve runs/pets
+      fedotp serve runs/pets --calibrate test
       fedotp serve client-3.bundle --port 0
     """
     from fedotp.classifier import open_classifiers
     from fedotp.serve import is_loopback, make_server
 
-    server = make_server(open_classifiers(source, backbone=backbone, device=device), host=host, port=port)
+    server = make_server(
+        open_classifiers(source, backbone=backbone, device=device, calibrate=calibrate), host=host, port=port
+    )
     if not is_loopback(host):
         typer.secho(
             f"warning: everyone who reaches {printable(host)} can use this page and the clients' prompts behind it",

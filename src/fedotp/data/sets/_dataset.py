@@ -20,6 +20,7 @@ from fedotp.errors import FedotpError
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+DRAWN = "drawn once"  # how the note on a split begins that came without one
 ONE_DOMAIN = ("all",)  # of data that have none
 
 
@@ -240,6 +241,11 @@ class Dataset:
         domains = f", {len(self.domains)} domains" if len(self.domains) > 1 else ""
         sizes = f"{len(self.train):,} train and {len(self.test):,} test images"
         return f"<Dataset {self.name}: {len(self.classes):,} classes{domains}, {sizes}>"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the data came without a division into train and test, so that fedotp drew one."""
+        return self.split_note.startswith(DRAWN)
 
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedotp.data._random import apportion, generator, shuffled
 from fedotp.data._types import Ints
+from fedotp.data.sets._dataset import DRAWN
 from fedotp.data.sets._image_files import Item
 from fedotp.errors import FedotpError
 
@@ -13,9 +14,9 @@ _SPLIT_SEED = 0
 
 TRAIN, TEST, VALIDATION = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")  # what people say
 
-BY_DOMAIN = "drawn once, 80 % of every domain for training"  # what `split_by_domain` does, to people
-BY_GROUP = "drawn once, 80 % of every domain for training, whole groups on one side"
-BY_CLASS = "drawn once, 50 % train and 30 % test of every class (CoOp's sizes, not its members)"
+BY_DOMAIN = f"{DRAWN}, 80 % of every domain for training"  # what `split_by_domain` does, to people
+BY_GROUP = f"{DRAWN}, 80 % of every domain for training, whole groups on one side"
+BY_CLASS = f"{DRAWN}, 50 % train and 30 % test of every class (CoOp's sizes, not its members)"
 
 
 def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:

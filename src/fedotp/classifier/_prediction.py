@@ -1,0 +1,84 @@
+"""What a classifier says of images."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedotp.errors import FedotpError
+from fedotp.limits import FLAGGED
+
+Floats = NDArray[np.float64]
+_SHOWN = 3  # images that a prediction's `repr` names
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Probabilities (n, K) of n images for the K `classes`.
+
+    Attributes:
+        members: (n, K) which classes are in the prediction sets, where a coverage was asked for.
+        p_values: (n,) how often one of the site's own images is at least as outlying; None without a calibration.
+    """
+
+    classes: tuple[str, ...]
+    probabilities: Floats
+    members: NDArray[np.bool_] | None = None
+    p_values: Floats | None = None
+
+    def __repr__(self) -> str:
+        sure = [f"{names[0][0]} {names[0][1]:.0%}" for names in self.top(1)[:_SHOWN]]
+        more = ", ..." if len(self.probabilities) > _SHOWN else ""
+        return f"<Prediction of {len(self.probabilities):,} images: {', '.join(sure)}{more}>"
+
+    @property
+    def labels(self) -> list[str]:
+        """The most probable class of each image."""
+        return [self.classes[k] for k in self.probabilities.argmax(-1)]
+
+    def top(self, k: int = 3) -> list[list[tuple[str, float]]]:
+        """The `k` most probable classes of each image with their probabilities, falling."""
+        order = np.argsort(-self.probabilities, axis=-1, kind="stable")[:, :k]
+        return [
+            [(self.classes[i], float(row[i])) for i in best]
+            for row, best in zip(self.probabilities, order, strict=True)
+        ]
+
+    @property
+    def sets(self) -> list[list[str]]:
+        """The prediction set of each image, its most probable classes first."""
+        if self.members is None:
+            raise FedotpError("no prediction sets without a coverage: say predict(images, coverage=0.9)")
+        ordered = self.top(len(self.classes))
+        inside = [{self.classes[k] for k in np.flatnonzero(row)} for row in self.members]
+        return [[name for name, _ in names if name in own] for names, own in zip(ordered, inside, strict=True)]
+
+    @property
+    def unlike(self) -> NDArray[np.bool_]:
+        """Which images (n,) are unlike those the site calibrated on: one in twenty of its own is, too."""
+        if self.p_values is None:
+            return np.zeros(len(self.probabilities), bool)
+        return self.p_values <= FLAGGED
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """What each of a client's N prompts makes of the g x g patches of an image, for the class `label`.
+
+    Prompts of other clients, where it has some, are not among them.
+
+    Attributes:
+        similarity: (N, g, g) cosines of patches and prompts.
+        plan: (N, g, g) the transport plan T; all patches together hold a mass of 1, the prompts receive
+            their shares of the transported mass. None for a method that looks at the image as a whole.
+        kinds: (N,) what the prompts are: "global", "local", ...
+    """
+
+    label: str
+    similarity: Floats
+    plan: Floats | None
+    kinds: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        what = "similarity" if self.plan is None else "similarity and plan"
+        return f"<Maps of {self.label}: {what} {self.similarity.shape} of {', '.join(self.kinds)}>"

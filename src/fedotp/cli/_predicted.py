@@ -1,0 +1,118 @@
+"""What `fedotp predict` prints of each image: a line, a row of a table, or JSON."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from fedotp._text import printable
+
+_FLAG = "unlike what this client was calibrated on"
+
+
+@dataclass(frozen=True)
+class Found:
+    """An image file, and its path below the folder that was given: what its maps are called."""
+
+    path: Path
+    name: Path
+
+
+@dataclass(frozen=True)
+class Set:
+    """A prediction set, its most probable classes first, and how often such sets hold the true class."""
+
+    coverage: float
+    classes: list[str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is known of an image: the best classes, all of them, its set, its p-value, the picture of its maps."""
+
+    best: list[tuple[str, float]]
+    probabilities: dict[str, float]
+    set: Set | None = None
+    p_value: float | None = None
+    is_unlike: bool = False
+    drawn: Path | None = None
+
+
+class Printer:
+    """What is printed of each image."""
+
+    n_failed = 0
+
+    def show(self, image: Found, shown: Shown) -> None:
+        """Print a prediction."""
+        raise NotImplementedError
+
+    def fail(self, image: Found, reason: str) -> None:
+        """Print that an image could not be read."""
+        self.n_failed += 1
+        typer.secho(printable(reason), err=True, fg="red")
+
+
+class LinePrinter(Printer):
+    """One line per image, for people."""
+
+    def __init__(self, image_width: int, class_width: int) -> None:
+        self.image_width = image_width
+        self.class_width = class_width
+
+    def show(self, image: Found, shown: Shown) -> None:
+        parts = ["  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in shown.best)]
+        if shown.set is not None:
+            names = ", ".join(printable(name) for name in shown.set.classes)
+            parts.append(f"{{{names}}} at {shown.set.coverage:g}")
+        if shown.is_unlike:
+            parts.append(f"{_FLAG} (p = {shown.p_value:.2g})")
+        line = "  ".join(parts)
+        print(f"{printable(image.path):<{self.image_width}}  {line.rstrip()}", flush=True)
+
+
+class JsonPrinter(Printer):
+    """One JSON object per image and line."""
+
+    def show(self, image: Found, shown: Shown) -> None:
+        name, probability = shown.best[0]
+        record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}
+        if shown.set is not None:
+            record |= {"coverage": shown.set.coverage, "set": shown.set.classes}
+        if shown.p_value is not None:
+            record |= {"p_value": shown.p_value, "unlike": shown.is_unlike}
+        record |= {"probabilities": shown.probabilities} | ({"maps": str(shown.drawn)} if shown.drawn else {})
+        print(json.dumps(record), flush=True)
+
+    def fail(self, image: Found, reason: str) -> None:
+        print(json.dumps({"image": str(image.path), "error": reason}), flush=True)
+        super().fail(image, reason)
+
+
+class CsvPrinter(Printer):
+    """A table: image, predicted class, its probability, an error if there was one, its set, its p-value, all classes.
+
+    Sets are written as JSON has lists: names may have commas in them. Columns that no image has are left out.
+    """
+
+    def __init__(self, classes: Sequence[str], *, has_sets: bool, has_p_values: bool) -> None:
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        extra = ["set"] * has_sets + ["p_value"] * has_p_values
+        self._unknown = [""] * (len(extra) + len(classes))
+        names = (f"p({printable(name)})" for name in classes)
+        self._writer.writerow(["image", "predicted", "probability", "error", *extra, *names])
+
+    def show(self, image: Found, shown: Shown) -> None:
+        name, probability = shown.best[0]
+        extra = [] if shown.set is None else [json.dumps([printable(each) for each in shown.set.classes])]
+        extra += [] if shown.p_value is None else [str(shown.p_value)]
+        cells = [printable(image.path), printable(name), probability, "", *extra, *shown.probabilities.values()]
+        self._writer.writerow(cells)
+
+    def fail(self, image: Found, reason: str) -> None:
+        self._writer.writerow([printable(image.path), "", "", printable(reason), *self._unknown])
+        super().fail(image, reason)

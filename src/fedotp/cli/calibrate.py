@@ -1,0 +1,71 @@
+"""`fedotp calibrate`: give a bundle limits, by images of the site's own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedotp._text import printable
+from fedotp.cli._options import DEVICE, BackboneOption, DeviceOption, ScoreName, ScoreOption
+from fedotp.cli.show import command, print_paths
+from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.limits import Calibration
+
+app = typer.Typer()
+
+_ASKED = (0.8, 0.9, 0.95, 0.99)  # coverages that people ask for
+
+
+@app.command()
+def calibrate(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A bundle of `fedotp export`, or a site's.", show_default=False)
+    ],
+    images: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="Images of the site in a folder per class, or a table *.csv.", show_default=False
+        ),
+    ],
+    test_only: Annotated[
+        bool,
+        typer.Option("--test-only", help="It is the folder the site trained on: take the images it tests with only."),
+    ] = False,
+    score: ScoreOption = ScoreName.lac,
+    backbone: BackboneOption = None,
+    device: DeviceOption = DEVICE,
+) -> None:
+    """Calibrate a bundle by labelled images of the site's own that it did not train on.
+
+    From then on `fedotp predict --coverage 0.9` gives sets of classes that hold the true one nine times in ten, and
+    images unlike these are flagged. That is promised for images like these: from the same place, classes as frequent.
+    Their scores, and the mean and spread of their features, are written into the bundle; no image is.
+
+    \b
+    Examples:
+      fedotp calibrate client-3.bundle ~/checked
+      fedotp predict client-3.bundle ~/new --coverage 0.9
+    """
+    from fedotp.classifier import Bundle, calibrated_by, save_calibration
+
+    if not (bundle / "bundle.json").is_file():
+        raise FedotpError(f"{bundle} is not a bundle: it has no bundle.json; `fedotp export` makes one of a run")
+    classifier = Bundle(bundle).classifier(backbone=backbone, device=device)
+    calibrated = calibrated_by(classifier, images, score=score.value, test_only=test_only)
+    save_calibration(calibrated, bundle)
+    assert calibrated.calibration is not None
+    print(f"{printable(calibrated.client)}: {promise(calibrated.calibration)}")
+    print_paths([("use it", command("predict", bundle, "IMAGE", "--coverage", "0.9"))])
+
+
+def promise(calibration: "Calibration") -> str:
+    """In one line what can be promised with it."""
+    from fedotp.limits import least_images
+
+    n = len(calibration)
+    possible = [f"{coverage:g}" for coverage in _ASKED if n >= least_images(coverage)]
+    sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {_ASKED[0]:g}"
+    flags = "unlike images are flagged" if calibration.can_flag else "too few to flag unlike images"
+    return f"calibrated by {n:,} images: {sets}; {flags}"

@@ -1,0 +1,31 @@
+"""Knowing its limits: prediction sets that hold the true class as often as promised, and images unlike a site's own."""
+
+from fedotp.limits._calibration import FLAGGED, Calibration
+from fedotp.limits._conformal import (
+    SCORE,
+    SCORES,
+    Score,
+    least_images,
+    nonconformity,
+    prediction_sets,
+    rank,
+    require_coverage,
+    threshold,
+)
+from fedotp.limits._outlying import Look, p_values
+
+__all__ = [
+    "FLAGGED",
+    "SCORE",
+    "SCORES",
+    "Calibration",
+    "Look",
+    "Score",
+    "least_images",
+    "nonconformity",
+    "p_values",
+    "prediction_sets",
+    "rank",
+    "require_coverage",
+    "threshold",
+]

@@ -1,0 +1,106 @@
+"""What a site's calibration images say: enough for sets of any coverage, and for p-values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedotp._ranges import require_one_of
+from fedotp.errors import FedotpError
+from fedotp.limits._conformal import SCORE, Bools, Floats, Score, nonconformity, prediction_sets, threshold
+from fedotp.limits._outlying import Look, p_values
+
+FLAGGED = 0.05  # images with p-values up to this are flagged: of the site's own one in twenty
+LEAST_IMAGES, MOST_IMAGES = 2, 100_000  # of a calibration
+_LARGEST = 1e30  # of a number that is no promise
+_ROUNDING = 1e-6  # by which probabilities may be beyond 0 and 1
+_KEYS = ("score", "conformity", "outlying", "centre", "spread")
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What n images that a client did not train on say of its limits.
+
+    Half of the images say what images of the site look like, the other half how far from that its images are: a
+    distance from what an image itself has helped to draw would be too short.
+
+    Attributes:
+        conformity: (n,) rising, how badly the true class fits.
+        outlying: (n - n // 2,) rising, how far images are from the look of the others.
+        look: what n // 2 of the images look like.
+        score: what the conformity scores are.
+    """
+
+    conformity: Floats
+    outlying: Floats
+    look: Look
+    score: Score = SCORE
+
+    @classmethod
+    def of(
+        cls, probabilities: Floats, labels: NDArray[np.int64], features: Floats, score: Score = SCORE
+    ) -> "Calibration":
+        """By images with these probabilities (n, K), true classes (n,) and features (n, e)."""
+        n = len(labels)
+        if not LEAST_IMAGES <= n <= MOST_IMAGES:
+            raise FedotpError(f"{n:,} calibration images: must be from {LEAST_IMAGES} to {MOST_IMAGES:,}")
+        true = nonconformity(probabilities, score)[np.arange(n), labels]
+        order = np.random.default_rng(n).permutation(n)
+        look = Look.of(features[order[: n // 2]])
+        return cls(np.sort(true), np.sort(look.outlying(features[order[n // 2 :]])), look, score)
+
+    def __repr__(self) -> str:
+        return f"<Calibration by {len(self):,} images: {self.score}>"
+
+    def __len__(self) -> int:
+        """Return the number of calibration images."""
+        return len(self.conformity)
+
+    @property
+    def can_flag(self) -> bool:
+        """Whether there are enough images for any p-value to be small."""
+        return 1 / (1 + len(self.outlying)) <= FLAGGED
+
+    def sets(self, probabilities: Floats, coverage: float, *, may_be_empty: bool = False) -> Bools:
+        """Which classes (n, K) are in the sets of images with these probabilities (n, K)."""
+        most = threshold(self.conformity, coverage)
+        return prediction_sets(probabilities, most, self.score, may_be_empty=may_be_empty)
+
+    def p_values(self, features: Floats) -> Floats:
+        """How often (n,) one of the site's own images is at least as outlying as those with features (n, e)."""
+        return p_values(self.outlying, self.look.outlying(features))
+
+    # As JSON -----------------------------------------------------------------------------------------------
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready; `from_dict` reads it."""
+        numbers = (self.conformity, self.outlying, self.look.centre, self.look.spread)
+        return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True))
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any], width: int) -> "Calibration":
+        """Read what `as_dict` wrote, for features of this `width` e; nothing in it is trusted."""
+        if set(told) != set(_KEYS):
+            raise FedotpError(f"a calibration has {', '.join(_KEYS)}, not {', '.join(map(str, told))[:80]}")
+        require_one_of(Score, "score", told["score"])
+        conformity = _numbers(told, "conformity", LEAST_IMAGES, MOST_IMAGES, -_ROUNDING, 1 + _ROUNDING)
+        m = len(conformity) - len(conformity) // 2
+        outlying = _numbers(told, "outlying", m, m, 0, _LARGEST)
+        centre = _numbers(told, "centre", width, width, -_LARGEST, _LARGEST)
+        spread = _numbers(told, "spread", width, width, 1e-9, _LARGEST)
+        for name, values in (("conformity", conformity), ("outlying", outlying)):
+            if bool((np.diff(values) < 0).any()):
+                raise FedotpError(f"{name} of a calibration must be sorted")
+        return cls(conformity, outlying, Look(centre, spread), told["score"])
+
+
+def _numbers(told: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:
+    """A list of `fewest` to `most` numbers from `low` to `high`."""
+    values = told[key]
+    if not isinstance(values, list) or not fewest <= len(values) <= most:
+        raise FedotpError(f"{key} of a calibration must be a list of {fewest:,} to {most:,} numbers")
+    if not all(type(value) in (int, float) and low <= value <= high for value in values):
+        raise FedotpError(f"{key} of a calibration must be numbers from {low:g} to {high:g}")
+    return np.array(values, np.float64)

@@ -1,0 +1,157 @@
+"""Calibrated classifiers: what they predict, what a bundle keeps, what makes a calibration void, what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from classifier_made import Made
+
+import fedotp
+from fedotp.classifier import Classifier, calibrated_by, save_calibration
+from fedotp.errors import FedotpError
+from fedotp.limits import nonconformity
+
+
+@pytest.fixture(scope="module")
+def classifier(made: Made) -> Classifier:
+    return fedotp.load(made.run("fedotp").path, "client-1")
+
+
+@pytest.fixture(scope="module")
+def calibrated(made: Made, classifier: Classifier) -> Classifier:
+    """By all images of the data, in a folder per class."""
+    return calibrated_by(classifier, made.inputs / "data")
+
+
+def test_sets_hold_the_classes_that_fit_as_well_as_the_true_ones_did(made: Made, calibrated: Classifier) -> None:
+    paths = sorted((made.inputs / "data").rglob("*.png"))
+    everything = calibrated.predict(paths)
+    true = [calibrated.classes.index(path.parent.name) for path in paths]
+    scores = np.sort(1 - everything.probabilities[np.arange(len(true)), true])
+    most = scores[int(np.ceil(0.8 * (len(scores) + 1))) - 1]
+    found = calibrated.predict(paths, coverage=0.8)
+    for names, row, best in zip(found.sets, everything.probabilities, everything.labels, strict=True):
+        expected = {name for name, p in zip(calibrated.classes, row, strict=True) if 1 - p <= most} | {best}
+        assert set(names) == expected
+        assert names[0] == best
+    assert everything.members is None
+    with pytest.raises(FedotpError, match="no prediction sets without a coverage"):
+        _ = everything.sets
+    assert np.mean([path.parent.name in names for path, names in zip(paths, found.sets, strict=True)]) >= 0.8
+
+
+def test_a_stranger_has_a_small_p_value(made: Made, calibrated: Classifier) -> None:
+    own = calibrated.predict(sorted((made.inputs / "data").rglob("*.png")))
+    noise = calibrated.predict(np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8))
+    assert own.p_values is not None
+    assert noise.p_values is not None
+    assert noise.p_values.max() < np.median(own.p_values)
+    assert own.unlike.shape == own.p_values.shape
+    assert calibrated.predict([]).p_values is not None
+
+
+def test_the_test_images_of_a_run(made: Made, classifier: Classifier) -> None:
+    """Their scores are those of the very predictions that the run has written."""
+    run = made.run("fedotp")
+    found = fedotp.load(run.path, "client-1", calibrate="test", score="lac").calibration
+    assert found is not None
+    lines = run.predictions()
+    own = lines.loss[lines.client == run.manifest["clients"].index("client-1")]
+    if len(own):  # of clients that were not evaluated at the end there are none
+        np.testing.assert_allclose(found.conformity, np.sort(1 - np.exp(-own)), atol=1e-6)
+    rows = next(client.test for client in run.partition.clients if client.name == "client-1")
+    again = classifier.calibrated(made.test_images(rows), _labels(made, rows))
+    assert again.calibration is not None
+    np.testing.assert_allclose(found.conformity, again.calibration.conformity, atol=1e-4)
+    np.testing.assert_allclose(found.outlying, again.calibration.outlying, rtol=0.05, atol=1e-3)
+
+
+def _labels(made: Made, rows: np.ndarray) -> list[str]:
+    data = fedotp.data.load_dataset(str(made.inputs / "data"))
+    return [data.classes[label] for label in data.test.labels[rows]]
+
+
+def test_a_bundle_keeps_it(made: Made, calibrated: Classifier, tmp_path: Path) -> None:
+    image = next((made.inputs / "data").rglob("*.png"))
+    calibrated.save(tmp_path / "bundle")
+    loaded = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
+    found, expected = (each.predict(image, coverage=0.9) for each in (loaded, calibrated))
+    assert found.sets == expected.sets
+    np.testing.assert_array_equal(found.p_values, expected.p_values)
+
+
+def test_a_bundle_is_calibrated_where_it_is(made: Made, classifier: Classifier, tmp_path: Path) -> None:
+    classifier.save(tmp_path / "bundle")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "bundle").iterdir()}
+    loaded = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
+    assert loaded.calibration is None
+    (tmp_path / "bundle" / "mine.txt").write_text("a note of the site's")
+    save_calibration(calibrated_by(loaded, made.inputs / "data", score="aps"), tmp_path / "bundle")
+    again = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
+    assert again.calibration is not None
+    assert (len(again.calibration), again.calibration.score) == (36, "aps")
+    after = {path.name: path.read_bytes() for path in (tmp_path / "bundle").iterdir()}
+    assert {name for name in before if before[name] != after[name]} == {"bundle.json"}
+    assert "mine.txt" in after
+
+
+def test_test_images_only(made: Made, classifier: Classifier) -> None:
+    """Of the folder that a client trained on, those it did not train on."""
+    found = calibrated_by(classifier, made.inputs / "data", test_only=True).calibration
+    data = fedotp.data.load_dataset(str(made.inputs / "data"))
+    expected = classifier.calibrated(
+        [data.test.image(i) for i in range(len(data.test))], [data.classes[label] for label in data.test.labels]
+    ).calibration
+    assert found is not None
+    assert expected is not None
+    np.testing.assert_array_equal(found.conformity, expected.conformity)
+
+
+def test_aps(made: Made, classifier: Classifier) -> None:
+    data = fedotp.data.load_dataset(str(made.inputs / "data")).test
+    images = [data.image(i) for i in range(len(data))]
+    found = classifier.calibrated(images, [classifier.classes[label] for label in data.labels], score="aps")
+    p = classifier.predict(images).probabilities
+    expected = np.sort(nonconformity(p, "aps")[np.arange(len(p)), data.labels])
+    assert found.calibration is not None
+    np.testing.assert_array_equal(found.calibration.conformity, expected)
+
+
+@pytest.mark.parametrize("changed", ["mass", "dial", "classes"])
+def test_void_once_it_is_another_classifier(calibrated: Classifier, changed: str) -> None:
+    other = {
+        "mass": lambda: calibrated.with_mass(0.3),
+        "dial": lambda: calibrated.with_dial(0.1),
+        "classes": lambda: calibrated.with_classes(("cat", "dog")),
+    }[changed]()
+    assert other.calibration is None
+    with pytest.raises(FedotpError, match="client-1 is not calibrated"):
+        other.predict(np.zeros((8, 8, 3), np.uint8), coverage=0.9)
+
+
+def test_refused(made: Made, classifier: Classifier, calibrated: Classifier, tmp_path: Path) -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    with pytest.raises(
+        FedotpError, match=r"a coverage of 0\.99 needs at least 99 calibration images, and there are 36"
+    ):
+        calibrated.predict(image, coverage=0.99)
+    with pytest.raises(FedotpError, match="coverage = 2"):
+        calibrated.predict(image, coverage=2)
+    with pytest.raises(FedotpError, match="no class is called 'violet'"):
+        classifier.calibrated([image], ["violet"])
+    with pytest.raises(FedotpError, match="1 labels for 2 calibration images"):
+        classifier.calibrated([image, image], ["red"])
+    classifier.save(tmp_path / "bundle")
+    with pytest.raises(FedotpError, match="is a bundle and knows no test images"):
+        fedotp.load(tmp_path / "bundle", backbone=made.backbone, calibrate="test")
+
+
+@pytest.mark.parametrize("forged", [None, [], "lac", {}, {"score": "lac"}])
+def test_a_forged_bundle(made: Made, calibrated: Classifier, tmp_path: Path, forged: Any) -> None:
+    calibrated.save(tmp_path / "bundle")
+    path = tmp_path / "bundle" / "bundle.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"calibration": forged}))
+    with pytest.raises(FedotpError, match=r"bundle\.json: .*calibration"):
+        fedotp.load(tmp_path / "bundle", backbone=made.backbone)

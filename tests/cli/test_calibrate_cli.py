@@ -1,0 +1,82 @@
+"""`fedotp calibrate`, `export --calibrate` and `predict --coverage`."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from cli_made import Fedotp, command
+
+import fedotp as library
+
+
+@pytest.fixture(scope="module")
+def run(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    assert command("run", made / "tiny.toml", "--out", folder, "--quiet").status == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(run: Path, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that was calibrated after it was exported."""
+    client = library.RunDirectory.open(run).manifest["clients"][0]
+    folder = tmp_path_factory.mktemp("bundles") / "one"
+    assert command("export", run, "--client", client, "--out", folder).status == 0
+    weights = made / "tiny.safetensors"
+    done = command("calibrate", folder, made / "images", "--backbone", weights)
+    assert done.status == 0, done.err
+    assert "calibrated by 48 images: sets up to a coverage of 0.95; unlike images are flagged" in done.out
+    return folder
+
+
+def test_what_is_printed(bundle: Path, made: Path, fedotp: Fedotp) -> None:
+    images = sorted((made / "images" / "day").rglob("*.png"))[:5]
+    words = ("predict", bundle, *images, "--backbone", made / "tiny.safetensors", "--coverage", 0.9)
+    expected = library.load(bundle, backbone=made / "tiny.safetensors").predict(images, coverage=0.9)
+    assert expected.p_values is not None
+    records = [json.loads(line) for line in fedotp(*words, "--json").out.splitlines()]
+    assert [record["set"] for record in records] == expected.sets
+    assert [(record["coverage"], record["p_value"]) for record in records] == [(0.9, p) for p in expected.p_values]
+    assert [record["unlike"] for record in records] == expected.unlike.tolist()
+    rows = list(csv.DictReader(io.StringIO(fedotp(*words, "--csv").out)))
+    assert [json.loads(row["set"]) for row in rows] == expected.sets
+    assert [float(row["p_value"]) for row in rows] == expected.p_values.tolist()
+    for line, names in zip(fedotp(*words).out.splitlines(), expected.sets, strict=True):
+        assert f"{{{', '.join(names)}}} at 0.9" in line
+
+
+def test_a_stranger_is_flagged(bundle: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
+    from PIL import Image
+
+    Image.effect_noise((32, 32), 200).convert("RGB").save(place / "noise.png")
+    done = fedotp("predict", bundle, place / "noise.png", "--backbone", made / "tiny.safetensors")
+    assert done.out.rstrip().endswith("unlike what this client was calibrated on (p = 0.04)")
+
+
+def test_by_the_test_images_of_the_run(run: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
+    client = max(library.RunDirectory.open(run).partition.clients, key=lambda each: len(each.test)).name
+    image = next((made / "images").rglob("*.png"))
+    done = fedotp("predict", run, "--client", client, image, "--calibrate", "test", "--coverage", 0.5, "--json")
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["set"]
+    done = fedotp("export", run, "--client", client, "--calibrate", "test", "--out", place / "two")
+    assert "too few to flag unlike images" in done.out
+    assert "calibration" in json.loads((place / "two" / "bundle.json").read_text())
+
+
+def test_refused(run: Path, bundle: Path, made: Path, fedotp: Fedotp) -> None:
+    image, weights = next((made / "images").rglob("*.png")), ("--backbone", made / "tiny.safetensors")
+    for words, reason in (
+        (("predict", bundle, image, "--coverage", 0.99, *weights), "needs at least 99 calibration images"),
+        (("predict", bundle, image, "--coverage", 1, *weights), "coverage = 1.0: must be between 0 and 1"),
+        (("predict", bundle, image, "--coverage", 0.9, "--mass", 0.5, *weights), "leave --mass, --dial and --classes"),
+        (("predict", bundle, image, "--calibrate", "test", *weights), "is a bundle and knows no test images"),
+        (("calibrate", run, made / "images"), "is not a bundle"),
+        (("calibrate", bundle, made / "nowhere", *weights), "nowhere"),
+    ):
+        done = fedotp(*words)
+        assert done.status == 2
+        assert reason in done.err
+        assert done.err.count("\n") == 1
