@@ -1,6 +1,7 @@
 """Settings for the whole suite."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import settings
 import anchored  # noqa: F401  (a method of the tests' own, among those that generic tests go through)
 from fedotp.federation import METRICS, Metric
 from fedotp.federation._metrics import Tested
+from small_box import write_small_box
 
 if not torch.cuda.is_available():  # before anything imports Triton: its kernels then run on the CPU, slowly
     os.environ["TRITON_INTERPRET"] = "1"
@@ -37,3 +39,20 @@ def worst_recall(monkeypatch: pytest.MonkeyPatch) -> Metric:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for all workers of this session: what one has made, the others need not make again."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def small_box(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a few images that come with fedotp; they are encoded once for all who run on them."""
+    write_small_box(shared_folder / "box")
+    monkeypatch.setenv("FEDOTP_CACHE", str(shared_folder / "cache"))
+    return shared_folder / "box"

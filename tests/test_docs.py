@@ -44,13 +44,12 @@ def test_python_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_in_ten_lines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_box: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The README's run and, after it, the use of what was learned, on the embedded backbone, cut short."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "cache"))
     whole = fedotp.load_config
-    few = ["federation.rounds=1", "partition.shots=4", "optimizer.lr=0.01"]
+    few = ["federation.rounds=1", f"data.dataset={small_box}", "optimizer.lr=0.01"]
     monkeypatch.setattr(fedotp, "load_config", lambda name: whole(name).override(few), raising=False)
     use, code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(code.strip().splitlines()) <= 10

@@ -1,39 +1,33 @@
 """Labels beside other images do not pass for a result: the table marks them, and is silent where all is well."""
 
-from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 import pytest
 from recipes.defect import mispaired, write_folder
 
 from fedotp.config import load_config
-from fedotp.data import Split, load_dataset, make_partition
+from fedotp.data import make_partition
 from fedotp.runs import Table, by_method, run_many
+from small_box import small_box, write_small_box
 
 SEEDS = (0, 1)
 SETTINGS = ["partition.scheme=dirichlet", "partition.n_clients=8", "partition.alpha=0.3", "federation.rounds=2"]
 
 
-def first(split: Split, n: int) -> Split:
-    """The first `n` images of every class."""
-    rows = [np.flatnonzero(split.labels == label)[:n] for label in np.unique(split.labels)]
-    return split.select(np.concatenate(rows))
-
-
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Table]]:
+def tables(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Table]]:
     """The tables of single runs on a small part of cifar10-mini, as it is and mispaired."""
     folder = tmp_path_factory.mktemp("defect")
-    dataset = load_dataset("cifar10-mini")
-    small = replace(dataset, train=first(dataset.train, 20), test=first(dataset.test, 16))
-    write_folder(small, folder / "clean")
-    config = load_config("demo").override([*SETTINGS, "evaluation.every=0", f"data.store={folder / 'tokens'}"])
+    small, clean = small_box(), shared_folder / "box"
+    write_small_box(clean)
+    store = shared_folder / "cache" / "tokens"
+    config = load_config("demo").override([*SETTINGS, "evaluation.every=0", f"data.store={store}"])
     found: dict[str, list[Table]] = {"clean": [], "mispaired": []}
     for seed in SEEDS:
         split = config.override([f"partition.seed={seed}", f"seed={seed}"])
         copy = folder / f"mispaired{seed}"
         write_folder(mispaired(small, make_partition(small, split.partition).clients, seed=seed), copy)
-        for name, data in (("clean", folder / "clean"), ("mispaired", copy)):
+        for name, data in (("clean", clean), ("mispaired", copy)):
             trials = by_method(split.override([f"data.dataset={data}"]), ["fedotp"], [seed])
             found[name].append(Table.of(run_many(trials, folder / f"runs-{name}{seed}")))
     return found
