@@ -63,7 +63,7 @@ def test_the_layout(made: Path) -> None:
     expected |= {"server/server.key": "-rw-------"}
     for site in SITES:
         owner[f"sites/{site}"] = "drwx------"
-        expected |= {f"sites/{site}/{name}": "-rw-r--r--" for name in ("ca.crt", "site.pub", "site.toml")}
+        expected |= {f"sites/{site}/{name}": "-rw-r--r--" for name in ("ca.crt", "peers.toml", "site.pub", "site.toml")}
         expected[f"sites/{site}/site.key"] = "-rw-------"
     assert files(made) == owner | expected
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
@@ -209,9 +209,11 @@ def test_sites_come_and_go(keys: Path) -> None:
     assert {name: sites[name] for name in SITES} == before
     assert read_site_keys(keys / "sites" / "west").server == "fl.example.org:8000"
     assert stat.S_IMODE((keys / "sites" / "west").stat().st_mode) == 0o700
+    assert all(read_site_keys(keys / "sites" / name).peers == sites for name in sites)
     remove_site(keys, "west")
     assert list(read_server_keys(keys / "server").sites) == [*SITES, "0815"]
     assert not (keys / "sites" / "west").exists()
+    assert list(read_site_keys(keys / "sites" / "0815").peers or ()) == [*SITES, "0815"]
     with pytest.raises(FedotpError, match=r"no site 'west'; it has north, St\.Mary_2, east-1, 0815"):
         remove_site(keys, "west")
     add_sites(keys, ["west"])
@@ -444,7 +446,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whose = [line.split("  ")[0] for line in fedotp("show", "keys")[1:]]
     assert whose == ["authority", "server", "site north", "site west", "site east"]
     assert len(fedotp("show", "keys/server")) == 1 + len(whose)
-    assert len(fedotp("show", "keys/sites/west")) == 3
+    whose = [line.split("  ")[0] for line in fedotp("show", "keys/sites/west")[1:]]
+    assert whose == ["authority", "site west", "peer north", "peer east"]
 
 
 def fedotp_without_flower(*words: str) -> subprocess.CompletedProcess[str]:

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
-from fedotp.flower.secure import Dealt, FixedPoint, ServerSession, Session, SiteSession, TooFewError, Unsigned
+from fedotp.flower.secure import Dealt, FixedPoint, ServerSession, Session, SiteSession, Unsigned, VoidSumError
 from fedotp.flower.secure._crypto import KeyPair
 from fedotp.flower.secure._shamir import PRIME, combine, split, weights_at_zero
 
 STEPS = ("keys", "shares", "masked", "endorse", "reveal")
-SESSION = Session("a" * 32, 1, "b" * 32, 0.5, 1000, 64)
+SESSION = Session("a" * 32, 1, "b" * 32, share=0.5, bound=64, most_images=1000)
 LENGTH = 17
 
 
@@ -123,7 +123,7 @@ def test_a_sum_is_exact_or_void(data: st.DataObject) -> None:
     try:
         play.until("reveal")
         total = play.server.total()
-    except TooFewError:
+    except VoidSumError:
         threshold = max(3, int(share * left) + 1)
         assert left < 3 or left - sum(len(drops[step]) for step in STEPS[1:]) < threshold
     else:
@@ -153,7 +153,7 @@ def test_keys_are_fresh_for_every_session() -> None:
 @pytest.mark.parametrize("step", ["shares", "masked", "endorse", "reveal"])
 def test_too_few_sites_open_nothing(step: str) -> None:
     play = Play(6, drops={step: range(3)})
-    with pytest.raises(TooFewError, match=r"3 of 6 sites .*; a secure sum needs 4"):
+    with pytest.raises(VoidSumError, match=r"3 of 6 sites .*; a secure sum needs 4"):
         play.until("reveal").server.total()
 
 
@@ -327,7 +327,7 @@ class OtherSecret(KeyPair):
 def test_shares_that_do_not_give_a_lost_sites_key_open_nothing() -> None:
     play = Play(4, drops={"masked": [3]})
     play.sites[30]._masks = OtherSecret()
-    with pytest.raises(TooFewError, match="the shares of site-3 do not give its key"):
+    with pytest.raises(VoidSumError, match="the shares of site-3 do not give its key"):
         play.until("reveal").server.total()
 
 

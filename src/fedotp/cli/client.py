@@ -9,7 +9,7 @@ from fedotp._places import cache_folder
 from fedotp.cli._options import DEVICE, InsecureOption, KeysOption
 from fedotp.cli.posix import need_posix
 from fedotp.errors import FedotpError
-from fedotp.flower import SHARE
+from fedotp.flower import SECURE_SITES, SHARE
 
 app = typer.Typer()
 
@@ -48,6 +48,16 @@ def client(
     part: Annotated[
         int, typer.Option(metavar="N", help="Instead of --data: part N of the server's own data set, for trials.")
     ] = -1,
+    require_secure: Annotated[
+        bool,
+        typer.Option(
+            "--require-secure",
+            help="Refuse a federation whose server would see this site's update; needs peers.toml among the keys.",
+        ),
+    ] = False,
+    secure_sites: Annotated[
+        int, typer.Option(metavar="N", help="Refuse a secure sum of fewer than N sites.")
+    ] = SECURE_SITES,
     insecure: InsecureOption = False,
 ) -> None:
     """Take part in a federation with this site's images; they never leave.
@@ -58,7 +68,7 @@ def client(
     \b
     Examples:
       fedotp client --data ~/scans --server fed.example.org --keys keys/sites/north
-      fedotp client --data ~/scans --keys keys/sites/north --share nothing
+      fedotp client --data ~/scans --keys keys/sites/north --share nothing --require-secure
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
     need_posix("client")
@@ -81,6 +91,11 @@ def client(
         raise FedotpError("give the site a --name")
     if held and name not in (None, held.name):
         raise FedotpError(f"--name {name}: these are the keys of {held.name}")
+    if require_secure and (held is None or held.peers is None):
+        raise FedotpError(
+            "--require-secure: this site cannot tell the other sites from invented ones; put the coordinator's "
+            "peers.toml into the folder that --keys names"
+        )
     address = server or (held.server if held else "")
     if not address:
         raise FedotpError("give --server HOST[:PORT]")
@@ -92,6 +107,9 @@ def client(
         share=share,  # type: ignore[arg-type]
         backbone=backbone,
         device=device,
+        keys="" if keys is None else str(keys.expanduser().resolve()),
+        require_secure=require_secure,
+        secure_sites=secure_sites,
     )
     run_site(settings, _with_port(address), held)
 

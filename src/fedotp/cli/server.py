@@ -27,6 +27,9 @@ KEPT = (
     "delta",
     "max_epsilon",
     "allow_new_counts",
+    "secure",
+    "secure_threshold",
+    "secure_range",
 )  # or what they did: a run has it for good
 
 
@@ -111,6 +114,26 @@ def server(
             help="End the run before more is spent; 0: no limit.", show_default=f"{ServerSettings.max_epsilon:g}"
         ),
     ] = None,
+    secure: Annotated[
+        bool | None,
+        typer.Option("--secure", help="Add updates up securely: the server sees their sum and no site's own."),
+    ] = None,
+    secure_threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="More than this share of a round's sites open a secure sum; the others may drop out.",
+            show_default=f"{ServerSettings.secure_threshold:.3g}",
+        ),
+    ] = None,
+    secure_range: Annotated[
+        int | None,
+        typer.Option(
+            metavar="X",
+            help="The largest value of a prompt in a secure sum.",
+            show_default=str(ServerSettings.secure_range),
+        ),
+    ] = None,
     insecure: InsecureOption = False,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
@@ -122,7 +145,7 @@ def server(
     \b
     Examples:
       fedotp server demo --keys keys/server --classes "cat,dog"
-      fedotp server study.toml --keys keys/server --out runs/study
+      fedotp server study.toml --keys keys/server --out runs/study --secure
       fedotp server --resume runs/study --keys keys/server
     """
     need_posix("server")
@@ -152,6 +175,9 @@ def server(
         clip=clip,
         delta=delta,
         max_epsilon=max_epsilon,
+        secure=secure,
+        secure_threshold=secure_threshold,
+        secure_range=secure_range,
     )
     if resume is not None and (source is not None or out is not None or changes or classes):
         raise FedotpError(

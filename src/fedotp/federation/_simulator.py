@@ -42,6 +42,7 @@ class RoundReport:
     client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
     `averaged` are, under a robust rule that chooses among updates, those whose it took; None under others.
     `epsilon` is the privacy spent so far, of who has spent most, where some is promised.
+    `known_loss` is the mean objective where nobody knows those of single clients.
     """
 
     round: int
@@ -58,10 +59,13 @@ class RoundReport:
     shortened: Mapping[str, str] = field(default_factory=dict)
     averaged: Ints | None = None
     epsilon: float | None = None
+    known_loss: float | None = None
 
     @property
     def mean_loss(self) -> float:
         """Mean objective, clients weighted by examples; nan where nobody told it."""
+        if self.known_loss is not None:
+            return self.known_loss
         told = np.isfinite(self.loss)
         return float(np.average(self.loss[told], weights=self.examples[told])) if told.any() else float("nan")
 

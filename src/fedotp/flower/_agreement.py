@@ -6,7 +6,7 @@ Every message of the server carries it, so that a site that was restarted, or co
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from flwr.app import ConfigRecord
@@ -14,8 +14,9 @@ from flwr.app import ConfigRecord
 from fedotp._text import one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
+from fedotp.flower.secure import Terms
 
-PROTOCOL = 2
+PROTOCOL = 3
 _KEY = "agreement"
 _LONGEST = 32 << 20  # characters of an agreement
 _MOST_CLASSES = 50_000  # twice ImageNet's
@@ -39,6 +40,7 @@ class Agreement:
         classes: names of the classes, in order; empty as long as the server does not know them.
         template: caption of zero-shot CLIP.
         backbone: digest of the frozen backbone.
+        secure: how updates are added up without anybody seeing one; None: the server sees every one of them.
     """
 
     run: str
@@ -46,6 +48,7 @@ class Agreement:
     classes: tuple[str, ...]
     template: str
     backbone: str
+    secure: Terms | None = None
 
     @cached_property
     def text(self) -> str:
@@ -58,6 +61,7 @@ class Agreement:
                 "classes": list(self.classes),
                 "template": self.template,
                 "backbone": self.backbone,
+                "secure": None if self.secure is None else asdict(self.secure),
             },
             sort_keys=True,
         )
@@ -98,6 +102,7 @@ class Agreement:
                 classes=_class_names(values["classes"]),
                 template=str(values["template"]),
                 backbone=str(values["backbone"]),
+                secure=None if values["secure"] is None else Terms(**values["secure"]),
             )
         except FedotpError as error:
             raise DisagreementError(one_line(error)) from error

@@ -7,3 +7,4 @@ Share = Literal["nothing", "loss", "scores", "predictions"]
 PORT = 8000
 SERVER_DAYS = 825  # that its certificate is valid
 SHARE: Share = "scores"
+SECURE_SITES = 3  # of a sum of two, each knows the other's part

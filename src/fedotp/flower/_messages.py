@@ -18,6 +18,13 @@ NAME = "name"
 CLIP = "clipping_norm"
 COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
 
+# steps of a secure sum: queries to sites, and what is in them
+KEYS, SHARES, SURVIVORS, SIGNATURES = "secure_keys", "secure_shares", "secure_survivors", "secure_signatures"
+SESSION = "session"
+MARKS = "marks"
+WEIGHT = "weight"
+MASKED = "masked"
+
 # what a site says of itself
 PART = "part"
 DOMAIN = "domain"

@@ -227,6 +227,11 @@ class Method(ABC):
 
     # Server ------------------------------------------------------------------------------------------------
 
+    @property
+    def averages(self) -> bool:
+        """Whether its server makes the weighted average (Eq. 4) of what clients send, and needs no client's own."""
+        return type(self).aggregate is Method.aggregate and not self.publishes
+
     def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
         """What the server sends to `n_clients` clients (C, ...): by default all it has, the same to everyone.
 

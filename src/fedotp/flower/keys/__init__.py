@@ -11,8 +11,10 @@ from fedotp.flower.keys._keys import (
     remove_site,
     renew_server,
 )
+from fedotp.flower.keys._signing import KeyIdentity
 
 __all__ = [
+    "KeyIdentity",
     "ServerKeys",
     "SiteKeys",
     "add_sites",

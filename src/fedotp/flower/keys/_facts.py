@@ -30,6 +30,11 @@ def _site_facts(folder: Path) -> Iterator[Fact]:
     text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
     values = read_toml(folder / "site.toml")
     yield f"site {values.get('name')}", key_fingerprint(text), f"connects to {values.get('server')}"
+    if (folder / "peers.toml").exists():
+        peers = read_sites(present(folder / "peers.toml", origin="copy the whole folder again"))
+        for name, public in peers.items():
+            if name != values.get("name"):
+                yield f"peer {name}", key_fingerprint(public), ""
 
 
 def _server_facts(folder: Path, sites: Path | None = None) -> Iterator[Fact]:

@@ -2,9 +2,10 @@
 
     DIR/authority/{ca.crt,ca.key}                          stays with whoever made it
     DIR/server/{ca.crt,server.crt,server.key,sites.toml}   goes to the server
-    DIR/sites/NAME/{ca.crt,site.key,site.pub,site.toml}    goes to that site
+    DIR/sites/NAME/{ca.crt,site.key,site.pub,site.toml,peers.toml}    goes to that site
 
-Sites know the server by the authority's signature; the server knows a site by its public key in sites.toml.
+Sites know the server by the authority's signature; the server knows a site by its public key in sites.toml, and sites
+know each other by those in peers.toml, which is the same list.
 """
 
 import base64
@@ -45,12 +46,16 @@ class ServerKeys:
 
 @dataclass(frozen=True)
 class SiteKeys:
-    """What a site needs: the authority it trusts, its key, its name and `HOST:PORT` of the server."""
+    """What a site needs: the authority it trusts, its key, its name and `HOST:PORT` of the server.
+
+    `peers` are the public keys of all sites, by name; None where the site was not given them.
+    """
 
     ca: Path
     key: Path
     name: str
     server: str
+    peers: dict[str, str] | None = None
 
 
 def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days: int = SERVER_DAYS) -> None:
@@ -71,13 +76,15 @@ def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days:
     with whole_folder(folder) as made:
         write_folder(made / "authority", {"ca.crt": ca, "ca.key": _pem(authority_key)})
         (made / "sites").mkdir(mode=0o700)
+        known = {site: _write_site(made / "sites" / site, site, hosts[0], ca) for site in sites}
         files: dict[str, bytes | str] = {
             "ca.crt": ca,
             "server.crt": certificate.public_bytes(_PEM),
             "server.key": _pem(server_key),
-            "sites.toml": _sites_toml({site: _write_site(made / "sites" / site, site, hosts[0], ca) for site in sites}),
+            "sites.toml": _sites_toml(known),
         }
         write_folder(made / "server", files)
+        _write_peers(made, known)
 
 
 def add_sites(folder: Path, sites: Sequence[str]) -> None:
@@ -94,6 +101,7 @@ def add_sites(folder: Path, sites: Sequence[str]) -> None:
             with whole_folder(folder / "sites" / site) as made:
                 known[site] = _write_site(made, site, host, ca)
             undo.callback(shutil.rmtree, folder / "sites" / site)
+        _write_peers(folder, known)
         write_atomically(folder / "server" / "sites.toml", _sites_toml(known))
         undo.pop_all()
 
@@ -106,6 +114,7 @@ def remove_site(folder: Path, site: str) -> None:
     del known[site]
     write_atomically(folder / "server" / "sites.toml", _sites_toml(known))
     shutil.rmtree(folder / "sites" / site, ignore_errors=True)
+    _write_peers(folder, known)
 
 
 def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
@@ -156,7 +165,9 @@ def read_site_keys(folder: Path) -> SiteKeys:
     name, server = values.get("name"), values.get("server")
     if not (isinstance(name, str) and _SITE.fullmatch(name) and isinstance(server, str) and server):
         raise FedotpError(f'{path} must have name = "SITE" and server = "HOST:PORT"')
-    return SiteKeys(ca, key, name, server)
+    peers = folder / "peers.toml"
+    known = read_sites(present(peers, origin=origin)) if peers.exists() else None
+    return SiteKeys(ca, key, name, server, known)
 
 
 def read_sites(path: Path) -> dict[str, str]:
@@ -221,6 +232,13 @@ def _write_site(folder: Path, site: str, host: str, ca: bytes) -> str:
     config = write_tables({"name": site, "server": address})
     write_folder(folder, {"ca.crt": ca, "site.key": private, "site.pub": f"{public} {site}\n", "site.toml": config})
     return public
+
+
+def _write_peers(folder: Path, known: Mapping[str, str]) -> None:
+    """Tell every site whose folder is there the public keys of all."""
+    for site in known:
+        if (folder / "sites" / site).is_dir():
+            write_atomically(folder / "sites" / site / "peers.toml", _sites_toml(known))
 
 
 def _sites_toml(sites: Mapping[str, str]) -> str:

@@ -6,13 +6,25 @@ parts are not used: its masks come from NumPy's Mersenne twister, seeded with 32
 """
 
 from fedotp.flower.secure._fixed import FixedPoint, Words
+from fedotp.flower.secure._numbers import Average, average_of, n_numbers, row_of
 from fedotp.flower.secure._server import ServerSession
-from fedotp.flower.secure._session import LEAST_SITES, Advert, Circle, Identity, Session, TooFewError, Unsigned
+from fedotp.flower.secure._session import (
+    LEAST_SITES,
+    Advert,
+    Circle,
+    Identity,
+    Session,
+    Terms,
+    Unsigned,
+    VoidSumError,
+)
 from fedotp.flower.secure._site import Dealt, SiteSession
+from fedotp.flower.secure._wire import pack, unpack, unpack_names, unpack_numbers
 
 __all__ = [
     "LEAST_SITES",
     "Advert",
+    "Average",
     "Circle",
     "Dealt",
     "FixedPoint",
@@ -20,7 +32,15 @@ __all__ = [
     "ServerSession",
     "Session",
     "SiteSession",
-    "TooFewError",
+    "Terms",
     "Unsigned",
+    "VoidSumError",
     "Words",
+    "average_of",
+    "n_numbers",
+    "pack",
+    "row_of",
+    "unpack",
+    "unpack_names",
+    "unpack_numbers",
 ]

@@ -7,7 +7,7 @@ import numpy as np
 from fedotp.errors import FedotpError
 from fedotp.flower.secure._crypto import KeyPair, derive, mask
 from fedotp.flower.secure._fixed import Words
-from fedotp.flower.secure._session import Advert, Circle, Identity, Session, TooFewError
+from fedotp.flower.secure._session import Advert, Circle, Identity, Session, VoidSumError
 from fedotp.flower.secure._shamir import SHARE_BYTES, combine, weights_at_zero
 from fedotp.flower.secure._site import Dealt, add_pair, mark_of
 
@@ -17,7 +17,7 @@ _MARKS_BYTES = 64
 class ServerSession:
     """One session at the server; sites are numbers. What is wrong with an answer raises, and the site is out.
 
-    After each step, `circle`, `dealers`, `survivors` and `signatures` are those who have come through it; TooFewError
+    After each step, `circle`, `dealers`, `survivors` and `signatures` are those who have come through it; VoidSumError
     says that the sum cannot be opened any more.
     """
 
@@ -48,7 +48,7 @@ class ServerSession:
             try:
                 self._circle = Circle(self.session, self._adverts)
             except FedotpError as error:
-                raise TooFewError(str(error)) from None
+                raise VoidSumError(str(error)) from None
             self._circle.fixed  # noqa: B018 what does not fit is refused before anybody deals
         return self._circle
 
@@ -137,7 +137,7 @@ class ServerSession:
         circle, keys = self.circle, KeyPair.of(secret)
         name = circle.adverts[lost].name
         if keys.public != circle.adverts[lost].masks:
-            raise TooFewError(f"the shares of {name} do not give its key: it has dealt out wrong ones")
+            raise VoidSumError(f"the shares of {name} do not give its key: it has dealt out wrong ones")
         for number in self.survivors:
             total = add_pair(circle, total, keys, lost, number)  # the opposite of what the survivor has added
         return total

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Protocol
 
 from fedotp.errors import FedotpError
+from fedotp.flower._defaults import SECURE_SITES
 from fedotp.flower.secure._crypto import KEY_BYTES, digest
 from fedotp.flower.secure._fixed import FixedPoint
 
-LEAST_SITES = 3
-"""Of a sum of two, each of them knows the other's part."""
+LEAST_SITES = SECURE_SITES
 
 _MOST_SITES, _MOST_BOUND = 10_000, 10**6
 _MOST_IMAGES = 10**8  # times a float32, a number that a float64 still holds
@@ -40,32 +40,54 @@ class Unsigned:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What a federation agrees on for all its secure sums.
+
+    Attributes:
+        share: a sum is opened by more than this share of its sites.
+        bound: no value of a prompt is larger.
+    """
+
+    share: float
+    bound: int
+
+    def __post_init__(self) -> None:
+        if not (type(self.share) is float and 0.5 <= self.share < 1):
+            raise FedotpError(f"secure-threshold = {self.share!r}: must be from 0.5 to less than 1, for example 0.67")
+        if not (type(self.bound) is int and 1 <= self.bound <= _MOST_BOUND):
+            raise FedotpError(f"secure-range = {self.bound!r}: must be from 1 to {_MOST_BOUND}, for example 64")
+
+
+@dataclass(frozen=True)
 class Session:
     """One attempt at a secure sum.
 
     Attributes:
         run, round: the run's own name, and its round from 1.
         attempt: chosen by the server, another one each time.
-        share: a sum is opened by more than this share of its sites.
+        share, bound: see Terms.
         most_images: no site counts with more.
-        bound: no value is larger.
     """
 
     run: str
     round: int
     attempt: str
     share: float
-    most_images: int
     bound: int
+    most_images: int
 
     def __post_init__(self) -> None:
-        if not 0.5 <= self.share < 1:
-            raise FedotpError(f"secure-threshold = {self.share:g}: must be from 0.5 to less than 1, for example 0.67")
-        if not (1 <= self.most_images <= _MOST_IMAGES and 1 <= self.bound <= _MOST_BOUND and self.round >= 1):
+        Terms(self.share, self.bound)
+        if not 1 <= self.most_images <= _MOST_IMAGES:
             raise FedotpError(
-                f"a secure sum of up to {self.most_images} images and values up to {self.bound} is none; right are up "
-                f"to {_MOST_IMAGES} and {_MOST_BOUND}"
+                f"a secure sum in which a site counts with up to {self.most_images} images; right is up to "
+                f"{_MOST_IMAGES} (--max-images)"
             )
+
+    @property
+    def terms(self) -> Terms:
+        """What was agreed on."""
+        return Terms(self.share, self.bound)
 
     @property
     def text(self) -> str:
@@ -180,7 +202,7 @@ class Circle:
     def require_enough(self, numbers: Collection[int], what: str) -> None:
         """Refuse a step that fewer than the threshold have come through."""
         if len(numbers) < self.threshold:
-            raise TooFewError(
+            raise VoidSumError(
                 f"{len(numbers)} of {len(self.adverts)} sites {what}; a secure sum needs {self.threshold}"
             )
 
@@ -189,5 +211,5 @@ class Circle:
         return digest(purpose, self.transcript, str(sender).encode(), str(receiver).encode())
 
 
-class TooFewError(FedotpError):
-    """Too few sites are left: the sum cannot be opened, and is made again."""
+class VoidSumError(FedotpError):
+    """The sum cannot be opened, because too few sites are left or what they say does not fit; it is made again."""

@@ -32,8 +32,8 @@ class SiteSession:
 
     def __init__(self, session: Session, number: int, name: str, identity: Identity) -> None:
         """Keys are drawn now."""
-        self.session = session
-        self._number, self._name, self._identity = number, name, identity
+        self.session, self.number = session, number
+        self._name, self._identity = name, identity
         self._letters, self._masks = KeyPair(), KeyPair()
         self._seed = secrets.token_bytes(32)
         self._circle: Circle | None = None
@@ -46,7 +46,7 @@ class SiteSession:
     def advertise(self) -> Advert:
         """The site's public keys."""
         keys = self._letters.public + self._masks.public
-        signature = self._identity.sign(self.session.keys_statement(self._number, self._name, keys))
+        signature = self._identity.sign(self.session.keys_statement(self.number, self._name, keys))
         return Advert(self._name, self._letters.public, self._masks.public, signature)
 
     def share(self, adverts: Mapping[int, Advert], *, least: int = 0) -> Dealt:
@@ -56,7 +56,7 @@ class SiteSession:
             if circle.transcript != self._circle.transcript:
                 raise FedotpError("this site was told of other sites before, in the same secure sum; it deals no more")
             return self._dealt
-        own = circle.adverts.get(self._number)
+        own = circle.adverts.get(self.number)
         if own is None or own.keys != self._letters.public + self._masks.public or own.name != self._name:
             raise FedotpError("this site's own keys are not among those of the secure sum")
         if len(circle.adverts) < least:
@@ -66,49 +66,49 @@ class SiteSession:
         of_seed = split(self._seed, circle.threshold, places)
         of_key = split(self._masks.secret, circle.threshold, places)
         shares = {number: of_seed[place] + of_key[place] for number, place in circle.places.items()}
-        self._own_shares = shares[self._number]
+        self._own_shares = shares[self.number]
         sealed = {}
         for number, letter in shares.items():
-            if number != self._number:
-                about = circle.about(b"letter", self._number, number)
+            if number != self.number:
+                about = circle.about(b"letter", self.number, number)
                 sealed[number] = seal(self._letters.agree(circle.adverts[number].letters, about), letter, about)
-        marks = {number: marks_of(circle, self._number, number, letter) for number, letter in shares.items()}
+        marks = {number: marks_of(circle, self.number, number, letter) for number, letter in shares.items()}
         self._circle, self._dealt = circle, Dealt(sealed, marks)
         return self._dealt
 
     def mask(self, letters: Mapping[int, bytes], numbers: Words) -> Words:
         """`numbers` under masks that cancel in the sum over the sites whose `letters` have come, and this one."""
-        circle = self._known()
+        circle = self.circle
         given = digest(*(part for number in sorted(letters) for part in (str(number).encode(), letters[number])))
         given = digest(given, numbers.tobytes())
         if self._masked is not None:
             if self._masked[0] != given:
                 raise FedotpError("this site has masked other numbers in the same secure sum; it masks no more")
             return self._masked[1]
-        held = {self._number: self._own_shares}
+        held = {self.number: self._own_shares}
         for number, letter in letters.items():
-            if number not in circle.adverts or number == self._number:
+            if number not in circle.adverts or number == self.number:
                 raise FedotpError(f"a share comes from site {number}, which is none of the other sites of the sum")
-            about = circle.about(b"letter", number, self._number)
+            about = circle.about(b"letter", number, self.number)
             held[number] = unseal(self._letters.agree(circle.adverts[number].letters, about), letter, about)
             if len(held[number]) != 2 * SHARE_BYTES:
                 raise FedotpError(f"the share of site {circle.adverts[number].name} has a wrong length")
         circle.require_enough(held, "have dealt out shares")
-        masked = numbers + mask(derive(self._seed, circle.about(b"own", self._number, self._number)), len(numbers))
+        masked = numbers + mask(derive(self._seed, circle.about(b"own", self.number, self.number)), len(numbers))
         for number in held:
-            if number != self._number:
-                masked = add_pair(circle, masked, self._masks, self._number, number)
+            if number != self.number:
+                masked = add_pair(circle, masked, self._masks, self.number, number)
         self._held, self._masked = held, (given, masked)
         return masked
 
     def endorse(self, survivors: Collection[int]) -> bytes:
         """This site's signature that it takes `survivors` for those whose masked numbers were added up."""
-        circle, chosen = self._known(), frozenset(survivors)
+        circle, chosen = self.circle, frozenset(survivors)
         if self._masked is None:
             raise FedotpError("this site has masked nothing yet, and cannot say who is in the sum")
         if self._survivors not in (None, chosen):
             raise FedotpError("this site was told of other survivors before, in the same secure sum; it signs no more")
-        if self._number not in chosen or not chosen <= self._held.keys():
+        if self.number not in chosen or not chosen <= self._held.keys():
             raise FedotpError(
                 "the survivors of a secure sum must be sites that have dealt out shares, this one among them"
             )
@@ -118,7 +118,7 @@ class SiteSession:
 
     def reveal(self, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
         """One share of each site that has dealt, once enough have signed who is in the sum."""
-        circle = self._known()
+        circle = self.circle
         if self._survivors is None:
             raise FedotpError("this site was not told who is in the sum, and reveals no share")
         if not signatures.keys() <= self._survivors:
@@ -132,7 +132,9 @@ class SiteSession:
             for number, shares in self._held.items()
         }
 
-    def _known(self) -> Circle:
+    @property
+    def circle(self) -> Circle:
+        """The sites that this one has dealt out shares to."""
         if self._circle is None:
             raise FedotpError("this site does not know yet who takes part in the secure sum")
         return self._circle

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fedotp.errors import FedotpError
 
-NUMBERS, PARTS, MARKS, NAMES = "numbers", "parts", "marks", "names"
-SESSION = "session"
-WEIGHT = "weight"
+NUMBERS, PARTS, NAMES = "numbers", "parts", "names"
 _MOST, _LONGEST = 10_000, 1000  # sites, bytes of a part
 
 
@@ -24,6 +22,14 @@ def unpack(record: Mapping[str, object], key: str = PARTS) -> dict[int, bytes]:
     if len(by_number) < len(parts) or any(len(part) > _LONGEST for part in by_number.values()):  # type: ignore[arg-type]
         raise FedotpError(f"the message's {key} repeat a number, or are longer than {_LONGEST} bytes")
     return by_number
+
+
+def unpack_numbers(record: Mapping[str, object]) -> list[int]:
+    """The sites' numbers, all different."""
+    numbers = record.get(NUMBERS)
+    if not isinstance(numbers, list) or not _is_list(numbers, int) or len(set(numbers)) < len(numbers):
+        raise FedotpError("the message does not say which sites it is about; install the same version of fedotp")
+    return numbers
 
 
 def unpack_names(record: Mapping[str, object]) -> dict[int, str]:

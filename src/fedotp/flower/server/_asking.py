@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -90,11 +90,32 @@ class Asking:
 
     # What --------------------------------------------------------------------------------------------------
 
-    def orders_to_train(self, members: Sequence[Member], round_: int, server: Parameters) -> list[Message]:
-        """What sites are sent to train on."""
+    def orders_to_train(
+        self,
+        members: Sequence[Member],
+        round_: int,
+        server: Parameters,
+        more: Mapping[int, ConfigRecord] | None = None,
+    ) -> list[Message]:
+        """What sites are sent to train on, and, by their numbers, what each is told beyond that."""
         told = ConfigRecord({words.CLIP: self._deals.clip} if self._deals.privacy == "client" else {})
         told[words.ROUND] = round_ + 1
-        return [self._order(member, MessageType.TRAIN, told, round_, server) for member in members]
+        by_number = more or {}
+        return [
+            self._order(
+                member,
+                MessageType.TRAIN,
+                ConfigRecord({**told, **by_number.get(self._registry.number(member), {})}),
+                round_,
+                server,
+            )
+            for member in members
+        ]
+
+    def queries(self, action: str, told: Mapping[int, ConfigRecord], round_: int) -> list[Message]:
+        """Questions of one kind, by the sites' numbers; no prompt is in them."""
+        kind = f"{MessageType.QUERY}.{action}"
+        return [self._order(self._registry.members[n], kind, record, round_, None) for n, record in told.items()]
 
     def orders_to_test(
         self, members: Sequence[Member], round_: int, server: Parameters, *, last: bool
@@ -115,13 +136,15 @@ class Asking:
         chance = [draws(self._settings.seed, "upload", round_, number)]
         return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
 
-    def _order(self, member: Member, kind: str, told: ConfigRecord, round_: int, server: Parameters) -> Message:
+    def _order(self, member: Member, kind: str, told: ConfigRecord, round_: int, server: Parameters | None) -> Message:
         number = self._registry.number(member)
         config = ConfigRecord(dict(told))
         config[words.NUMBER] = number
         config[words.ACCEPTED] = member.accepted
         self._welcome.agreement.put(config)
-        content = RecordDict({words.ARRAYS: to_record(self._sent_to(number, server)), words.CONFIG: config})
+        content = RecordDict({words.CONFIG: config})
+        if server is not None:
+            content[words.ARRAYS] = to_record(self._sent_to(number, server))
         assert member.node is not None
         return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
 

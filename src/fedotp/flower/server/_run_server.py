@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fedotp._files import require_writable
 from fedotp._interrupt import listen
@@ -10,6 +11,7 @@ from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import read_server_keys
 from fedotp.flower.link import superlink
+from fedotp.flower.secure import LEAST_SITES
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory, free_name
@@ -40,6 +42,8 @@ def run_server(
             f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
             "lower it, or register more with `fedotp keys add`"
         )
+    if held and settings.secure and len(names) < LEAST_SITES:
+        raise FedotpError(f"--secure: a secure sum needs {LEAST_SITES} sites, and {len(names)} have keys in {keys}")
     if resume is not None:
         path = RunDirectory.open(resume).path
     else:
@@ -53,10 +57,10 @@ def run_server(
         with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
             with link.run() as grid:
+                known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
+                known["public_keys"] = held.sites if held else None
                 if resume is not None:
-                    return resume_serving(grid, resume, settings, names=names, nodes=link.nodes, interrupt=interrupt)
-                return serve(
-                    grid, config, settings, path, classes=classes, names=names, nodes=link.nodes, interrupt=interrupt
-                )
+                    return resume_serving(grid, resume, settings, **known)
+                return serve(grid, config, settings, path, classes=classes, **known)
     except KeyboardInterrupt:
         return RunDirectory(path)

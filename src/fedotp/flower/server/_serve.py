@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,12 @@ from fedotp.errors import FedotpError, listed
 from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.link import Post
+from fedotp.flower.secure import Identity, Terms, Unsigned
 from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._registry import Member, Registry
+from fedotp.flower.server._secure import require_summable
 from fedotp.flower.server._server import Deployed
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
@@ -53,6 +57,7 @@ def serve(
     classes: tuple[str, ...] = (),
     names: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
+    public_keys: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
@@ -63,20 +68,24 @@ def serve(
         classes: names of the classes, in order; without them they are those that all sites have.
         names: names of the sites, in the order of their numbers; `nodes` says which Flower node is which. Without them
             a site is who it says.
+        public_keys: the sites' keys by name, in OpenSSH's text, by which their signatures are told.
         interrupt: ends the wait for the first sites.
     """
     directory = RunDirectory(out)
     directory.require_new()
     _require_real(config)
     require_budget(settings)
+    require_summable(config, settings)
     registry = Registry([Member(name) for name in names], nodes)
-    agreement = _agreement(config, uuid.uuid4().hex, classes)
+    agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
     welcome = Welcome(Post(grid), registry, agreement, new_counts=settings.allow_new_counts)
     welcome.gather(settings, interrupt)
     task = _task(config, welcome.agreement)
     on_save = partial(_write_names, directory, registry)
     releases = Releases(directory.path / _RELEASES)
-    federation = Deployed(config, task, welcome, settings, releases=releases, on_save=on_save)
+    federation = Deployed(
+        config, task, welcome, settings, releases=releases, identity=_identity(public_keys), on_save=on_save
+    )
     directory.create(config, _manifest(config, welcome, settings, task), None)
     with directory.locked():
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
@@ -91,6 +100,7 @@ def resume_serving(
     *,
     names: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
+    public_keys: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
@@ -105,12 +115,14 @@ def resume_serving(
         with reading(directory):
             _require_complete(manifest)
             settings = _as_before(settings, manifest["deployment"]["settings"])
+        require_summable(config, settings)
         require_same_code(manifest, config.method, directory.path)
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]
         agreed: dict[str, int] = manifest["deployment"]["train_images"]
         registry = Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes)
-        agreement = _agreement(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]))
+        classes = tuple(manifest["data"]["classes"])
+        agreement = _agreement(config, manifest["deployment"]["run"], classes, settings)
         if agreement.backbone != manifest["backbone"]["digest"]:
             raise FedotpError(
                 f"{path}: the run began with backbone {manifest['backbone']['name']} "
@@ -130,6 +142,7 @@ def resume_serving(
             settings,
             n_sites=manifest["deployment"]["sites"],
             releases=Releases(directory.path / _RELEASES, least=n_averages),
+            identity=_identity(public_keys),
             on_save=partial(_write_names, directory, registry),
         )
         if directory.checkpoint.is_file():
@@ -217,9 +230,11 @@ def _write_names(directory: RunDirectory, registry: Registry) -> None:
 
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
-    """`settings` with the privacy that the run began with: it cannot be changed half-way."""
+    """`settings` with what the run began with and cannot be changed half-way: privacy, and who sees updates."""
     defaults = ServerSettings()
-    for name in (names := ("privacy", "noise", "clip", "delta", "max_epsilon")):
+    of_sums = ("secure", "secure_threshold", "secure_range")  # which older runs do not know
+    before = {**{name: getattr(defaults, name) for name in of_sums}, **before}
+    for name in (names := ("privacy", "noise", "clip", "delta", "max_epsilon", *of_sums)):
         value = getattr(settings, name)
         asked_for = name in settings.given or value != getattr(defaults, name)
         if asked_for and value != before[name]:
@@ -244,9 +259,14 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
     return progress, averages
 
 
-def _agreement(config: Config, run: str, classes: tuple[str, ...]) -> Agreement:
+def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
     clip = load_backbone(config.backbone.source, find_device(config.compute.device))
-    return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest)
+    terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None
+    return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
+
+
+def _identity(public_keys: Mapping[str, str] | None) -> Identity:
+    return Unsigned() if public_keys is None else KeyIdentity(None, public_keys)
 
 
 def _task(config: Config, agreement: Agreement) -> Task:

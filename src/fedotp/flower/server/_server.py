@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ from fedotp.federation import (
     n_sampled,
     save_checkpoint,
 )
+from fedotp.flower.secure import Identity
 from fedotp.flower.server._answers import Update, told_scores
 from fedotp.flower.server._asking import Asking
 from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._intake import Intake
+from fedotp.flower.server._registry import Member
+from fedotp.flower.server._secure_rounds import SecureRounds
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
@@ -53,13 +56,14 @@ class Deployed:
         settings: ServerSettings,
         *,
         releases: Releases,
+        identity: Identity,
         n_sites: int | None = None,
         on_save: Callable[[], object] | None = None,
     ) -> None:
         """The sites of `welcome` have gathered.
 
-        `releases` are the private averages published before. Of a run that goes on, `n_sites` is the number of sites
-        it began with. `on_save` is called before each checkpoint.
+        `releases` are the private averages published before; `identity` tells sites' signatures in secure sums. Of a
+        run that goes on, `n_sites` is the number of sites it began with. `on_save` is called before each checkpoint.
         """
         self.config = config
         self.method = config.method
@@ -85,6 +89,9 @@ class Deployed:
         n_expected = len(self.registry.members)  # fixed before anybody sends anything
         self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
         self._is_out_of_budget = False
+        if settings.secure and self.method.knows_clients(task):
+            raise FedotpError(f"--secure: {self.method.title} keeps every site's own at the server, which is no sum")
+        self._sums = SecureRounds(self._asking, self._intake, welcome, identity) if settings.secure else None
 
     # What a run wants to know ------------------------------------------------------------------------------
 
@@ -155,6 +162,8 @@ class Deployed:
             "refused": {m.name: m.refused for m in members if m.refused},
             "shortened": {m.name: m.shortened for m in members if m.shortened},
         }
+        if self._sums is not None:
+            facts["secure"] = self._sums.facts()
         if self._privacy is not None:
             ended = {"ended_the_run": True} if self._is_out_of_budget else {}
             return {**facts, "privacy": {**self._privacy.facts(), **ended}}  # all sites weigh alike
@@ -168,6 +177,8 @@ class Deployed:
 
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
         """One communication round with those who are there."""
+        if self._sums is not None:
+            return self._secure_round(self._sums, on_images)
         start = time.perf_counter()
         answers: dict[int, Message] = {}
         while not answers:  # a round that nobody answered has not taken place
@@ -179,7 +190,7 @@ class Deployed:
             if not answers:
                 log.warning("round %d: none of %d sites answered; asking again", self.round + 1, len(present))
         updates, faults = self._intake.updates(present, answers, self._expected_upload)
-        faults |= {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
+        faults |= self._absent(asked, present)
         for number, fault in faults.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], fault)
             self.registry.members[number].fail(fault)
@@ -210,6 +221,46 @@ class Deployed:
             shortened={self.names[number]: how for number, how in shortened.items()},
             averaged=averaged,
         )
+
+    def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
+        """One round of which the server sees the sum."""
+        start, least = time.perf_counter(), self.settings.federation.min_clients
+        asked, present, opened = sums.run(self.round, self.server, self._expected_upload, least)
+        faults = opened.faults | self._absent(asked, present)
+        for number, fault in faults.items():
+            self.registry.members[number].fail(fault)
+        average = opened.average
+        if average is None:
+            log.warning(
+                "round %d: %d updates, fewer than %d: nothing is averaged", self.round + 1, len(opened.survivors), least
+            )
+        else:
+            kinds = {name: self.server[name].dtype for name in average.values}
+            values = {name: torch.from_numpy(average.values[name]).to(kind) for name, kind in kinds.items()}
+            self.server = self.step(self.server, {**self.server, **values}, values)
+            if on_images:
+                on_images(average.n_images)
+        self.round += 1
+        for number in opened.survivors:
+            self.registry.members[number].accepted = self.round
+        most = self._intake.most_images()
+        return RoundReport(
+            round=self.round,
+            sampled=np.asarray(asked, np.int64),
+            answered=np.array(opened.survivors, np.int64),
+            loss=np.full(len(opened.survivors), np.nan),
+            examples=np.array([min(self.registry.members[n].agreed, most) for n in opened.survivors], np.int64),
+            lr=learning_rate(self.settings.optimizer, self.round - 1, self.settings.federation.rounds),
+            bytes_down=opened.bytes_down,
+            bytes_up=opened.bytes_up,
+            n_images=0 if average is None else average.n_images,
+            seconds=time.perf_counter() - start,
+            faults={self.names[number]: str(fault) for number, fault in faults.items()},
+            known_loss=float("nan") if average is None else average.loss,
+        )
+
+    def _absent(self, asked: Ints, present: Sequence[Member]) -> dict[int, Fault]:
+        return {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
 
     def _expected_upload(self, number: int) -> Parameters:
         return self._asking.expected_upload(number, self.round, self.server)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
 
-from fedotp._ranges import require, require_choices
+from fedotp._ranges import MOST, require, require_choices
 from fedotp.errors import FedotpError
 
 Privacy = Literal["none", "server", "client", "adaptive"]
@@ -36,6 +36,9 @@ class ServerSettings:
         clip: clipping norm of an update (for "adaptive": the first one).
         delta: account for the privacy spent, at this delta; 0: do not.
         max_epsilon: end the run before the privacy spent exceeds this; 0: no limit.
+        secure: add updates up so that the server sees nothing but their sum (`fedotp.flower.secure`).
+        secure_threshold: such a sum is opened by more than this share of its sites.
+        secure_range: no value of a prompt may be larger than this in a secure sum.
         given: names of the settings that somebody asked for in so many words.
     """
 
@@ -52,6 +55,9 @@ class ServerSettings:
     clip: float = 0.1
     delta: float = 0.0
     max_epsilon: float = 0.0
+    secure: bool = False
+    secure_threshold: float = 2 / 3
+    secure_range: int = 64
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +73,8 @@ class ServerSettings:
         require(1e-9 <= self.clip <= 1e9, "clip", self.clip, "more than 0, for example 0.1")
         require(0 <= self.delta < 1, "delta", self.delta, "in [0, 1), for example 1e-5")
         require(0 <= self.max_epsilon < math.inf, "max-epsilon", self.max_epsilon, "at least 0 (0: no limit)")
+        require(0.5 <= self.secure_threshold < 1, "secure-threshold", self.secure_threshold, "from 0.5 to less than 1")
+        require(1 <= self.secure_range <= MOST, "secure-range", self.secure_range, f"from 1 to {MOST}, for example 64")
         if self.delta and (self.privacy == "none" or not self.noise):
             raise FedotpError(
                 f"delta = {self.delta}: privacy is accounted for where there is some: set privacy and noise"

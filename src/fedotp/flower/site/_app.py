@@ -19,6 +19,7 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._log import log_encoding, start_logging
 from fedotp.flower._records import from_record, to_record
+from fedotp.flower.secure import Circle, Words, row_of
 from fedotp.flower.site._site import Site, SiteSettings
 from fedotp.methods import Parameters
 from fedotp.privacy import clipped
@@ -48,6 +49,7 @@ def hello(message: Message, context: Context) -> Message:
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         agreement = Agreement.of(config)
+        site.sums.require(agreement)
         facts: dict[str, Any] = {words.NAME: site.settings.name, words.PART: site.settings.part}
         if agreement.classes:
             facts |= site.agree(agreement, _int(config, words.NUMBER))
@@ -64,6 +66,8 @@ def train(message: Message, context: Context) -> Message:
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         order = _order(site, message)
+        if order[0].secure is not None:
+            return RecordDict({words.ARRAYS: ArrayRecord({words.MASKED: Array(_masked(site, message, order))})})
         norm = _clip(config)
         done = site.train(*order)
         update = done.update if norm is None else clipped(done.update, order[-1], norm)
@@ -73,6 +77,41 @@ def train(message: Message, context: Context) -> Message:
         return RecordDict({words.ARRAYS: to_record(update), words.METRICS: metrics})
 
     return _answer(message, context, work)
+
+
+@app.query(words.KEYS)
+def secure_keys(message: Message, context: Context) -> Message:
+    """Begin a secure sum: make keys for it."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        agreement = Agreement.of(config)
+        site.sums.require(agreement)
+        keys = site.sums.keys(agreement, _int(config, words.NUMBER), config)
+        return RecordDict({words.CONFIG: ConfigRecord({words.KEYS: keys})})
+
+    return _answer(message, context, work)
+
+
+@app.query(words.SHARES)
+def secure_shares(message: Message, context: Context) -> Message:
+    """Deal out shares of this site's secrets of the sum."""
+    return _answer(message, context, lambda site, config: _said(site.sums.shares(Agreement.of(config), config)))
+
+
+@app.query(words.SURVIVORS)
+def secure_survivors(message: Message, context: Context) -> Message:
+    """Sign who is in the sum."""
+
+    def work(site: Site, config: ConfigRecord) -> RecordDict:
+        return _said({words.SURVIVORS: site.sums.endorsed(Agreement.of(config), config)})
+
+    return _answer(message, context, work)
+
+
+@app.query(words.SIGNATURES)
+def secure_signatures(message: Message, context: Context) -> Message:
+    """Reveal shares, once enough sites have signed who is in the sum."""
+    return _answer(message, context, lambda site, config: _said(site.sums.revealed(Agreement.of(config), config)))
 
 
 @app.evaluate()
@@ -92,6 +131,30 @@ def evaluate(message: Message, context: Context) -> Message:
         return content
 
     return _answer(message, context, work)
+
+
+def _said(facts: dict[str, Any]) -> RecordDict:
+    return RecordDict({words.CONFIG: ConfigRecord(facts)})
+
+
+def _masked(site: Site, message: Message, order: tuple[Agreement, int, int, int, Parameters]) -> Words:
+    """Train, and mask all there is to say of it."""
+
+    def work(circle: Circle, weight: int) -> Words:
+        done = site.train(*order)
+        if not done.n_examples:
+            raise DisagreementError("there is nothing here to train on")
+        return row_of(
+            circle.fixed,
+            {name: value.detach().cpu().numpy() for name, value in done.update.items()},
+            weight=min(weight, done.n_examples),
+            loss=done.loss if site.settings.shares("loss") else None,
+            n_images=done.n_images,
+        )
+
+    numbers = {"order": repr(order[1:4]).encode()}
+    received = {name: value.detach().cpu().numpy().tobytes() for name, value in order[-1].items()}
+    return site.sums.masked(order[0], _config(message), {**numbers, **received}, work)
 
 
 def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool) -> None:
@@ -149,14 +212,18 @@ def _clip(config: ConfigRecord) -> float | None:
 def site_of(context: Context) -> Site:
     """The site that this process is, from Flower's node configuration; loaded once.
 
-    Keys: `name`, `data` or `part` (in simulations: Flower's `partition-id`), `state`, `share`, `backbone`, `device`.
+    Keys: `name`, `data` or `part` (in simulations: Flower's `partition-id`), `state`, `share`, `backbone`, `device`,
+    `keys`, `require_secure`, `secure_sites`.
     """
     given = context.node_config
     part = int(given.get("part", given.get("partition-id", -1))) if "data" not in given else -1
     name = str(given.get("name", f"client-{part}"))
     state = Path(str(given.get("state") or cache_folder() / "sites" / name)).expanduser()
-    options = {key: str(given[key]) for key in ("data", "share", "backbone", "device") if key in given}
-    return _site(SiteSettings(name, state, part=part, **options))  # type: ignore[arg-type]
+    options: dict[str, Any] = {
+        key: str(given[key]) for key in ("data", "share", "backbone", "device", "keys") if key in given
+    }
+    options |= {key: given[key] for key in ("require_secure", "secure_sites") if key in given}
+    return _site(SiteSettings(name, state, part=part, **options))
 
 
 @lru_cache(maxsize=32)  # one, but for the virtual sites of a simulation

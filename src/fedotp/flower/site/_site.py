@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 import fedotp
-from fedotp._ranges import require_choices
+from fedotp._ranges import require, require_choices
 from fedotp.classifier import Classifier, Origin, backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
 from fedotp.data import OnProgress
@@ -18,8 +18,10 @@ from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predict
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._defaults import SHARE, Share
+from fedotp.flower.secure import LEAST_SITES
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
 from fedotp.flower.site._private import PrivateFile, make_private
+from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._source import OwnImages, Part, Source
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs import find_device, load_backbone, make_task
@@ -45,6 +47,9 @@ class SiteSettings:
             "loss", "scores" on its own test images, or "predictions" for each of them (without the images' names).
         backbone: where its backbone lies, if not where the configuration says.
         device: where it computes.
+        keys: the folder of its keys, with which it signs its part in secure sums; "": it has none.
+        require_secure: it takes part only where nobody sees its update, the server included.
+        secure_sites: it takes part in secure sums of at least so many sites.
     """
 
     name: str
@@ -54,9 +59,13 @@ class SiteSettings:
     share: Share = SHARE
     backbone: str = ""
     device: str = "auto"
+    keys: str = ""
+    require_secure: bool = False
+    secure_sites: int = LEAST_SITES
 
     def __post_init__(self) -> None:
         require_choices(self)
+        require(self.secure_sites >= LEAST_SITES, "secure-sites", self.secure_sites, f"at least {LEAST_SITES}")
         if bool(self.data) == (self.part >= 0):
             raise FedotpError(f"site {self.name}: give its images, or the number of its part, and not both")
 
@@ -103,6 +112,9 @@ class Site:
         self.settings = settings
         self._on_encoding = on_encoding
         self._work: tuple[str, int, _Work] | None = None
+        self.sums = SecureSums(
+            settings.name, settings.keys, required=settings.require_secure, least=settings.secure_sites
+        )
 
     def classes(self, config: Config) -> tuple[str, ...]:
         """The class names the site knows, in order."""
@@ -195,6 +207,7 @@ class Site:
         settings = self.settings
         if not 0 <= number < _MOST_SITES:
             raise DisagreementError(f"site {settings.name} is number {number}; right is from 0 to {_MOST_SITES - 1}")
+        self.sums.require(agreement)
         require_modest(agreement.config, settings.name)
         config = settings.local(agreement.config)
         clip = load_backbone(config.backbone.source, find_device(config.compute.device))
@@ -213,6 +226,7 @@ class Site:
         private = PrivateFile(settings.state / agreement.run / "private.safetensors")
         n_images = clients.data.train.sizes(_ONLY)[0]
         log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
+        log.info("%s", _who_sees_updates(agreement))
         return _Work(clients, private)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
@@ -224,6 +238,16 @@ class Site:
                 f"site {self.settings.name} has the class {unknown[0]!r}, which the federation does not know; "
                 f"its classes are {listed(agreement.classes)}"
             )
+
+
+def _who_sees_updates(agreement: Agreement) -> str:
+    """For the site's owner."""
+    if agreement.secure is None:
+        return "the server sees this site's update of the shared prompt in every round"
+    return (
+        "updates of the shared prompt are added up securely: the server sees their sum, which more than "
+        f"{agreement.secure.share:.0%} of a round's sites must open"
+    )
 
 
 class _OneClient(Clients):
