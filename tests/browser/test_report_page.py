@@ -18,6 +18,7 @@ from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs import RunDirectory, by_method, run, run_many
 from invented_run import invent_run
+from report.findings import a_probe, an_audit
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
@@ -243,6 +244,29 @@ def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
     expect(tip).to_contain_text("novel, global model")
     page.goto(address(tmp_path, [invent_run(tmp_path / "plain")]))
     expect(page.locator("#views")).to_have_count(0)
+
+
+def test_privacy_from_above_and_below(page: Page, tmp_path: Path) -> None:
+    """Audit and probe beside the account; runs without either do not matter."""
+    kept, broken = (invent_run(tmp_path / name, method=name) for name in ("fedotp", "promptfl"))
+    kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
+    kept.save_finding("probe", a_probe())
+    broken.save_finding("audit", an_audit(upper=2.0, lower=4.5))
+    page.goto(address(tmp_path, [kept, broken, invent_run(tmp_path / "coop", method="coop")]))
+    part = page.locator("#privacy")
+    bounds = part.get_by_role("region", name="Epsilon from above and below").locator("tbody tr")
+    expect(bounds).to_have_count(2)
+    expect(bounds.first).to_contain_text("0.90")
+    expect(bounds.first).to_contain_text("2.00")
+    attacks = part.get_by_role("region", name="Membership probe").locator("tbody tr")
+    expect(attacks).to_have_count(3)
+    expect(attacks.first).to_contain_text("0.612 [0.582, 0.642]")
+    expect(attacks.last).to_contain_text("control")
+    page.get_by_label("In detail").select_option(label="PromptFL")
+    expect(part.get_by_text("the promise is broken")).to_be_visible()
+    assert picture(chart(page, "Epsilon from above and below"))
+    page.get_by_label("In detail").select_option(label="FedOTP")
+    expect(part.get_by_text("the promise is broken")).to_have_count(0)
 
 
 def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirectory) -> None:

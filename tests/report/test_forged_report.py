@@ -11,7 +11,9 @@ import pytest
 
 from fedotp.errors import FedotpError
 from fedotp.report.page._gather import gather
+from fedotp.report.page._privacy import gather_privacy
 from invented_run import invent_run
+from report.findings import a_probe, an_audit
 
 
 def test_a_pipe_in_place_of_a_result_is_refused(tmp_path: Path) -> None:
@@ -61,3 +63,33 @@ def _zeros(n: int) -> bytes:
     file = io.BytesIO()
     np.save(file, np.zeros(n, np.int8))
     return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "{}", '{"bounds": {"releases": {}}}', '{"attacks": 3}', '{"upper": 1, "sealed": true, "sha256": ""}'],
+)
+@pytest.mark.parametrize("name", ["audit", "probe"])
+def test_a_finding_that_nobody_found_is_left_out(name: str, content: str, tmp_path: Path) -> None:
+    run = invent_run(tmp_path / "run")
+    (run.path / f"{name}.json").write_text(content)
+    found = gather_privacy(run)
+    assert found is not None
+    assert found[name] is None
+    assert str(run.path) in found["problem"]
+
+
+def test_what_was_found_out_is_shown_as_it_was(tmp_path: Path) -> None:
+    run = invent_run(tmp_path / "run")
+    assert gather_privacy(run) is None
+    run.save_finding("audit", an_audit(upper=None, lower=1.25))
+    run.save_finding("probe", a_probe(fair=False))
+    found = gather_privacy(run)
+    assert found is not None
+    assert [(bound["what"], bound["epsilon"]) for bound in found["audit"]["bounds"]] == [
+        ("personal", 1.25),
+        ("shared", 1.25),
+    ]
+    assert found["audit"]["upper"] is None
+    assert [attack["auc"][0] for attack in found["probe"]["attacks"]] == [0.612, 0.538, 0.6]
+    assert not found["probe"]["fair"]

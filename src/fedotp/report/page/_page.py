@@ -18,6 +18,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import METRICS
 from fedotp.report._figure import COLOURS
 from fedotp.report.page._gather import gather
+from fedotp.report.page._privacy import gather_privacy
 from fedotp.report.page._together import compare, differing_settings, name_runs
 from fedotp.report.page._views import gather_views
 from fedotp.runs import RunDirectory
@@ -33,6 +34,7 @@ _SCRIPTS = (
     "clients",
     "classes",
     "costs",
+    "privacy",
     "analysis",
     "heatmaps",
     "page",
@@ -74,7 +76,7 @@ def make_page(
 
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
-    return {**gather(run), "views": gather_views(run), "analysis": analysis}
+    return {**gather(run), "views": gather_views(run), "privacy": gather_privacy(run), "analysis": analysis}
 
 
 def write_page(

@@ -8,6 +8,7 @@ views();
 clients();
 classes();
 costs();
+privacy();
 analysisSection();
 origin();
 toolbar();

@@ -1,0 +1,72 @@
+"""What is known of a run's privacy from above and from below, for its page."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedotp.errors import FedotpError
+from fedotp.runs import RunDirectory, reading
+
+
+def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
+    """The findings of `fedotp audit` and `fedotp probe` beside the account; None where nobody asked for either."""
+    try:
+        with reading(run):
+            audit, probe = run.finding("audit"), run.finding("probe")
+            if audit is None and probe is None:
+                return None
+            return {
+                "spent": _spent(run.summary.get("privacy", {}) if run.is_complete else {}),
+                "audit": None if audit is None else _audit(audit),
+                "probe": None if probe is None else _probe(probe),
+                "problem": None,
+            }
+    except FedotpError as error:
+        return {"spent": None, "audit": None, "probe": None, "problem": str(error)}
+
+
+def _spent(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The account of the run itself."""
+    if "epsilon" not in privacy:
+        return None
+    return {"epsilon": float(privacy["epsilon"]), "delta": float(privacy["delta"])}
+
+
+def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = [
+        {
+            "what": str(name),
+            **{key: float(bound[key]) for key in ("epsilon", "delta", "confidence")},
+            **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
+        }
+        for name, bound in found["bounds"].items()
+    ]
+    upper = found["upper"]
+    return {
+        "unit": str(found["unit"]),
+        "kind": str(found["kind"]),
+        "upper": None if upper is None else float(upper),
+        "broken": bool(found["broken"]),
+        "bounds": bounds,
+    }
+
+
+def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{key: int(found[key]) for key in ("members", "others")},
+        "confidence": float(found["confidence"]),
+        "fair": bool(found["fair"]),
+        "attacks": [_attack(attack) for attack in (*found["attacks"], found["control"])],
+    }
+
+
+def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "target": str(found["target"]),
+        "score": str(found["score"]),
+        "auc": _estimate(found["auc"]),
+        "tpr": {str(share): _estimate(rate) for share, rate in found["tpr"].items()},
+    }
+
+
+def _estimate(found: Mapping[str, Any]) -> list[float]:
+    return [float(f"{float(found[key]):.4g}") for key in ("value", "low", "high")]

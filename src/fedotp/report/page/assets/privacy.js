@@ -1,0 +1,112 @@
+// Privacy from above, as accounted for, and from below, as found out by attacking.
+
+const LOOKED_AT = { releases: 'every release', shared: 'the shared prompt', personal: 'clients’ own classifiers' };
+const TARGETS = { shared: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)' };
+const ATTACKS = { loss: 'loss', learned: 'loss below zero-shot’s' };
+const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'none promised');
+const interval = ([value, low, high], digits, unit = 1) =>
+  `${(unit * value).toFixed(digits)} [${(unit * low).toFixed(digits)}, ${(unit * high).toFixed(digits)}]`;
+
+function epsilonOption() {
+  const { audit } = focus().privacy ?? {};
+  if (!audit) return null;
+  const { bounds, upper } = audit;
+  const colour = tone(focus());
+  const bar = (name, opacity, value) => ({
+    type: 'bar', name, stack: 'epsilon', barMaxWidth: 22, itemStyle: { color: alpha(colour, opacity) }, data: bounds.map(value),
+  });
+  return {
+    grid: grid({ top: 30, left: 16, right: 28 }), xAxis: axis('epsilon', { nameLocation: 'middle', nameGap: 26 }),
+    legend: { top: 0, left: 0, icon: 'roundRect', itemWidth: 12, itemHeight: 8, textStyle: { color: css('muted') } },
+    yAxis: categories(bounds.map((bound) => LOOKED_AT[bound.what] ?? bound.what), { inverse: true, axisLabel: { width: narrow() ? 90 : 170 } }),
+    series: [
+      bar('at least, found by the audit', 1, (bound) => bound.epsilon),
+      ...(known(upper) ? [bar('at most, by the account', 0.25, (bound) => Math.max(0, upper - bound.epsilon))] : []),
+    ],
+    tooltip: tooltip((params) => {
+      const bound = bounds[params[0].dataIndex];
+      return [LOOKED_AT[bound.what] ?? bound.what, [
+        ['at least', bound.epsilon.toFixed(2)], ['at most', epsilonText(upper)],
+        ['right guesses', `${count(bound.right)} of ${count(bound.guesses)}`],
+      ]];
+    }, byBar),
+  };
+}
+
+function auditText({ kind, unit, upper, broken, bounds: [first] }) {
+  const what = kind === 'images' ? 'mislabelled images' : unit === 'site' ? 'made-up sites' : 'made-up gradients';
+  const words = `${plural(first.canaries, 'canary').replace('canarys', 'canaries')}, ${what}, each put into a run of the same settings by the toss of a coin. `
+    + `From what was released one guesses which were in; with a confidence of ${(100 * first.confidence).toFixed(0)} % epsilon is no smaller than the lower bound, at delta ${first.delta}. `;
+  if (broken) return `${words}It is above what the account promises: the promise is broken.`;
+  return words + (known(upper) ? `The account, from above, says ${upper.toFixed(2)}.` : 'Nothing is promised from above.');
+}
+
+function probeText({ members, others, confidence, fair }) {
+  return `${plural(members, 'image')} trained on against ${count(others)} others of the same clients. An AUC of 0.5 is chance; TPR is the share of members `
+    + `found where so many of the others are taken for members (FPR). Intervals hold together with ${(100 * confidence).toFixed(0)} %. `
+    + (fair ? '' : 'The control tells them apart, too: they differ in more than membership, and these numbers are not of membership alone. ')
+    + 'Stronger attacks may find more.';
+}
+
+function boundTable() {
+  const rows = runs.filter((run) => run.privacy?.audit).flatMap((run) => run.privacy.audit.bounds.map((bound) => ({ ...bound, run })));
+  const number = (title, value, cell) => ({ title, number: true, value, cell });
+  return table({
+    label: 'Epsilon from above and below', rows,
+    columns: [
+      ...(runs.length > 1 ? [{ title: 'run', value: (row) => row.run.title, cell: (row) => key(row.run) }] : []),
+      { title: 'looked at', value: (row) => LOOKED_AT[row.what] ?? row.what },
+      number('epsilon, at least', (row) => row.epsilon, (row) => row.epsilon.toFixed(2)),
+      number('epsilon, at most', (row) => row.run.privacy.audit.upper, (row) => epsilonText(row.run.privacy.audit.upper)),
+      number('canaries', (row) => row.canaries, (row) => count(row.canaries)),
+      number('right guesses', (row) => row.right / Math.max(row.guesses, 1), (row) => `${count(row.right)} of ${count(row.guesses)}`),
+    ],
+  });
+}
+
+function attackTable() {
+  const probed = runs.filter((run) => run.privacy?.probe);
+  const rows = probed.flatMap((run) => run.privacy.probe.attacks.map((attack) => ({ ...attack, run })));
+  const shares = [...new Set(rows.flatMap((row) => Object.keys(row.tpr)))].sort((a, b) => a - b);
+  return table({
+    label: 'Membership probe', rows, kind: (row) => (row.target === 'zero_shot' ? 'control' : null),
+    columns: [
+      ...(runs.length > 1 ? [{ title: 'run', value: (row) => row.run.title, cell: (row) => key(row.run) }] : []),
+      { title: 'attack on', value: (row) => TARGETS[row.target] ?? row.target }, { title: 'by', value: (row) => ATTACKS[row.score] ?? row.score },
+      { title: 'AUC', number: true, value: (row) => row.auc[0], cell: (row) => interval(row.auc, 3) },
+      ...shares.map((share) => ({
+        title: `TPR at ${100 * share} % FPR, %`, number: true, value: (row) => row.tpr[share]?.[0],
+        cell: (row) => (row.tpr[share] ? interval(row.tpr[share], 1, 100) : null),
+      })),
+    ],
+  });
+}
+
+function privacy() {
+  const looked = runs.filter((run) => run.privacy);
+  if (!looked.length) return;
+  const node = section('privacy', 'Privacy', 'Privacy, from above and from below', 'What is promised is accounted for from above; what leaks at least '
+    + 'is found out by attacking. Between the two is what nobody knows.');
+  node.append(...looked.filter((run) => run.privacy.problem).map((run) => el('p', { class: 'notice' }, `Left out: ${run.privacy.problem}`)));
+  if (looked.some((run) => run.privacy.audit)) {
+    const said = el('p', { class: 'note' });
+    const chart = addChart('Epsilon from above and below', () => 100 + 40 * (focus().privacy?.audit?.bounds.length ?? 1), epsilonOption);
+    const shown = boundTable();
+    node.append(el('h3', {}, 'Audit by canaries'), said, chart.node, shown.node);
+    onChange(() => {
+      said.textContent = focus().privacy?.audit ? auditText(focus().privacy.audit) : '';
+      said.className = focus().privacy?.audit?.broken ? 'notice' : 'note';
+      chart.refresh();
+      shown.fill();
+    });
+  }
+  if (looked.some((run) => run.privacy.probe)) {
+    const said = el('p', { class: 'note' });
+    const shown = attackTable();
+    node.append(el('h3', {}, 'Who was a member?'), said, shown.node);
+    onChange(() => {
+      said.textContent = focus().privacy?.probe ? probeText(focus().privacy.probe) : '';
+      shown.fill();
+    });
+  }
+}

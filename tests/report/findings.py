@@ -1,0 +1,38 @@
+"""What audits and probes leave in a run, with invented numbers."""
+
+from typing import Any
+
+
+def an_audit(upper: float | None = 2.0, lower: float = 0.9) -> dict[str, Any]:
+    bound = {
+        "delta": 1e-5,
+        "confidence": 0.95,
+        "canaries": 500,
+        "included": 251,
+        "guesses": 250,
+        "candidates": [500, 250],
+    }
+    bounds = {"releases": {"epsilon": lower, "right": 190, **bound}}
+    if upper is None:
+        bounds = {name: {"epsilon": lower, "right": 180, **bound} for name in ("personal", "shared")}
+    facts = {"unit": "none" if upper is None else "example", "kind": "images" if upper is None else "gradients"}
+    broken = upper is not None and lower > upper
+    return {**facts, "upper": upper, "lower": lower, "broken": broken, "rounds": 4, "bounds": bounds}
+
+
+def a_probe(fair: bool = True) -> dict[str, Any]:
+    def attack(target: str, score: str, auc: float) -> dict[str, Any]:
+        near = {"value": auc, "low": auc - 0.03, "high": auc + 0.03}
+        rates = {"0.01": {"value": 0.02, "low": 0.0, "high": 0.05}, "0.1": {"value": 0.16, "low": 0.1, "high": 0.2}}
+        return {"target": target, "score": score, "auc": near, "tpr": rates, "clients": [near, None]}
+
+    return {
+        "clients": ["north", "south"],
+        "members": 1234,
+        "others": 567,
+        "round": 4,
+        "confidence": 0.95,
+        "attacks": [attack("personal", "loss", 0.612), attack("shared", "learned", 0.538)],
+        "control": attack("zero_shot", "loss", 0.501 if fair else 0.6),
+        "fair": fair,
+    }
