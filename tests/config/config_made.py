@@ -10,6 +10,7 @@ from fedotp.config import Config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS
 from fedotp.data import SCHEMES, PartitionSettings
+from fedotp.federation import AttackSettings
 from fedotp.methods import METHODS, Method
 
 # Where a value of the right type is not always a right value.
@@ -40,6 +41,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "server.malicious": st.floats(0, 0.49) | st.integers(1, 1000),
     "privacy.noise": st.floats(1e-3, 1e6),
     "privacy.delta": st.floats(0, 1, exclude_min=True, exclude_max=True),
+    **{key: st.floats(0, 1, exclude_min=True) for key in ("attack.share", "attack.patch", "attack.poisoned")},
     "evaluation.min_delta": st.floats(0, 1),
     "evaluation.views": st.lists(st.sampled_from(["personal", "global", "base", "neighbours"])).map(tuple),
     **{
@@ -92,11 +94,17 @@ def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
     )
 
 
+def _agreeing(**sections: Any) -> Config:
+    """One in which nobody attacks labels that are wrong already."""
+    wrong = sections["data"].labels != "true" and sections["attack"].is_on_data
+    return Config(**sections | ({"attack": AttackSettings()} if wrong else {}))
+
+
 def configs() -> st.SearchStrategy[Config]:
     """Any configuration."""
     assert {item.name for item in fields(Config)} == {*SECTIONS, "seed"}
     return st.builds(
-        Config,
+        _agreeing,
         **{name: _section(name, cls) for name, cls in SECTIONS.items()},
         seed=st.integers(0, 2**63 - 1),
     )

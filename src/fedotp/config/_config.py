@@ -19,6 +19,7 @@ from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import (
+    AttackSettings,
     ComputeSettings,
     EvaluationSettings,
     OptimizerSettings,
@@ -54,6 +55,7 @@ class Config:
         federation: rounds and who takes part in them.
         optimizer: how a client's gradient steps are made.
         server: what the server does with the average of a round.
+        attack: who attacks a simulated federation, and how.
         evaluation: when and on whom the clients' classifiers are tested.
         compute: where and how to compute; none of it changes the result beyond rounding.
         privacy: whose presence what is released must not tell, and at what price.
@@ -73,6 +75,7 @@ class Config:
     federation: RoundSettings = field(default_factory=RoundSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     server: ServerStepSettings = field(default_factory=ServerStepSettings)
+    attack: AttackSettings = field(default_factory=AttackSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
@@ -81,6 +84,9 @@ class Config:
     def __post_init__(self) -> None:
         require(0 <= self.seed <= _MOST, "seed", self.seed, "from 0 to 2^63 - 1")
         self._require_what_views_need()
+        if self.attack.is_on_data and self.data.labels != "true":
+            right = f'"none", "sign-flip", "scaled" or "colluding" beside data.labels = {show(self.data.labels)}'
+            raise SettingError("attack.name", show(self.attack.name), right)
 
     def _require_what_views_need(self) -> None:
         views, rounds = self.evaluation.views, self.federation
@@ -139,14 +145,23 @@ class Config:
     def settings(self) -> Settings:
         """The part that drives the federation."""
         return Settings(
-            self.federation, self.optimizer, self.server, self.evaluation, self.compute, self.seed, self.privacy
+            self.federation,
+            self.optimizer,
+            self.server,
+            self.evaluation,
+            self.compute,
+            self.seed,
+            self.privacy,
+            self.attack,
         )
 
     @property
     def title(self) -> str:
-        """What was run: the method, and whether labels or names are wrong, which is no result but a control."""
+        """What was run: the method; wrong labels or names, with which it is no result but a control; an attack."""
         wrong = {"labels": self.data.labels, "names": self.data.names}
-        return ", ".join([self.method.title, *(f"{kind} {what}" for what, kind in wrong.items() if kind != "true")])
+        attack = [f"{self.attack.name} from {self.attack.share:.0%}"] if self.attack.name != "none" else []
+        controls = [f"{kind} {what}" for what, kind in wrong.items() if kind != "true"]
+        return ", ".join([self.method.title, *controls, *attack])
 
     def to_dict(self) -> Tables:
         """Every key with its value, defaults included, in the order of the file; None where a key has no value."""

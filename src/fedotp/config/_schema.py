@@ -9,7 +9,14 @@ from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation import ComputeSettings, EvaluationSettings, OptimizerSettings, RoundSettings, ServerStepSettings
+from fedotp.federation import (
+    AttackSettings,
+    ComputeSettings,
+    EvaluationSettings,
+    OptimizerSettings,
+    RoundSettings,
+    ServerStepSettings,
+)
 from fedotp.methods import FedOTP, Method, PromptSettings, find_method, method_names
 from fedotp.privacy import PrivacySettings
 
@@ -22,6 +29,7 @@ SECTIONS: dict[str, type[Any]] = {
     "federation": RoundSettings,
     "optimizer": OptimizerSettings,
     "server": ServerStepSettings,
+    "attack": AttackSettings,
     "evaluation": EvaluationSettings,
     "compute": ComputeSettings,
     "privacy": PrivacySettings,

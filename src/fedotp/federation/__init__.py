@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from fedotp.federation._attack import Attack, Trap, trap_labels
+    from fedotp.federation._attack_settings import AttackSettings
     from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint, state_digest
     from fedotp.federation._clients import Clients
     from fedotp.federation._cores import n_threads, using_threads
@@ -46,6 +48,8 @@ __all__ = [
     "SHARED",
     "VIEWS",
     "ZERO_SHOT",
+    "Attack",
+    "AttackSettings",
     "Clients",
     "ComputeSettings",
     "Evaluation",
@@ -76,6 +80,7 @@ __all__ = [
     "Settings",
     "Simulator",
     "Together",
+    "Trap",
     "Updates",
     "View",
     "absent",
@@ -99,6 +104,7 @@ __all__ = [
     "sampled",
     "save_checkpoint",
     "state_digest",
+    "trap_labels",
     "using_threads",
 ]
 
@@ -109,6 +115,8 @@ __getattr__, __dir__ = lazy_face(
         "_metrics",
         "_random",
         "_progress",
+        "_attack",
+        "_attack_settings",
         "_checkpoint",
         "_clients",
         "_cores",

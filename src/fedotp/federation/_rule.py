@@ -85,9 +85,8 @@ class Rule:
         """Refuse a rule for a method whose server does not average, or for so few clients in a round."""
         if self.is_plain:
             return
-        key, shared = f'server.rule = "{self.settings.rule}"', method.shared(task, 1)
-        if not shared or method.knows_clients(task):
-            why = "keeps what each client sends" if shared else "averages nothing"
+        key = f'server.rule = "{self.settings.rule}"'
+        if why := why_no_average(method, task):
             raise FedotpError(f'{key}: must be "average", as the server of {method.title} {why}')
         if n_clients < (least := self.least(n_clients)):
             raise FedotpError(
@@ -144,6 +143,13 @@ class Rule:
         nearest = apart.fill_diagonal_(torch.inf).sort(1).values[:, : n - f - 2]
         kept = 1 if self.settings.rule == "krum" else min(n, self.settings.kept or n - f)
         return nearest.sum(1).sort(stable=True).indices[:kept].sort().values
+
+
+def why_no_average(method: Method, task: Task) -> str:
+    """What a method's server does instead of averaging; "" where it averages."""
+    if not method.shared(task, 1):
+        return "averages nothing"
+    return "keeps what each client sends" if method.knows_clients(task) else ""
 
 
 def _flat(params: Parameters) -> Tensor:

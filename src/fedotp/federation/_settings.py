@@ -6,6 +6,7 @@ from typing import Literal
 from fedotp._ranges import MOST, alternatives, require, require_choices, require_from
 from fedotp._toml import Words, show
 from fedotp.errors import SettingError
+from fedotp.federation._attack_settings import AttackSettings
 from fedotp.methods import PRECISION, Precision
 from fedotp.privacy import PrivacySettings
 
@@ -244,3 +245,4 @@ class Settings:
     compute: ComputeSettings = ComputeSettings()
     seed: int = 0
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    attack: AttackSettings = field(default_factory=AttackSettings)

@@ -10,6 +10,7 @@ import torch
 
 from fedotp._clock import own_seconds
 from fedotp.errors import FedotpError, SettingError
+from fedotp.federation._attack import Attack, Trap
 from fedotp.federation._checkpoint import save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
@@ -93,24 +94,30 @@ class Simulator(Clients):
         settings: Settings,
         *,
         novel: Novel | None = None,
+        trap: Trap | None = None,
         make_kept: Callable[[Parameters, int], KeptRows] = KeptRows,
     ) -> None:
         """A federation before its first round; `make_kept` says where clients keep what is theirs.
 
-        `novel` are images of other classes, for the view of that name.
+        `novel` are images of other classes, for the view of that name; `trap` is what attackers need of images.
         """
         away = absent(settings.federation, data.names)
         data = data.without(away) if len(away) else data
-        self.server = method.shared(task, len(data))
-        self.rule, self.step = Rule(settings.server), ServerStep(settings.server)
-        super().__init__(method, task, data, settings, make_kept=make_kept)
         self.held_out = held_out(settings.federation, data.names, data.domains, settings.seed)
         self.trained = np.setdiff1d(np.arange(len(data)), np.union1d(self.held_out, away))
         self.members = self.trained[data.train.sizes(self.trained) > 0]
+        self.attack = Attack(settings.attack, method, task, self.members, settings.seed)
+        self.honest = np.setdiff1d(self.trained, self.attack.clients)
+        data = self.attack.on_data(data, trap, settings.seed)
+        self.server = method.shared(task, len(data))
+        self.rule, self.step = Rule(settings.server), ServerStep(settings.server)
+        super().__init__(method, task, data, settings, make_kept=make_kept)
         self.rule.require(method, self.task, self.clients_per_round)
         self.group_size = group_size(method, task, settings)
         self.n_fitting = n_fitting(method, task, settings)
-        self.views = Views(method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel)
+        self.views = Views(
+            method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel, trap=trap
+        )
         self._spent = Spent(settings, data.train.sizes(np.arange(len(data))))
         self._answered = (0, np.zeros(len(data), np.int64))
         self._is_out_of_budget = False
@@ -158,10 +165,12 @@ class Simulator(Clients):
         save_checkpoint(path, self, progress)
 
     def facts(self) -> dict[str, Any]:
-        """Images that could not be read, views there can be no number of, and the privacy spent."""
+        """Images that could not be read, views there can be no number of, who attacked, and the privacy spent."""
         facts: dict[str, Any] = {"skipped_images": self.data.n_skipped}
         if missing := self.views.missing:
             facts["missing_views"] = missing
+        if malicious := [self.names[client] for client in self.attack.clients]:
+            facts["malicious"] = malicious
         if self.settings.privacy.unit != "none":
             ended = {"ended_the_run": True} if self._is_out_of_budget else {}
             facts["privacy"] = {**self._spent.facts(self._answers(self.round), self.names), **ended}
@@ -184,6 +193,7 @@ class Simulator(Clients):
             losses.append(result.loss)
             n_images += result.n_images
         sent = {name: torch.cat([part[name] for part in uploads]) for name in uploads[0]} if uploads else {}
+        sent = self.attack.on_updates(self.server, answering, sent)
         examples = self.data.train.sizes(answering)
         averaged: Updates | None = None
         if sent and len(answering) >= rounds.min_clients and self.settings.privacy.unit == "site":
@@ -275,8 +285,8 @@ class Simulator(Clients):
     # Evaluation --------------------------------------------------------------------------------------------
 
     def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
-        """What `clients` (all that took part in training, if not given) predict for their test images."""
-        return super().predict(self.trained if clients is None else clients, on_images)
+        """What `clients` (all honest ones that took part in training, if not given) predict for their test images."""
+        return super().predict(self.honest if clients is None else clients, on_images)
 
     def evaluate(self, *, everyone: bool = True) -> tuple[Evaluation, Predictions]:
         """Evaluate all that took part in training, or those drawn for this round, or those it sampled."""
@@ -294,7 +304,7 @@ class Simulator(Clients):
         The clients' own tests are `evaluate`'s; held-out clients have not joined yet.
         """
         drawn = None if everyone else self.drawn_for_evaluation()
-        clients = self.trained if drawn is None else drawn
+        clients = self.honest if drawn is None else drawn
         return self.views.see(self, clients, self.newcomers(1), on_images)
 
     def controls(self, clients: Ints) -> dict[str, Floats]:
@@ -321,7 +331,7 @@ class Simulator(Clients):
 
     def drawn_for_evaluation(self) -> Ints | None:
         """The clients evaluated after this round; None for all."""
-        everyone = self.trained[self.data.test.sizes(self.trained) > 0]
+        everyone = self.honest[self.data.test.sizes(self.honest) > 0]
         if self.settings.evaluation.of == "sampled":
             return np.intersect1d(everyone, self._who_trains(self.round - 1)[0]) if self.round else None
         return drawn_for_evaluation(self.settings.evaluation, everyone, self.round, self.settings.seed)

@@ -6,6 +6,9 @@ All but the clients' own tests are made in at most four passes, each a test like
                      images of the novel classes, among the novel names         novel
     global part      images of the classes trained on                           global, and each view's own images
                      images of the novel classes                                novel
+
+Where attackers aim at a class, there is one more, "attack success": the clients' own images as attackers show them,
+to be taken for that class. Its accuracy is the share that is.
 """
 
 from collections.abc import Sequence
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
+from fedotp.federation._attack import Trap, attacked_test
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import FederatedData, Images
 from fedotp.federation._evaluate import LocalTester, Predictions
@@ -27,7 +31,7 @@ from fedotp.methods import Method, Parameters, Task
 TRAINED, NOVEL = "images of trained classes", "images of novel classes"
 GLOBAL_TRAINED, GLOBAL_NOVEL = f"global part, {TRAINED}", f"global part, {NOVEL}"
 """The passes."""
-_BEFORE = "before joining"
+_BEFORE, _SUCCESS = "before joining", "attack success"
 _NONE = np.empty(0, np.int64)
 
 
@@ -44,6 +48,7 @@ class Views:
         held_out: Ints,
         absent: Ints,
         novel: Novel | None,
+        trap: Trap | None = None,
     ) -> None:
         """`held_out` clients have not trained: what is theirs is shown to nobody else; nor is that of the `absent`."""
         self.asked = frozenset(settings.evaluation.views)
@@ -65,6 +70,8 @@ class Views:
             self.testers[NOVEL] = LocalTester(
                 method, replace(task, classes=self._novel.classes), self._shown_novel(len(data)), settings
             )
+        if trap is not None:
+            self.testers[_SUCCESS] = LocalTester(method, task, attacked_test(data, trap), settings)
         if self._part is not None:
             self.testers[GLOBAL_TRAINED] = LocalTester(
                 self._part, task, self._shown(data.test, [self._global_rows()]), settings
@@ -137,7 +144,7 @@ class Views:
         `newcomer` (1, ...) is what somebody receives who is new; held-out clients have not joined yet.
         """
         parts: dict[str, list[Predictions]] = {}
-        if personal := [test for test in (TRAINED, NOVEL) if test in self.testers]:
+        if personal := [test for test in (TRAINED, NOVEL, _SUCCESS) if test in self.testers]:
             for group, params in federation.deployed(clients):
                 for test in personal:
                     parts.setdefault(test, []).append(federation.predict_with(group, params, on_images, test=test))
@@ -158,6 +165,8 @@ class Views:
             views += self._of_trained(lines[TRAINED])
         if NOVEL in lines:
             views.append(self._novel_view("personal", lines[NOVEL], self._data.domains))
+        if _SUCCESS in lines and len(lines[_SUCCESS].row):
+            views.append(self._view(_SUCCESS, "personal", lines[_SUCCESS]))
         if GLOBAL_TRAINED in lines:
             views += self._of_global(lines[GLOBAL_TRAINED], clients)
         if GLOBAL_NOVEL in lines:

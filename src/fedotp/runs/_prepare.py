@@ -1,7 +1,7 @@
 """From a configuration to a federation ready to run: backbone, data, tokens, partition."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 
 import numpy as np
@@ -24,10 +24,22 @@ from fedotp.data import (
     other_images,
 )
 from fedotp.errors import FedotpError
-from fedotp.federation import Features, FederatedData, HeldFeatures, Ints, Novel, absent, draws, held_out
+from fedotp.federation import (
+    AttackSettings,
+    Features,
+    FederatedData,
+    HeldFeatures,
+    Ints,
+    Novel,
+    Trap,
+    absent,
+    draws,
+    held_out,
+)
 from fedotp.methods import Task
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
+from fedotp.runs._trap import make_trap
 from fedotp.runs._warm import WarmUp
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
@@ -39,7 +51,8 @@ class Prepared:
     """Everything a federation needs, in memory.
 
     `dataset` is what `partition` divides, broken images left out; `encoded` are those of its images that a client has;
-    `novel` are test images of the other classes, where only base classes are divided and somebody asks for them.
+    `novel` are test images of the other classes, where only base classes are divided and somebody asks for them; `trap`
+    is there where attackers train on other images or labels than they have.
     """
 
     config: Config
@@ -49,6 +62,7 @@ class Prepared:
     encoded: EncodedDataset
     partition: Partition
     novel: Novel | None = None
+    trap: Trap | None = None
 
 
 def prepare(
@@ -89,12 +103,16 @@ class Divided:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The test images and the training images `used` of one or several runs; features may be on the GPU already."""
+    """The test images and the training images `used` of one or several runs; features may be on the GPU already.
+
+    `traps` are those made of them so far.
+    """
 
     used: Ints
     images: EncodedDataset
     train: Features
     test: Features
+    traps: dict[AttackSettings, Trap] = field(default_factory=dict)
 
 
 class Preparation:
@@ -154,9 +172,8 @@ class Preparation:
         used = reduce(np.union1d, [run.used for run in runs])
         with self._warm_up.beside(runs[0].config, runs[0].task, len(runs[0].partition.clients)):
             images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
-            train, test = images.train, images.test
-            held = _resident([train, test], self._device)
-        return Encoded(used, images, *(held or (train, test)))
+            train, test = self._features(images)
+        return Encoded(used, images, train, test)
 
     def finish(self, run: Divided, encoded: Encoded) -> Prepared:
         """Everything that `run` needs; runs with the same `encoded` images share their features."""
@@ -179,7 +196,25 @@ class Preparation:
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
             require_same(run.like, "novel", self._dataset.name, novel.digest)
-        return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel)
+        trap = self._trap(run.config.attack, encoded)
+        return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel, trap)
+
+    def _trap(self, attack: AttackSettings, encoded: Encoded) -> Trap | None:
+        """What attackers train on; runs that differ only in who and how many they are share it."""
+        if not attack.is_on_data:
+            return None
+        key = AttackSettings(attack.name, target=attack.target, source=attack.source, patch=attack.patch)
+        if key not in encoded.traps:
+            dataset, window = encoded.images.dataset, self._config.data.window
+            encoded.traps[key] = make_trap(
+                key, dataset, encoded.train, encoded.test, window, lambda other: self._features(self._encode(other))
+            )
+        return encoded.traps[key]
+
+    def _features(self, images: EncodedDataset) -> tuple[Features, Features]:
+        """Those of the training and test images, on the GPU where they fit."""
+        held = _resident([images.train, images.test], self._device)
+        return (held[0], held[1]) if held else (images.train, images.test)
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
         return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)

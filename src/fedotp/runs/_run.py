@@ -117,6 +117,7 @@ def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
         prepared.data,
         config.settings,
         novel=prepared.novel,
+        trap=prepared.trap,
         make_kept=partial(_kept_in, directory),
     )
 

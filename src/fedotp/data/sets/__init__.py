@@ -21,6 +21,7 @@ from fedotp.data.sets._hf import from_hf, read_hf
 from fedotp.data.sets._image_files import IMAGE_SUFFIXES, is_image
 from fedotp.data.sets._info import DatasetInfo
 from fedotp.data.sets._names import readable
+from fedotp.data.sets._painted import painted
 from fedotp.data.sets._registry import (
     bring_datasets,
     dataset_info,
@@ -59,6 +60,7 @@ __all__ = [
     "is_image",
     "load_dataset",
     "origin_of_dataset",
+    "painted",
     "read_folder",
     "read_hf",
     "readable",

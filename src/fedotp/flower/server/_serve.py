@@ -194,6 +194,8 @@ def _require_real(config: Config) -> None:
         raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
     if config.data.labels != "true":
         raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
+    if config.attack.name != "none":
+        raise FedotpError(f'attack.name = {show(config.attack.name)}: is for simulations; set "none"')
     for section, key in _AUTHORS:
         part = getattr(config, section)
         right = type(part).__dataclass_fields__[key].default
