@@ -80,6 +80,7 @@ def test_a_table_on_two_nodes_one_of_which_is_killed(place: Path, fedotp: Fedotp
         there = [*words, "--out", "there", "--engine", "ray"]
         with started(there, address) as process:
             wait_for(lambda: n_complete("there") or process.poll() is not None)
+            assert process.poll() is None, process.communicate()[1]
             os.killpg(process.pid, signal.SIGINT)
             _, err = process.communicate(timeout=300)
         assert process.returncode == 130, err

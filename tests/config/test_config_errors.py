@@ -32,6 +32,10 @@ def _refusal(text: str, tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        (
+            'privacy.unit = "site"\nserver.rule = "median"',
+            'server.rule = "median": must be "average" beside privacy.unit = "site", which bounds every update itself',
+        ),
         # names
         ("method.mas = 0.5", "unknown key method.mas; did you mean method.mass?"),
         ("federation.lr = 0.5", "unknown key federation.lr; did you mean optimizer.lr?"),
@@ -48,7 +52,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         (
             "[qqq]\nalpha = 1.0",
             "unknown section qqq; the sections are data, partition, backbone, prompt, method, federation, optimizer, "
-            "server, evaluation, compute",
+            "server, attack, evaluation, compute, privacy",
         ),
         ("[partitions]\nalpha = 1.0", "unknown section partitions; did you mean partition?"),
         ('"se\\ned" = 1', 'unknown key "se\\ned"; did you mean seed?'),

@@ -87,6 +87,9 @@ class Config:
         if self.attack.is_on_data and self.data.labels != "true":
             right = f'"none", "sign-flip", "scaled" or "colluding" beside data.labels = {show(self.data.labels)}'
             raise SettingError("attack.name", show(self.attack.name), right)
+        if self.privacy.unit == "site" and self.server.rule != "average":
+            right = '"average" beside privacy.unit = "site", which bounds every update itself'
+            raise SettingError("server.rule", show(self.server.rule), right)
 
     def _require_what_views_need(self) -> None:
         views, rounds = self.evaluation.views, self.federation

@@ -1,10 +1,9 @@
 """What of a run is kept private, and how well."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from fedotp._ranges import require, require_choices
+from fedotp._ranges import MOST, require, require_choices, require_from
 from fedotp.errors import SettingError
 
 Unit = Literal["none", "example", "group", "site"]
@@ -38,7 +37,7 @@ class PrivacySettings:
         require(good, "privacy.noise", self.noise, "0, or from 0.001 to a million")
         require(1e-9 <= self.clip <= 1e9, "privacy.clip", self.clip, "more than 0, for example 1")
         require(0 < self.delta < 1, "privacy.delta", self.delta, "in (0, 1), for example 1e-5")
-        require(0 <= self.epsilon < math.inf, "privacy.epsilon", self.epsilon, "at least 0 (0: no limit)")
+        require_from(0, MOST, "privacy.epsilon", self.epsilon, " (0: no limit)")
         if self.epsilon and not self.noise:
             raise SettingError("privacy.epsilon", str(self.epsilon), "0 beside privacy.noise = 0, which spends all")
 
