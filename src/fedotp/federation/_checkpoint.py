@@ -100,7 +100,8 @@ def state_digest(path: Path, kept: Path) -> str:
     sha = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         sha.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        sha.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        if value.numel():  # nothing cannot be seen as bytes
+            sha.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()
 
 

@@ -66,13 +66,15 @@ class Registry:
 
     `nodes` are the nodes whose names are certain, because their keys were registered under them; without it (in a
     simulation, or on a SuperLink of one's own) a site is who it says: `newcomers` have not said it yet, and have no
-    number; at the nodes `replaced` are sites whose names others have said after them.
+    number; at the nodes `replaced` are sites whose names others have said after them. Sites `without` a part in the run
+    (`federation.without`) keep their numbers and are not let in.
     """
 
     members: list[Member] = field(default_factory=list)
     nodes: dict[int, str] | None = None
     newcomers: list[Member] = field(default_factory=list)
     replaced: set[int] = field(default_factory=set)
+    without: tuple[str, ...] = ()
 
     @property
     def everyone(self) -> list[Member]:
@@ -83,6 +85,16 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """All names."""
         return tuple(member.name for member in self.members)
+
+    @property
+    def n_registered(self) -> int:
+        """How many sites have keys and a part in the run; 0 where there are no keys."""
+        return sum(name not in self.without for name in (self.nodes or {}).values())
+
+    @property
+    def n_members(self) -> int:
+        """How many of the members have a part in the run."""
+        return sum(member.name not in self.without for member in self.members)
 
     def of_node(self, node: int) -> Member | None:
         """The site at a node."""
@@ -100,6 +112,7 @@ class Registry:
         if known is None and self.nodes is not None:
             if node not in self.nodes:
                 raise FedotpError(f"node {node} is not registered")
+            self._require_a_part(self.nodes[node])
             known = next(member for member in self.members if member.name == self.nodes[node])
         if known is None:
             known = Member("")
@@ -111,6 +124,7 @@ class Registry:
 
     def introduce(self, member: Member, name: str) -> Member:
         """A site says its name. Returns the member that it is, which may be one seen before at another node."""
+        self._require_a_part(name)
         if member.name == name:
             return member
         if member.name:
@@ -125,3 +139,7 @@ class Registry:
             self.replaced.add(known.node)
         known.node, known.came, known.state = member.node, member.came, member.state
         return known
+
+    def _require_a_part(self, name: str) -> None:
+        if name in self.without:
+            raise FedotpError(f"site {name} has no part in this run (federation.without)")

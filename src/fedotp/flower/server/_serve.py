@@ -15,7 +15,7 @@ from fedotp._interrupt import Interrupt
 from fedotp._toml import show
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Progress, load_checkpoint, load_progress
+from fedotp.federation import Progress, absent, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
 from fedotp.flower.keys import KeyIdentity
@@ -76,7 +76,9 @@ def serve(
     _require_real(config)
     require_budget(settings)
     require_summable(config, settings)
-    registry = Registry([Member(name) for name in names], nodes)
+    if names:
+        absent(config.federation, names)  # or refused: a name that nobody has
+    registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
     welcome = Welcome(Post(grid), registry, agreement, new_counts=settings.allow_new_counts)
     welcome.gather(settings, interrupt)
@@ -121,6 +123,7 @@ def resume_serving(
         everyone = [*known, *(name for name in names if name not in known)]
         agreed: dict[str, int] = manifest["deployment"]["train_images"]
         registry = Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes)
+        registry.without = config.federation.without
         classes = tuple(manifest["data"]["classes"])
         agreement = _agreement(config, manifest["deployment"]["run"], classes, settings)
         if agreement.backbone != manifest["backbone"]["digest"]:
@@ -263,6 +266,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
 
 def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
     clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+    config = replace(config, federation=replace(config.federation, without=()))  # who left is nobody else's business
     terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None
     return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
 

@@ -86,7 +86,7 @@ class Deployed:
         if settings.privacy != "none" and not self.rule.is_plain:
             why = "a private average bounds every update itself"
             raise FedotpError(f'server.rule = "{self.rule.settings.rule}": must be "average" beside privacy: {why}')
-        n_expected = len(self.registry.members)  # fixed before anybody sends anything
+        n_expected = self.registry.n_members  # fixed before anybody sends anything
         self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
         self._is_out_of_budget = False
         if settings.secure and self.method.knows_clients(task):

@@ -64,7 +64,7 @@ class Welcome:
             members = [member for member in self.registry.everyone if member.node is not None]
             if len(members) != n_seen:
                 n_seen, newcomer = len(members), time.monotonic()
-            wanted = settings.min_sites or len(self.registry.nodes or ())  # a site whose key was removed is not awaited
+            wanted = settings.min_sites or self.registry.n_registered  # a site whose key was removed is not awaited
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
             told = [member for member in members if member.state is State.TOLD]
             ready = [member for member in members if member.state is State.READY]
