@@ -178,13 +178,12 @@ class Classifier:
         return as_stored(features, self.storage, self.task.dtype)
 
     def _judged(self, parts: Iterable[ImageFeatures]) -> tuple[Floats, Floats]:
-        """Probabilities (n, K) of images, and what they look like (n, e): the direction of their patches' mean."""
+        """Probabilities (n, K) of images, and what they look like (n, e)."""
         probabilities, looks = [np.empty((0, len(self.classes)))], [np.empty((0, self.tower.config.embed_dim))]
         for image in parts:
             scores = self.predictor.scores(_one_client(image))
             probabilities.append(self.predictor.log_probabilities(scores)[0].exp().cpu().numpy())
-            patches = F.normalize(image.tokens.double(), dim=-1).mean(-2)
-            looks.append(F.normalize(patches, dim=-1).cpu().numpy())
+            looks.append(looks_of(image))
         return np.concatenate(probabilities), np.concatenate(looks)
 
     def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:
@@ -295,6 +294,13 @@ class Classifier:
         from fedotp.classifier._onnx import save_onnx
 
         save_onnx(self, path, force=force, with_memory=with_memory)
+
+
+def looks_of(image: ImageFeatures) -> Floats:
+    """What images look like (..., e), of their tokens (..., V, e): the direction of the patches' mean direction."""
+    patches = F.normalize(image.tokens.double(), dim=-1).mean(-2)
+    looks: Floats = F.normalize(patches, dim=-1).cpu().numpy()
+    return looks
 
 
 def _one_client(image: ImageFeatures) -> ImageFeatures:

@@ -1,0 +1,1 @@
+"""How well classifiers know their limits, on what comes with fedotp: docs/limits.md."""
