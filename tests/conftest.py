@@ -1,6 +1,7 @@
 """Settings for the whole suite."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,14 @@ def worst_recall(monkeypatch: pytest.MonkeyPatch) -> Metric:
     metric = Metric("worst_recall", "worst recall", least)
     monkeypatch.setitem(METRICS, metric.key, metric)
     return metric
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cuts() -> Iterator[None]:
+    """Nothing waits for the disk: what is whole after a kill does not depend on it, and nobody pulls the plug here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,5 @@
 """Small data sets, a tower that counts, and the comparison of encoded data sets."""
 
-import os
-import random
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +9,6 @@ from PIL import Image
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.data import Dataset, ImageArray, ImageFiles, Split
 from fedotp.data.store._tokens import EncodedDataset
-
-
-class Deadly:
-    """A transform that ends the process it is used in."""
-
-    def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return image
 
 
 class CountingClip(CLIP):

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from deadly import Deadly
 from PIL import Image
-from store_made import Deadly, array_dataset, assert_same_tokens, file_dataset, noise, tiny_clip
+from store_made import array_dataset, assert_same_tokens, file_dataset, noise, tiny_clip
 
 import fedotp.clip
 from fedotp import _images
@@ -112,8 +113,10 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
             assert torch.equal(first.pooled, second.pooled)
 
 
-@pytest.mark.parametrize("views", [0, 3])
-@pytest.mark.parametrize("make", [odd_files, lambda _: array_dataset(), custom, few_of_the_box])
+@pytest.mark.parametrize(
+    ("make", "views"),
+    [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (custom, 3), (few_of_the_box, 3)],
+)
 def test_processes_make_the_tokens_that_threads_make(
     make: object, views: int, tmp_path: Path, foremen: list[Foreman], monkeypatch: pytest.MonkeyPatch
 ) -> None:

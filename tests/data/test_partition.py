@@ -38,12 +38,12 @@ def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
     return dataset, settings
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_ten_thousand_random_settings(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_a_thousand_random_settings(seed: int) -> None:
     """Every setting gives a sound partition, or an error whose advice works."""
     rng = np.random.default_rng(seed)
     outcomes = {"sound": 0, "refused": 0}
-    for _ in range(1000):
+    for _ in range(500):
         dataset, settings = _random_case(rng)
         try:
             partition = make_partition(dataset, settings)
@@ -53,7 +53,7 @@ def test_ten_thousand_random_settings(seed: int) -> None:
         else:
             outcomes["sound"] += 1
             assert_sound(partition, dataset)
-    assert min(outcomes.values()) > 200, outcomes  # both sides are exercised
+    assert min(outcomes.values()) > 100, outcomes  # both sides are exercised
 
 
 def _assert_advice_works(message: str, dataset: Dataset, settings: PartitionSettings) -> None:

@@ -8,7 +8,16 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from fedotp.flower.link import _post
+from fedotp.flower.server import _welcome
 from runs.toy_run import make_inputs
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server in this process looks for answers at once: sites in this process have given them."""
+    for module in (_post, _welcome):
+        monkeypatch.setattr(module, "_PAUSE", 0.01)
 
 
 @pytest.fixture(scope="session")
