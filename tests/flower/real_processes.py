@@ -49,6 +49,13 @@ class Processes:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not end:\n{self.all_logs()}") from None
 
+    def stop_waiting(self, name: str, number: signal.Signals) -> None:
+        """A server that waits for sites is stopped, and says that nothing was made."""
+        self.running[name].send_signal(number)
+        assert self.wait(name) == 130, self.all_logs()
+        assert "stopped before the first round: no run was made" in self.log(name)
+        assert "Traceback" not in self.log(name)
+
     def until(self, happened: Callable[[], bool], seconds: float = 250) -> None:
         """Wait for something to happen while all processes are watched."""
         end = time.monotonic() + seconds

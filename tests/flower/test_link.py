@@ -3,6 +3,7 @@
 import gzip
 import http.server
 import logging
+import signal
 import socket
 import subprocess
 import sys
@@ -298,3 +299,4 @@ def test_a_site_is_back_after_its_link_was_dead_without_being_cut(inputs: Path, 
         assert {path.name for path in kept} >= {"state", "flower", "lock"}
         assert not [path for path in kept if path.stat().st_mode & 0o077]
         assert "state was open to other users of this machine" in started.log("north")
+        started.stop_waiting("server", signal.SIGINT)

@@ -1,5 +1,6 @@
 """A real SuperLink and real SuperNodes on the loopback interface, with TLS and node keys."""
 
+import signal
 from pathlib import Path
 
 import torch
@@ -74,6 +75,7 @@ def _is_said(vector: bytes, heard: list[bytes]) -> bool:
 
 
 def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tmp_path: Path) -> None:
+    """And the server, which goes on waiting, can be stopped."""
     (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
     make_keys(tmp_path / "keys", ["localhost"], ["north"])
     make_keys(tmp_path / "others", ["localhost"], ["north"])
@@ -86,4 +88,5 @@ def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tm
         started.start("north", "client", "--part", 0, "--keys", "others/sites/north", *where)
         assert started.wait("north") == 2, started.all_logs()
         assert "certificate was not made by the authority" in started.log("north")
+        started.stop_waiting("server", signal.SIGTERM)
     assert not (tmp_path / "run").exists()

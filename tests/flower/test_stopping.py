@@ -1,15 +1,12 @@
-"""A server that somebody stops, while it waits or while nobody is there."""
+"""A server that is stopped while nobody is there; test_link.py, test_real_sites.py: while it waits for the first."""
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from near_sites import NearGrid, make_deployable, named, parts
-from real_processes import processes
 
-from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._server import Deployed
 from fedotp.flower.server._settings import ServerSettings
@@ -40,15 +37,3 @@ def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path
     again = NearGrid(parts(tmp_path, 2))
     run = resume_serving(again, tmp_path / "run", QUICK, **named(again))  # type: ignore[arg-type]
     assert [record["round"] for record in run.metrics("round")] == [1, 2]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_that_waits_for_sites_can_be_stopped(number: signal.Signals, tmp_path: Path) -> None:
-    with processes(tmp_path) as started:
-        options = ["--insecure", "--host", "127.0.0.1", "--port", free_port(), "--out", "run"]
-        started.start("server", "server", "demo", *options)
-        started.until(lambda: "listening at" in started.log("server"))
-        started.running["server"].send_signal(number)
-        assert started.wait("server") == 130
-        assert "stopped before the first round: no run was made" in started.log("server")
-        assert "Traceback" not in started.log("server")
