@@ -41,6 +41,14 @@ def test_the_first_gpu_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert driver.asked == ["cuInit", "context of 0"]
 
 
+def test_whoever_names_a_device_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(0)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    _driver.open_driver(["seed=1", "compute.device=cpu"])
+    done()
+    assert not driver.asked
+
+
 def test_without_a_gpu_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(100)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)

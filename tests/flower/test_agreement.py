@@ -236,6 +236,7 @@ def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
         {"prompt": {"half": True}},
         {"optimizer": {"leak": True}},
         {"evaluation": {"of": "sampled"}},
+        {"attack": {"name": "scaled"}},
     ],
 )
 def test_what_only_a_simulation_can_do_is_refused(sections: dict[str, Any], inputs: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedotp._driver import open_driver
 from fedotp.cli import _complete
 from fedotp.cli._options import (
     METHODS,
@@ -71,6 +72,7 @@ def compare(
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
     """
+    _open_driver(engine, jobs, changes)
     from fedotp.config import load_config
     from fedotp.runs import by_method
 
@@ -122,6 +124,7 @@ def sweep(
       fedotp sweep demo --grid method.mass=0.5,0.9 --grid optimizer.lr=0.01,0.1
       fedotp sweep cifar10 --grid partition.alpha=0.1,0.5 --seeds 0,1,2 --jobs 2
     """
+    _open_driver(engine, jobs, changes)
     from fedotp.config import load_config
     from fedotp.runs import by_grid
 
@@ -132,6 +135,12 @@ def sweep(
     drawn = [config.override(changes).seed] if seeds is None else whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
     run_trials(trials, out or _default("sweep", source), where, quiet=quiet)
+
+
+def _open_driver(engine: EngineName, jobs: int | None, changes: list[str] | None) -> None:
+    """Unless others than this process compute."""
+    if engine == EngineName.local and (jobs is None or jobs == 1):
+        open_driver(changes or [])
 
 
 def _default(what: str, source: str | None) -> Path:

@@ -87,8 +87,7 @@ def run(
       fedotp run demo --json | jq 'select(.kind == "evaluation").accuracy'
     """
     chosen = [*(changes or [])]
-    if not any(change.startswith("compute.device=") for change in chosen):
-        open_driver()
+    open_driver(chosen)
     trackers = [name for name, asked in {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}.items() if asked]
     if holdout_clients is not None:
         chosen.append(f"federation.holdout_clients={holdout_clients}")
