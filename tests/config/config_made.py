@@ -1,6 +1,6 @@
 """Configurations drawn at random, all of them valid."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, get_args, get_origin
 
 from hypothesis import strategies as st
@@ -95,9 +95,12 @@ def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
 
 
 def _agreeing(**sections: Any) -> Config:
-    """One in which nobody attacks labels that are wrong already."""
-    wrong = sections["data"].labels != "true" and sections["attack"].is_on_data
-    return Config(**sections | ({"attack": AttackSettings()} if wrong else {}))
+    """One in which nobody attacks labels that are wrong already, or bounds what privacy bounds."""
+    if sections["data"].labels != "true" and sections["attack"].is_on_data:
+        sections["attack"] = AttackSettings()
+    if sections["privacy"].unit == "site":
+        sections["server"] = replace(sections["server"], rule="average")
+    return Config(**sections)
 
 
 def configs() -> st.SearchStrategy[Config]:

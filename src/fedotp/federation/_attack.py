@@ -93,7 +93,8 @@ class Attack:
             shown = order(stream, len(rows))[: max(1, round(share * len(rows)))]
             rows[shown] += n
             own[client] = rows
-        return replace(data, train=Images(trap.train, trap.labels, tuple(own)))
+        groups = None if data.train.groups is None else np.tile(data.train.groups, 2)
+        return replace(data, train=Images(trap.train, trap.labels, tuple(own), groups))
 
     @torch.no_grad()
     def on_updates(self, server: Parameters, clients: Ints, sent: Parameters) -> Parameters:
