@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from fedotp.audit._audit import Audit, audit, audit_federation
     from fedotp.audit._bound import Bound, epsilon_from_below
     from fedotp.audit._membership import Estimate, Separation, separate
     from fedotp.audit._probe import Attack, Probe, probe_bundle, probe_bundle_of_run, probe_federation, probe_run
 
 __all__ = [
     "Attack",
+    "Audit",
     "Bound",
     "Estimate",
     "Probe",
     "Separation",
+    "audit",
+    "audit_federation",
     "epsilon_from_below",
     "probe_bundle",
     "probe_bundle_of_run",
@@ -26,4 +30,4 @@ __all__ = [
     "separate",
 ]
 
-__getattr__, __dir__ = lazy_face(__name__, __all__, ["_bound", "_membership", "_probe"])
+__getattr__, __dir__ = lazy_face(__name__, __all__, ["_bound", "_membership", "_probe", "_audit"])

@@ -14,6 +14,7 @@ from fedotp._imports import VARIABLE, name_imports
 from fedotp._memory import shortage
 from fedotp._text import printable
 from fedotp.cli import (
+    audit,
     calibrate,
     client,
     config,
@@ -62,6 +63,7 @@ app.add_typer(value.app)
 app.add_typer(report.app)
 app.add_typer(predict.app)
 app.add_typer(export.app)
+app.add_typer(audit.app)
 app.add_typer(probe.app)
 app.add_typer(calibrate.app)
 app.add_typer(serve.app)

@@ -10,6 +10,7 @@ from fedotp._lazy import lazy_face
 if TYPE_CHECKING:
     from fedotp.federation._attack import Attack, Trap, trap_labels
     from fedotp.federation._attack_settings import AttackSettings
+    from fedotp.federation._canaries import Canaries
     from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint, state_digest
     from fedotp.federation._clients import Clients
     from fedotp.federation._cores import n_threads, using_threads
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fedotp.federation._optimizer import learning_rate
     from fedotp.federation._predict import Predictor
     from fedotp.federation._progress import Progress, load_progress
-    from fedotp.federation._random import Ints, draws
+    from fedotp.federation._random import Ints, draws, order
     from fedotp.federation._rule import Rule, Updates
     from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled
     from fedotp.federation._server_step import ServerStep
@@ -50,6 +51,7 @@ __all__ = [
     "ZERO_SHOT",
     "Attack",
     "AttackSettings",
+    "Canaries",
     "Clients",
     "ComputeSettings",
     "Evaluation",
@@ -99,6 +101,7 @@ __all__ = [
     "load_server",
     "n_sampled",
     "n_threads",
+    "order",
     "percent",
     "prompt_lengths",
     "sampled",
@@ -117,6 +120,7 @@ __getattr__, __dir__ = lazy_face(
         "_progress",
         "_attack",
         "_attack_settings",
+        "_canaries",
         "_checkpoint",
         "_clients",
         "_cores",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation._batches import Step, local_steps
+from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
 from fedotp.federation._noisy import NoisySteps, poisson_steps
 from fedotp.federation._optimizer import Optimizer, fresh_state
@@ -200,6 +201,7 @@ class LocalTrainer:
                 sent,
                 batch,
                 torch.from_numpy(units).to(self.device),
+                clients[:n],
                 sizes[:n],
                 chances[:n],
             )
@@ -208,6 +210,11 @@ class LocalTrainer:
             if on_images:
                 on_images(int((step.places >= 0).sum()))
         return total
+
+    def plant(self, canaries: Canaries) -> None:
+        """Let them take part in every private step."""
+        assert self._noisy is not None
+        self._noisy.canaries = canaries
 
     def _chances(self, purpose: str, work: LocalWork, clients: Ints) -> Sequence[Chance]:
         """What each client (C,) draws from to be private."""

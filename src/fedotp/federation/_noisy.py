@@ -25,6 +25,7 @@ from fedotp._toml import show
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._batches import Step
+from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import RoundSettings, Settings
@@ -73,6 +74,7 @@ class NoisySteps:
         self._privacy = settings.privacy
         self._batch_size = settings.federation.batch_size
         self._own = frozenset(method.private(task)) - method.publishes
+        self.canaries: Canaries | None = None  # of an audit
 
     def is_noised(self, name: str) -> bool:
         """Whether a trained parameter is to be private."""
@@ -106,16 +108,18 @@ class NoisySteps:
         received: Parameters,
         batch: Batch,
         units: Tensor,
+        clients: Ints,
         sizes: Ints,
         chances: Sequence[Chance],
     ) -> tuple[Parameters, Tensor]:
         """Gradients (C, ...) by the trained parameters `names` of a step on `batch`, and the objective (C,).
 
-        `blind` is `params` overlaid with `blind`, `units` (C, B) whose an image is, `sizes` (C,) the clients' images.
+        `blind` is `params` overlaid with `blind`, `units` (C, B) whose an image is, `sizes` (C,) how many
+        images `clients` (C,) have.
         """
         noised = [name for name in names if self.is_noised(name)]
         others = [name for name in names if not self.is_noised(name)]
-        found, objective = self._noised(params, blind, noised, received, batch, units, sizes, chances)
+        found, objective = self._noised(params, blind, noised, received, batch, units, clients, sizes, chances)
         if others:
             leaves = [params[name].requires_grad_() for name in others]
             loss = self._method.loss(self._task, params, received, batch)
@@ -131,27 +135,37 @@ class NoisySteps:
         received: Parameters,
         batch: Batch,
         units: Tensor,
+        clients: Ints,
         sizes: Ints,
         chances: Sequence[Chance],
     ) -> tuple[Parameters, Tensor]:
+        rates = [sampling_rate(int(n), self._batch_size) for n in sizes]
         finite = ImageFeatures(*(part.nan_to_num(0.0, 0.0, 0.0) for part in batch.image))  # or one would spoil all
         batch = batch._replace(image=finite, apart=True)
         current = blind | {name: params[name].detach().requires_grad_() for name in names}
         leaves = [current[name] for name in names]
         with ot.batched_gradients():
             each, *penalties = self._method.terms(self._task, current, received, batch)
-            sums = clipped_sums(each, leaves, units, self._privacy.clip)
+            planted = [self.canaries.gradients(clients, rates, leaves)] if self.canaries else []
+            sums = clipped_sums(each, leaves, units, self._privacy.clip, others=planted)
         beside = _gradients_of(penalties, leaves)
         drawn = (batch.labels >= 0).sum(1)
         objective = sum((term.detach() for term in penalties), each.detach().sum(1) / drawn.clamp_min(1))
-        expected = [n * sampling_rate(int(n), self._batch_size) for n in sizes]
+        expected = [n * rate for n, rate in zip(sizes, rates, strict=True)]
+        noisy_sums = [self._with_noise(total, chances) for total in sums]
+        if self.canaries:
+            without = clipped_sums(each, leaves, units, self._privacy.clip)
+            added = [noisy - real for noisy, real in zip(noisy_sums, without, strict=True)]
+            self.canaries.see_sums(clients, rates, added)
         found = {}
-        for name, leaf, total, rest in zip(names, leaves, sums, beside, strict=True):
-            noise = np.stack([chance.standard_normal(tuple(leaf.shape[1:])) for chance in chances])
-            noisy = total + self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(total.device)
-            count = torch.tensor(expected, dtype=total.dtype, device=total.device).view(-1, *[1] * (leaf.dim() - 1))
+        for name, leaf, noisy, rest in zip(names, leaves, noisy_sums, beside, strict=True):
+            count = torch.tensor(expected, dtype=noisy.dtype, device=noisy.device).view(-1, *[1] * (leaf.dim() - 1))
             found[name] = (noisy / count).to(leaf.dtype) + rest
         return found, objective
+
+    def _with_noise(self, total: Tensor, chances: Sequence[Chance]) -> Tensor:
+        noise = np.stack([chance.standard_normal(tuple(total.shape[1:])) for chance in chances])
+        return total + self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(total.device)
 
 
 def _gradients_of(penalties: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:

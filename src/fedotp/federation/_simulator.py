@@ -11,6 +11,7 @@ import torch
 from fedotp._clock import own_seconds
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._attack import Attack, Trap
+from fedotp.federation._canaries import Canaries
 from fedotp.federation._checkpoint import save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
@@ -85,6 +86,8 @@ class Simulator(Clients):
         ...     simulator.run_round()
         >>> predictions = simulator.predict()                         # doctest: +SKIP
     """
+
+    _canaries: Canaries | None = None  # sites of an audit
 
     def __init__(
         self,
@@ -226,14 +229,25 @@ class Simulator(Clients):
         rounds, privacy = self.settings.federation, self.settings.privacy
         everyone = self.round == 0 and rounds.first_round == "all"
         updates = [dict(zip(sent, values, strict=True)) for values in zip(*sent.values(), strict=True)]
-        return noisy_average(
-            self.server,
-            updates,
-            len(self.members) if everyone else self.clients_per_round,
-            clip=privacy.clip,
-            noise=privacy.noise,
-            chance=draws(self.settings.seed, "release", self.round),
+        n = len(self.members) if everyone else self.clients_per_round
+        chance = draws(self.settings.seed, "release", self.round)
+        planted = self._canaries.updates(self.server) if self._canaries else []
+        released = noisy_average(
+            self.server, [*updates, *planted], n, clip=privacy.clip, noise=privacy.noise, chance=chance
         )
+        if self._canaries:
+            without = noisy_average(self.server, updates, n, clip=privacy.clip, noise=0.0, chance=chance)
+            self._canaries.see_average(released, without, n)
+        return released
+
+    def plant(self, n: int) -> Canaries:
+        """Put n canaries into what is made private, to audit it; `fedotp.audit` does, before the first round."""
+        canaries = Canaries(n, self.members, self.settings.privacy, self.settings.seed)
+        if self.settings.privacy.unit == "site":
+            self._canaries = canaries
+        else:
+            self.trainer.plant(canaries)
+        return canaries
 
     def _require_budget(self) -> None:
         """Refuse privacy of averages where there are none, and a budget that not even one round fits in."""

@@ -1,6 +1,7 @@
 """Gradients of every unit alone, clipped and added up, all clients side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -30,14 +31,20 @@ def unit_gradients(
 
 
 def clipped_sums(
-    losses: Tensor, leaves: Sequence[Tensor], units: Tensor, clip: float, chunk: int = CHUNK
+    losses: Tensor,
+    leaves: Sequence[Tensor],
+    units: Tensor,
+    clip: float,
+    chunk: int = CHUNK,
+    others: Iterable[Sequence[Tensor]] = (),
 ) -> list[Tensor]:
     """Sums over units of their gradients, each scaled down to length `clip` over all leaves: (C, ...), in float64.
 
-    So whatever one unit is moves the sums by `clip` at most. A gradient that is not finite counts as 0.
+    So whatever one unit is moves the sums by `clip` at most. A gradient that is not finite counts as 0. `others` are
+    gradients (U, C, ...) by each leaf that are given, not computed, and treated alike.
     """
     sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
-    for part in unit_gradients(losses, leaves, units, chunk):
+    for part in chain(unit_gradients(losses, leaves, units, chunk), others):
         wide = [each.double() for each in part]
         squares = torch.stack([each.square().reshape(*each.shape[:2], -1).sum(2) for each in wide])
         length = squares.sum(0).sqrt()  # (U, C)

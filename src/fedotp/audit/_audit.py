@@ -1,0 +1,195 @@
+"""One run with canaries, and the lower bound on epsilon that it gives.
+
+Canaries are gradients (or sites) of our own, where privacy is promised: the strongest attack, on every release, see
+`fedotp.federation.Canaries`. Anywhere they can be images: training images whose labels are wrong, and of which a coin
+decides whether they are trained on; two scores say how well that label was learned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedotp._ranges import require, require_from
+from fedotp.audit._bound import Bools, Bound, Floats, epsilon_from_below
+from fedotp.config import Config
+from fedotp.errors import FedotpError, SettingError
+from fedotp.federation import (
+    PERSONAL,
+    ZERO_SHOT,
+    FederatedData,
+    Images,
+    Ints,
+    Settings,
+    Simulator,
+    draws,
+    judge,
+    order,
+)
+from fedotp.methods import Method, Task
+from fedotp.runs import Observer, RunDirectory, prepare
+
+GRADIENTS, IMAGES = "gradients", "images"
+CANARIES = 500
+"""How many there are if nobody says."""
+RELEASES = "releases"
+_LEAST = 10
+_MOST = 100_000
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What one run with canaries refutes.
+
+    Attributes:
+        unit: what the run promises to hide: "none", "example", "group" or "site".
+        kind: what the canaries were: "gradients" (with unit "site" updates of sites) or "images".
+        upper: the accountant's epsilon; None where nothing is promised.
+        bounds: lower bounds by what was looked at: all "releases", the "shared" prompt, the "personal" classifiers.
+        rounds: of the audited run.
+    """
+
+    unit: str
+    kind: str
+    upper: float | None
+    bounds: dict[str, Bound]
+    rounds: int
+
+    @property
+    def lower(self) -> float:
+        """The largest lower bound on what was released; the clients' own classifiers are not, unless exported."""
+        return max((bound.epsilon for name, bound in self.bounds.items() if name != PERSONAL), default=0.0)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the promise is refuted."""
+        return self.upper is not None and self.lower > self.upper
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        bounds = {name: {**asdict(bound), "candidates": list(bound.candidates)} for name, bound in self.bounds.items()}
+        facts = {"unit": self.unit, "kind": self.kind, "upper": self.upper, "lower": self.lower}
+        return {**facts, "broken": self.is_broken, "rounds": self.rounds, "bounds": bounds}
+
+
+def audit(
+    config: Config,
+    *,
+    canaries: int = CANARIES,
+    kind: str | None = None,
+    confidence: float = 0.95,
+    like: RunDirectory | None = None,
+    observer: Observer | None = None,
+) -> Audit:
+    """Run the federation that `config` describes once, with canaries in it; its prompts are thrown away.
+
+    `kind` is "gradients" or "images", what suits if not given. `like` is a run whose clients are to have what they had.
+    """
+    if like is not None and like.is_deployed:
+        raise FedotpError(f"{like.path} is a run of real sites, whose images are not here; audit a simulation of it")
+    prepared = prepare(config, observer, like)
+    watcher, rounds = observer or Observer(), config.federation
+    n_images = int(rounds.participation * rounds.local_epochs * sum(map(len, prepared.data.train.clients)))
+    watcher.on_start(Path("audit"), config, round_=0, images_per_round=n_images)
+    return audit_federation(
+        config.method,
+        prepared.task,
+        prepared.data,
+        config.settings,
+        canaries=canaries,
+        kind=kind,
+        confidence=confidence,
+        observer=watcher,
+    )
+
+
+def audit_federation(
+    method: Method,
+    task: Task,
+    data: FederatedData,
+    settings: Settings,
+    *,
+    canaries: int = CANARIES,
+    kind: str | None = None,
+    confidence: float = 0.95,
+    observer: Observer | None = None,
+) -> Audit:
+    """The same of a federation in memory."""
+    require_from(_LEAST, _MOST, "canaries", canaries)
+    require(0 < confidence < 1, "confidence", confidence, "in (0, 1), for example 0.95")
+    promised = settings.privacy.unit != "none"
+    kind = kind or (GRADIENTS if promised else IMAGES)
+    require(kind in (GRADIENTS, IMAGES), "kind", kind, f"{GRADIENTS} or {IMAGES}")
+    if kind == GRADIENTS and not promised:
+        raise SettingError("kind", GRADIENTS, f'{IMAGES} with privacy.unit = "none", where no gradient is clipped')
+    watcher = observer or Observer()
+    federation = Simulator(method, task, data, settings)
+    planted = None
+    if kind == IMAGES:
+        planted = _mislabelled(data, federation.members, canaries, len(task.classes), settings.seed)
+        federation = Simulator(method, task, planted.data, settings)
+    hidden = None if planted else federation.plant(canaries)
+    while federation.round < settings.federation.rounds and federation.learns and federation.may_go_on():
+        watcher.on_round(federation.run_round(watcher.on_images))
+    if hidden is not None:
+        scores, included = {RELEASES: [hidden.scores]}, hidden.included
+    else:
+        assert planted is not None
+        scores, included = planted.scores(federation), planted.included
+    delta = settings.privacy.delta
+    return Audit(
+        settings.privacy.unit,
+        kind,
+        federation.facts().get("privacy", {}).get("epsilon"),
+        {name: _best(tried, included, delta, confidence) for name, tried in scores.items()},
+        federation.round,
+    )
+
+
+def _best(tried: Sequence[Floats], included: Bools, delta: float, confidence: float) -> Bound:
+    """The largest bound of several scores, each with so much more confidence that the choice is paid for."""
+    each = 1 - (1 - confidence) / len(tried)
+    bounds = [epsilon_from_below(scores, included, delta, confidence=each) for scores in tried]
+    return replace(max(bounds, key=lambda bound: bound.epsilon), confidence=confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class _Mislabelled:
+    """Images with wrong labels, of which some are in `data`; `images` are all of them, client by client."""
+
+    data: FederatedData
+    images: Images
+    included: Bools  # (m,), in the order of clients and rows
+
+    def scores(self, federation: Simulator) -> dict[str, list[Floats]]:
+        """By model, of each of them: how small the loss of its wrong label is; how far below zero-shot CLIP's."""
+        lines = judge(federation, federation.members, self.images)
+        before = lines.pop(ZERO_SHOT)
+        return {name: [-after.loss, before.loss - after.loss] for name, after in lines.items()}
+
+
+def _mislabelled(data: FederatedData, clients: Ints, n: int, n_classes: int, seed: int) -> _Mislabelled:
+    """Draw n images of `clients`, at most half of all, give them wrong labels, and toss a coin for each."""
+    stream, train = draws(seed, "canaries"), data.train
+    own = [rows if i in clients else np.empty(0, np.int64) for i, rows in enumerate(train.clients)]
+    rows, owners = np.unique(np.concatenate(own), return_counts=True)
+    alone = rows[owners == 1]
+    n = min(n, len(alone) // 2)
+    if n < _LEAST:
+        raise FedotpError(f"an audit by images needs at least {2 * _LEAST} training images, here are {len(alone)}")
+    chosen = np.sort(alone[order(stream, len(alone))[:n]])
+    labels = train.labels.copy()
+    labels[chosen] = (labels[chosen] + stream.integers(1, n_classes, n)) % n_classes
+    is_in = np.zeros(len(labels), bool)
+    is_in[chosen] = stream.random(n) < 0.5
+    is_canary = np.zeros(len(labels), bool)
+    is_canary[chosen] = True
+    mine = tuple(np.sort(rows[is_canary[rows]]) for rows in own)
+    kept = tuple(rows[~is_canary[rows] | is_in[rows]] for rows in train.clients)
+    return _Mislabelled(
+        data=replace(data, train=replace(train, labels=labels, clients=kept)),
+        images=replace(train, labels=labels, clients=mine),
+        included=is_in[np.concatenate(mine)],
+    )

@@ -1,0 +1,121 @@
+"""Canaries: made-up gradients, or made-up sites, among the real ones, to audit what is released.
+
+Each has a direction of its own, at right angles to the others of its client, and a coin decides whether it is in. One
+that is in takes part as an image does, or a site: it is drawn with the same probability and goes through the same clip,
+the same sum and the same noise. It is `LENGTH` times as long as the clip allows, so that a clip that does not work lets
+it stand out. The attacker is the one that differential privacy is about: he knows everything but the coins and the
+noise, so he takes away what is real in a release. Of what is left he looks along the direction of a canary, and has a
+score of whether it was in:
+
+    sum over releases of log(1 - q + q exp((x - 1/2) / z^2)),
+
+the log-likelihood ratio, x being what was released along the direction in units of the clip C, q the probability to be
+drawn, z the noise multiplier.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedotp._ranges import require
+from fedotp.federation._metrics import Floats
+from fedotp.federation._random import Ints, draws
+from fedotp.methods import Parameters
+from fedotp.privacy import PrivacySettings
+
+LENGTH = 10.0
+"""How long a canary is before it is clipped, in units of C."""
+
+
+@dataclass(eq=False)
+class _Cage:
+    """The k canaries among what is released for one client, or by the server."""
+
+    stream: np.random.Generator
+    included: NDArray[np.bool_]  # (k,)
+    scores: Floats  # (k,)
+    directions: Tensor | None = None  # (k, D)
+
+    def along(self, width: int) -> Tensor:
+        """The directions in a space of `width` dimensions, each of length 1."""
+        if self.directions is None:
+            k = len(self.scores)
+            require(k <= width, "canaries", k, f"at most {width} for each client: so many directions has a prompt")
+            basis, _ = np.linalg.qr(self.stream.standard_normal((width, k)))
+            self.directions = torch.from_numpy(np.ascontiguousarray(basis.T))
+        return self.directions
+
+    def drawn(self, rate: float) -> Ints:
+        """Which canaries take part in a release that draws with probability `rate`."""
+        return np.flatnonzero((self.stream.random(len(self.scores)) < rate) & self.included)
+
+    def see(self, released: Tensor, rate: float, noise: float) -> None:
+        """Look along the directions at what was `released` (D,), in units of C."""
+        x = (self.along(len(released)) @ released.double().cpu()).numpy()
+        if not noise:
+            self.scores += x
+            return
+        ratio = (x - 0.5) / noise**2
+        self.scores += ratio if rate >= 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + ratio)
+
+
+class Canaries:
+    """The canaries of a federation, some for each of its clients."""
+
+    def __init__(self, n: int, clients: Ints, privacy: PrivacySettings, seed: int) -> None:
+        """`n` in all, for `clients` (C,) in turn; with unit "site" they are sites, and all the server's."""
+        self._privacy = privacy
+        cages = [0] if privacy.unit == "site" else clients.tolist()
+        self._cages = {}
+        for place, client in enumerate(cages):
+            stream = draws(seed, "canaries", 0, client)
+            k = len(range(place, n, len(cages)))
+            self._cages[client] = _Cage(stream, stream.random(k) < 0.5, np.zeros(k))
+
+    @property
+    def included(self) -> NDArray[np.bool_]:
+        """Which of them are in: (n,)."""
+        return np.concatenate([cage.included for cage in self._cages.values()])
+
+    @property
+    def scores(self) -> Floats:
+        """High for those that look as if they were in: (n,)."""
+        return np.concatenate([cage.scores for cage in self._cages.values()])
+
+    def gradients(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
+        """Gradients of those that take part in a step of `clients` (C,): (U, C, ...) by each of `leaves` (C, ...)."""
+        width = sum(leaf[0].numel() for leaf in leaves)
+        drawn = [self._cages[client].drawn(rate) for client, rate in zip(clients.tolist(), rates, strict=True)]
+        rows = torch.zeros(max(1, *map(len, drawn)), len(clients), width, dtype=torch.float64)
+        for place, (client, taken) in enumerate(zip(clients.tolist(), drawn, strict=True)):
+            rows[: len(taken), place] = LENGTH * self._privacy.clip * self._cages[client].along(width)[taken]
+        parts = rows.split([leaf[0].numel() for leaf in leaves], dim=2)
+        return [part.reshape(len(rows), *leaf.shape).to(leaf) for part, leaf in zip(parts, leaves, strict=True)]
+
+    def see_sums(self, clients: Ints, rates: Sequence[float], sums: Sequence[Tensor]) -> None:
+        """See the noisy sums (C, ...) of a step of `clients` (C,), less what is real in them."""
+        for place, (client, rate) in enumerate(zip(clients.tolist(), rates, strict=True)):
+            released = torch.cat([total[place].flatten() for total in sums]) / self._privacy.clip
+            self._cages[client].see(released, rate, self._privacy.noise)
+
+    def updates(self, server: Parameters) -> list[Parameters]:
+        """What the sites among them send that have received `server`."""
+        cage = self._cages[0]
+        directions = cage.along(sum(value.numel() for value in server.values()))
+        found = []
+        for direction in directions[torch.from_numpy(cage.included)]:
+            parts = (LENGTH * self._privacy.clip * direction).split([value.numel() for value in server.values()])
+            found.append({
+                name: value.double() + part.view(value.shape).to(value.device)
+                for (name, value), part in zip(server.items(), parts, strict=True)
+            })  # fmt: skip
+        return found
+
+    def see_average(self, released: Parameters, real: Parameters, n: int) -> None:
+        """See the average of n sites that was `released`, of which that of the `real` ones without noise is known."""
+        moved = [(released[name].double() - value.double()).flatten() for name, value in real.items()]
+        self._cages[0].see(torch.cat(moved) * n / self._privacy.clip, 1.0, self._privacy.noise)

@@ -1,0 +1,83 @@
+"""`fedotp audit` on a tiny federation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.cli_made import command
+from coloured_squares import draw_day_and_night
+from fedotp.clip import CLIP, TINY, save
+from fedotp.privacy import clipped_sums
+from fedotp.runs import RunDirectory, run
+from runs.toy_run import COLOURS, make_config
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that promises something, and one that does not."""
+    inputs = tmp_path_factory.mktemp("audited")
+    save(CLIP.random(TINY), inputs / "tiny.safetensors")
+    draw_day_and_night(inputs / "data", COLOURS, 12)
+    short = {"federation": {"rounds": 1, "holdout_clients": 0, "batch_size": 64}, "partition": {"n_clients": 2}}
+    run(make_config(inputs, privacy={"unit": "example", "noise": 3.0}, **short), inputs / "private")
+    run(make_config(inputs, **short), inputs / "plain")
+    return inputs
+
+
+def test_a_run_that_promises_is_audited(made: Path) -> None:
+    done = command("audit", made / "private", "--canaries", 40)
+    assert done.status == 0, done.err
+    assert all(said in done.out for said in ("at least", "at most", "one training image", "from every release"))
+    directory = RunDirectory.open(made / "private")
+    kept = directory.finding("audit")
+    assert kept is not None
+    assert kept["upper"] == pytest.approx(directory.summary["privacy"]["epsilon"])
+    assert kept["lower"] < kept["upper"]
+    assert (kept["unit"], kept["kind"], kept["broken"]) == ("example", "gradients", False)
+    shown = command("report", made / "private", "--no-analysis")
+    assert shown.status == 0, shown.err
+    assert '"kind":"gradients"' in (made / "private" / "report.html").read_text()
+
+
+def test_a_run_that_promises_nothing_is_audited(made: Path, tmp_path: Path) -> None:
+    words = ("audit", made / "plain" / "config.toml", "--set", "federation.rounds=0", "--canaries", 20)
+    done = command(*words, "--out", tmp_path / "found.json", "--json")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert found == json.loads((tmp_path / "found.json").read_text())
+    assert found["upper"] is None
+    assert set(found["bounds"]) == {"shared", "personal"}
+
+
+def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unclipped(losses: Any, leaves: Any, units: Any, clip: float, **more: Any) -> Any:
+        return clipped_sums(losses, leaves, units, 1e9, **more)
+
+    monkeypatch.setattr("fedotp.federation._noisy.clipped_sums", unclipped)
+    done = command("audit", made / "private", "--canaries", 100, "--out", made / "broken.json")
+    assert done.status == 1, done.out
+    assert "The promise is broken" in done.out
+    assert json.loads((made / "broken.json").read_text())["broken"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("private", "--set", "seed=1"), "say with --out"),
+        (("private", "--canaries", "3"), "canaries = 3: must be from 10"),
+        (("private", "--kind", "sounds"), "must be gradients or images"),
+        (("plain", "--kind", "gradients"), "privacy.unit"),
+        (("private", "--confidence", "95"), "confidence = 95.0: must be in (0, 1)"),
+        (("data",), "is not a run"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(
+    made: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(made)
+    done = command("audit", *words)
+    assert done.status == 2
+    assert said in done.err
+    assert done.err.count("error:") == 1
