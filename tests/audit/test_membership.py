@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from fedotp.audit import separate
+from fedotp.audit import Allowed, separate
 
 few = st.lists(st.integers(0, 6), min_size=1, max_size=12).map(lambda values: np.array(values, np.float64))
 clients = st.lists(st.tuples(few, few), min_size=1, max_size=4)
@@ -70,6 +70,19 @@ def test_clients_without_members_or_others_do_not_count():
     found = separate([(none, np.ones(3)), (np.ones(4), np.zeros(2))], resamples=5)
     assert found.by_client[0] is None
     assert (found.members, found.others, found.auc.value) == (4, 2, 1.0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (1.0, 0.0), (2.0, 1e-3)])
+def test_what_is_allowed_is_what_randomized_response_reaches(epsilon, delta):
+    """With delta 0 no attack on randomized response does better than its answer; the ROC has one corner."""
+    allowed = Allowed.by(epsilon, delta, (0.01, 0.5))
+    corner = 1 / (1 + np.exp(epsilon))
+    if not delta:
+        fpr, tpr = [0, corner, 1], [0, 1 - corner, 1]
+        assert allowed.auc == pytest.approx(np.trapezoid(tpr, fpr), abs=1e-6)
+        assert allowed.rates == pytest.approx({share: np.interp(share, fpr, tpr) for share in (0.01, 0.5)})
+    assert allowed.rates[0.01] == pytest.approx(np.exp(epsilon) * 0.01 + delta)
+    assert Allowed.by(np.inf, 0.0, (0.01,)).auc == pytest.approx(1.0, abs=1e-4)
 
 
 def test_resampling_in_parts_changes_nothing(monkeypatch):

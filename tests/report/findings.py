@@ -35,4 +35,5 @@ def a_probe(fair: bool = True) -> dict[str, Any]:
         "attacks": [attack("personal", "loss", 0.612), attack("shared", "learned", 0.538)],
         "control": attack("zero_shot", "loss", 0.501 if fair else 0.6),
         "fair": fair,
+        "allowed": {"epsilon": 2.0, "delta": 1e-5, "auc": 0.88, "tpr": {"0.01": 0.074, "0.1": 0.739}},
     }

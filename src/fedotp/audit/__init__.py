@@ -10,10 +10,11 @@ from fedotp._lazy import lazy_face
 if TYPE_CHECKING:
     from fedotp.audit._audit import Audit, audit, audit_federation
     from fedotp.audit._bound import Bound, epsilon_from_below
-    from fedotp.audit._membership import Estimate, Separation, separate
+    from fedotp.audit._membership import Allowed, Estimate, Separation, separate
     from fedotp.audit._probe import Attack, Probe, probe_bundle, probe_bundle_of_run, probe_federation, probe_run
 
 __all__ = [
+    "Allowed",
     "Attack",
     "Audit",
     "Bound",

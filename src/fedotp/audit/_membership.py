@@ -8,6 +8,7 @@ others are drawn again.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ Scores = tuple[Floats, Floats]
 """Of one client: those of members (m,) and those of others (n,)."""
 
 _CHUNK = 4_000_000  # numbers that are in memory at once
+_LARGE = 500.0  # an epsilon that promises nothing, and whose exponential is still a number
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,34 @@ class Separation:
     by_client: tuple[Estimate | None, ...]
     members: int
     others: int
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What (epsilon, delta) allows any attack at most, on average: the AUC, and by the share of others the rate."""
+
+    epsilon: float
+    delta: float
+    auc: float
+    rates: dict[float, float]
+
+    @classmethod
+    def by(cls, epsilon: float, delta: float, shares: Sequence[float]) -> "Allowed":
+        """Neither error can be smaller than the other allows (Kairouz, Oh and Viswanath, ICML 2015)."""
+        grid = np.linspace(0, 1, 100_001)
+        rates = {share: float(_most_found(np.array(share), epsilon, delta)) for share in shares}
+        return cls(epsilon, delta, float(np.trapezoid(_most_found(grid, epsilon, delta), grid)), rates)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        tpr = {f"{share:g}": rate for share, rate in self.rates.items()}
+        return {"epsilon": self.epsilon, "delta": self.delta, "auc": self.auc, "tpr": tpr}
+
+
+def _most_found(share: Floats, epsilon: float, delta: float) -> Floats:
+    """The most members that can be found where `share` of the others are taken for some."""
+    factor = np.exp(min(epsilon, _LARGE))
+    return np.minimum(1, np.minimum(factor * share + delta, 1 - (1 - delta - share) / factor))
 
 
 def separate(

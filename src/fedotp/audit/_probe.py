@@ -6,7 +6,7 @@ loss of zero-shot CLIP less that of the classifier. Stronger attacks exist: that
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedotp.audit._membership import Separation, separate
+from fedotp.audit._membership import Allowed, Separation, separate
 from fedotp.classifier import Classifier, open_image
 from fedotp.clip import ImageFeatures
 from fedotp.data import is_image
@@ -55,7 +55,8 @@ class Attack:
 class Probe:
     """What the attacks found, and the same for zero-shot CLIP, which no image has taught anything: chance.
 
-    All intervals of the attacks on clients together, or on one of them, hold with `confidence`.
+    All intervals of the attacks on clients together, or on one of them, hold with `confidence`. `allowed` is what the
+    account allows any attack on what is covered, the shared prompt and with `privacy.private` the clients' own.
     """
 
     clients: tuple[str, ...]
@@ -65,6 +66,7 @@ class Probe:
     attacks: tuple[Attack, ...]
     control: Separation
     confidence: float
+    allowed: Allowed | None = None
 
     @property
     def is_fair(self) -> bool:
@@ -82,6 +84,7 @@ class Probe:
             "attacks": [attack.as_dict() for attack in self.attacks],
             "control": Attack(ZERO_SHOT, LOSS, self.control).as_dict(),
             "fair": self.is_fair,
+            "allowed": None if self.allowed is None else self.allowed.as_dict(),
         }
 
 
@@ -109,7 +112,11 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
         for images in (federation.data.train, federation.data.test)
     )
     names = tuple(federation.names[client] for client in clients)
-    return _probe(names, members, others, federation.round, confidence)
+    found = _probe(names, members, others, federation.round, confidence)
+    spent = federation.facts().get("privacy", {})
+    if "epsilon" not in spent:
+        return found
+    return replace(found, allowed=Allowed.by(spent["epsilon"], spent["delta"], tuple(found.control.rates)))
 
 
 def probe_bundle_of_run(

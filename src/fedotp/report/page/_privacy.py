@@ -15,20 +15,12 @@ def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
             if audit is None and probe is None:
                 return None
             return {
-                "spent": _spent(run.summary.get("privacy", {}) if run.is_complete else {}),
                 "audit": None if audit is None else _audit(audit),
                 "probe": None if probe is None else _probe(probe),
                 "problem": None,
             }
     except FedotpError as error:
-        return {"spent": None, "audit": None, "probe": None, "problem": str(error)}
-
-
-def _spent(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The account of the run itself."""
-    if "epsilon" not in privacy:
-        return None
-    return {"epsilon": float(privacy["epsilon"]), "delta": float(privacy["delta"])}
+        return {"audit": None, "probe": None, "problem": str(error)}
 
 
 def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +48,14 @@ def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
         "confidence": float(found["confidence"]),
         "fair": bool(found["fair"]),
         "attacks": [_attack(attack) for attack in (*found["attacks"], found["control"])],
+        "allowed": None if found["allowed"] is None else _allowed(found["allowed"]),
     }
+
+
+def _allowed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The most that the account allows any attack."""
+    rates = {str(share): float(rate) for share, rate in found["tpr"].items()}
+    return {"epsilon": float(found["epsilon"]), "auc": float(found["auc"]), "tpr": rates}
 
 
 def _attack(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 // Privacy from above, as accounted for, and from below, as found out by attacking.
 
 const LOOKED_AT = { releases: 'every release', shared: 'the shared prompt', personal: 'clients’ own classifiers' };
-const TARGETS = { shared: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)' };
+const TARGETS = { shared: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'most that the account allows' };
 const ATTACKS = { loss: 'loss', learned: 'loss below zero-shot’s' };
 const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'none promised');
-const interval = ([value, low, high], digits, unit = 1) =>
-  `${(unit * value).toFixed(digits)} [${(unit * low).toFixed(digits)}, ${(unit * high).toFixed(digits)}]`;
+const interval = ([value, ...ends], digits, unit = 1) => {
+  const [first, ...others] = [value, ...ends].map((number) => (unit * number).toFixed(digits));
+  return others.length ? `${first} [${others.join(', ')}]` : first;
+};
 
 function epsilonOption() {
   const { audit } = focus().privacy ?? {};
@@ -64,12 +66,20 @@ function boundTable() {
   });
 }
 
+// The most that the account allows any attack, as a row of the table.
+function allowedRow({ allowed }) {
+  if (!allowed) return [];
+  const tpr = Object.fromEntries(Object.entries(allowed.tpr).map(([share, rate]) => [share, [rate]]));
+  return [{ target: 'allowed', score: `epsilon ${allowed.epsilon.toFixed(2)}`, auc: [allowed.auc], tpr }];
+}
+
 function attackTable() {
   const probed = runs.filter((run) => run.privacy?.probe);
-  const rows = probed.flatMap((run) => run.privacy.probe.attacks.map((attack) => ({ ...attack, run })));
+  const lines = ({ probe }) => [...probe.attacks, ...allowedRow(probe)];
+  const rows = probed.flatMap((run) => lines(run.privacy).map((attack) => ({ ...attack, run })));
   const shares = [...new Set(rows.flatMap((row) => Object.keys(row.tpr)))].sort((a, b) => a - b);
   return table({
-    label: 'Membership probe', rows, kind: (row) => (row.target === 'zero_shot' ? 'control' : null),
+    label: 'Membership probe', rows, kind: (row) => (['zero_shot', 'allowed'].includes(row.target) ? 'control' : null),
     columns: [
       ...(runs.length > 1 ? [{ title: 'run', value: (row) => row.run.title, cell: (row) => key(row.run) }] : []),
       { title: 'attack on', value: (row) => TARGETS[row.target] ?? row.target }, { title: 'by', value: (row) => ATTACKS[row.score] ?? row.score },
