@@ -1,6 +1,5 @@
 """A certificate: what was forgotten, and by which digests anybody can tell that the run beside it is the replay."""
 
-import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +35,6 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
         "made_with": {key: now for key, (_, now) in versions.items()},
         "made_with_before": {key: was for key, (was, now) in versions.items() if was != now},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "on": platform.node(),
     }
     write_atomically(after.path / NAME, sealed(content))
     return content

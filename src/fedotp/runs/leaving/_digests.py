@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fedotp.config import Config, flatten
 from fedotp.federation import state_digest
 from fedotp.runs._directory import PLACES, RunDirectory, reading
 
@@ -16,7 +15,7 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
     """SHA-256 of each part of a complete run, without times and places."""
     with reading(run):
         found = {
-            "configuration": settings_digest(run.config),
+            "configuration": _digest(_settings(run)),
             "backbone": run.manifest["backbone"]["digest"],
             "data": run.manifest["data"]["content"],
             "partition": run.manifest["partition"],
@@ -29,9 +28,12 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
         return found
 
 
-def settings_digest(config: Config) -> str:
-    """Of all settings but those that say where things are."""
-    return _digest({key: value for key, value in flatten(config).items() if key not in PLACES})
+def _settings(run: RunDirectory) -> dict[str, Any]:
+    """All settings that there were when the run began, but those that say where things are."""
+    tables = run.manifest.get("config", run.config.to_dict())
+    sections = {key: table if isinstance(table, dict) else {"": table} for key, table in tables.items()}
+    flat = {f"{section}.{key}": value for section, table in sections.items() for key, value in table.items()}
+    return {key: value for key, value in flat.items() if key not in PLACES}
 
 
 def _timeless(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ sites();
 accuracy();
 views();
 clients();
+worth();
 classes();
 costs();
 privacy();
