@@ -10,6 +10,7 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import load_checkpoint, load_rows, save_checkpoint
+from fedotp.report.page import make_page
 from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, restore
 from fedotp.runs._observer import Observer
 from fedotp.runs.leaving._traces import traces
@@ -71,6 +72,9 @@ def test_nothing_of_them_is_left(whole: RunDirectory, left: RunDirectory) -> Non
     }
     assert not traces(left, AWAY)
     assert not {*left.predictions().client} & {*numbers}
+    assert f"{AWAY[0]}, {AWAY[1]} have no part in this run." in make_page([left])
+    with pytest.raises(FedotpError, match=f"has no client '{AWAY[0]}'"):
+        fedotp.load(left.path, client=AWAY[0])
     assert {client["name"] for client in left.summary["clients"]}.isdisjoint(AWAY)
 
 
@@ -150,12 +154,19 @@ def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirect
         forget(incomplete, AWAY)
 
 
-def test_other_data_than_the_run_had_are_refused(inputs: Path, whole: RunDirectory, tmp_path: Path) -> None:
+def test_other_data_than_the_run_had_are_refused(
+    inputs: Path, whole: RunDirectory, left: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same elsewhere are not; and a later version makes it again, which the certificate says."""
     data = shutil.copytree(inputs / "data", tmp_path / "data")
     moved = RunDirectory(shutil.copytree(whole.path, tmp_path / "moved"))
     text = (moved.path / "config.toml").read_text()
     (moved.path / "config.toml").write_text(text.replace(str(inputs / "data"), str(data)))
-    assert forget(moved.path, AWAY, tmp_path / "same")[1] is not None
+    monkeypatch.setattr(fedotp, "__version__", "9.9")
+    certificate = forget(moved.path, AWAY, tmp_path / "same")[1]
+    assert certificate is not None
+    assert certificate["made_with_before"] == {"fedotp": whole.manifest["fedotp"]}
+    assert certificate["after"]["digests"] == digests_of(left)
     some, other = sorted(data.rglob("*.png"))[:2]
     some.write_bytes(other.read_bytes())
     with pytest.raises(FedotpError, match="the run began with data"):

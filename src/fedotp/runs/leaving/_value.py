@@ -1,6 +1,7 @@
 """What each client of a run contributed: the same federation with some of them only, many times over."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Plan:
     orders: Ints | None
     coalitions: tuple[Coalition, ...]
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The players' names."""
         return [self.run.manifest["clients"][i] for i in self.players]
@@ -98,7 +99,8 @@ def plan_value(
     if not run.is_complete:
         raise FedotpError(f"{path} is not complete; go on with `{run.resume_command}`")
     with reading(run):
-        players, n = _players(run), len(_players(run))
+        players = _players(run)
+    n = len(players)
     if n < 2:
         raise FedotpError(f"{path}: only one client trained; there is nobody to divide its value among")
     if permutations is not None and permutations < 1:
