@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toy_federation import TRAIN, TRAINED, assert_same_bits, in_order, kept_rows, make_data, make_settings, simulator
 
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Images, RoundSettings, Simulator
+from fedotp.federation import AttackSettings, FederatedData, Images, RoundSettings, Simulator
 from fedotp.federation._sampling import absent, held_out
 
 NAMES = tuple(f"client {i}" for i in range(len(TRAIN)))
@@ -103,6 +103,21 @@ def test_a_held_out_client_may_be_absent() -> None:
     assert not len(federation.held_out)
     assert federation.join_held_out() is None
     assert all(1 not in view.evaluation.clients for view in federation.see() if view.model == "personal")
+
+
+def test_who_attacks_does_so_whoever_else_is_there() -> None:
+    attack = {"attack": AttackSettings("sign-flip", share=0.4), "seed": 1}
+
+    def attackers(*without: str) -> set[str]:
+        chosen = replace(make_settings(without=without), **attack)  # type: ignore[arg-type]
+        return {NAMES[i] for i in simulator("fedotp", chosen).attack.clients}
+
+    everyone = attackers()
+    assert len(everyone) == 2
+    honest = next(name for name in NAMES if name not in everyone)
+    assert attackers(honest) == everyone
+    assert attackers(min(everyone)) == everyone - {min(everyone)}
+    assert not attackers(*everyone)
 
 
 def test_unknown_names_and_nobody_left_are_refused() -> None:

@@ -109,7 +109,9 @@ class Simulator(Clients):
         self.held_out = held_out(settings.federation, data.names, data.domains, settings.seed)
         self.trained = np.setdiff1d(np.arange(len(data)), np.union1d(self.held_out, away))
         self.members = self.trained[data.train.sizes(self.trained) > 0]
-        self.attack = Attack(settings.attack, method, task, self.members, settings.seed)
+        # Who attacks does so whoever else is there: they are drawn among the absent, too.
+        self.attack = Attack(settings.attack, method, task, np.union1d(self.members, away), settings.seed)
+        self.attack.clients = np.intersect1d(self.attack.clients, self.members)
         self.honest = np.setdiff1d(self.trained, self.attack.clients)
         data = self.attack.on_data(data, trap, settings.seed)
         self.server = method.shared(task, len(data))

@@ -21,6 +21,7 @@ from fedotp.report.page._gather import gather
 from fedotp.report.page._privacy import gather_privacy
 from fedotp.report.page._together import compare, differing_settings, name_runs
 from fedotp.report.page._views import gather_views
+from fedotp.report.page._worth import gather_worth
 from fedotp.runs import RunDirectory
 
 _SCRIPTS = (
@@ -32,6 +33,7 @@ _SCRIPTS = (
     "accuracy",
     "views",
     "clients",
+    "worth",
     "classes",
     "costs",
     "privacy",
@@ -76,7 +78,8 @@ def make_page(
 
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
-    return {**gather(run), "views": gather_views(run), "privacy": gather_privacy(run), "analysis": analysis}
+    parts = {"views": gather_views(run), "privacy": gather_privacy(run), "worth": gather_worth(run)}
+    return {**gather(run), **parts, "analysis": analysis}
 
 
 def write_page(

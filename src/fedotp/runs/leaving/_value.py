@@ -98,6 +98,8 @@ def plan_value(
         )
     if not run.is_complete:
         raise FedotpError(f"{path} is not complete; go on with `{run.resume_command}`")
+    if run.config.attack.name != "none":
+        raise FedotpError(f'{path} has attack.name = "{run.config.attack.name}": only honest federations have a value')
     with reading(run):
         players = _players(run)
     n = len(players)
