@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from fedotp.classifier import Classifier
+from fedotp.classifier import Classifier, calibrated_by
 from fedotp.runs import RunDirectory
 from serve.serve_made import EVIL, Served, make_run, served
 
@@ -233,6 +234,35 @@ def test_a_method_without_transport(page: Page, tmp_path: Path) -> None:
         page.goto("about:blank")
 
 
+def test_limits_of_a_calibrated_client(page: Page, run: RunDirectory, image: Path, tmp_path: Path) -> None:
+    """A set at the coverage chosen, a flag on a stranger, and no promise for another mass."""
+    Image.effect_noise((32, 32), 200).convert("RGB").save(tmp_path / "noise.png")
+    own = tmp_path / "own"
+    shutil.copytree(run.config.data.dataset, own)
+    for number in range(4):  # with 36 images no p-value is small enough
+        shutil.copy(image, own / "night" / "blue" / f"more-{number}.png")
+    classifier = calibrated_by(Classifier.from_run(run.path, "client-0"), own)
+    with served(run.path, calibrate=own) as site:
+        page.goto(site.server.url)
+        page.wait_for_selector("body[data-ready]")
+        expect(page.locator("#limits")).to_be_hidden()
+        upload(page, image)
+        for coverage in ("0.8", "0.95", "0.9"):
+            page.select_option("#coverage", coverage)
+            (names,) = classifier.predict(image, coverage=float(coverage)).sets
+            assert page.locator("#set li").all_inner_texts() == names
+        assert page.locator("#coverage option:disabled").all_inner_texts() == ["99 %, needs 99 images"]
+        expect(page.locator("#promise")).to_have_text("Promised for images like the 40 that calibrated this client.")
+        page.focus("#mass")
+        answered(page, lambda: page.keyboard.press("Home"))
+        expect(page.locator("#promise")).to_contain_text("as it was trained only")
+        expect(page.locator("#coverage")).to_be_hidden()
+        answered(page, page.locator("#amount button").click)
+        upload(page, tmp_path / "noise.png")
+        expect(page.locator("#unlike")).to_have_text("Unlike the images this client was calibrated on (p = 0.048)")
+        page.goto("about:blank")
+
+
 @pytest.mark.skipif("FEDOTP_SCREENSHOTS" not in os.environ, reason="FEDOTP_SCREENSHOTS names no folder")
 def test_screenshots(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the demo's federation on the backbone that comes with the package: docs/serve-*.png."""
@@ -240,7 +270,7 @@ def test_screenshots(browser: Browser, tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "cache"))
     done = fedotp.run(fedotp.load_config("demo"), tmp_path / "demo")
-    with served(done.path) as site:
+    with served(done.path, calibrate="test") as site:
         for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")):
             page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
             page.goto(site.server.url)

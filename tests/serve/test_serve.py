@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from serve_made import EVIL, Served, make_run, served
 
-from fedotp.classifier import Classifier, open_classifiers
+from fedotp.classifier import Classifier, calibrated_by, open_classifiers
 from fedotp.errors import FedotpError
 from fedotp.methods import Dial
 from fedotp.runs import RunDirectory
@@ -48,6 +48,26 @@ def test_what_the_client_predicts(
     np.testing.assert_allclose(found["similarity"], maps.similarity, atol=1e-4)
     np.testing.assert_allclose(found["plan"], maps.plan * 16, atol=1e-4)  # of each of the 16 patches
     assert (found["label"], found["kinds"]) == ("blue", ["global", "local"])
+
+
+def test_limits_of_a_calibrated_client(run: RunDirectory, image: Path) -> None:
+    """Sets at every coverage there are images for, of the classifier as it was trained; none of one that is not."""
+    calibrated = Classifier.from_run(run.path, "client-0")
+    calibrated = calibrated_by(calibrated, run.config.data.dataset)
+    with served(run.path, calibrate=run.config.data.dataset) as page:
+        number = page.upload(image.read_bytes())
+        found = page.look(number, "client-0").json["limits"]
+        assert page.look(number, "client-0", mass=0.3).json["limits"] == {"images": None}
+    assert found["images"] == 36
+    expected = calibrated.predict(image)
+    assert expected.p_values is not None
+    assert (found["p_value"], found["unlike"]) == (expected.p_values[0], bool(expected.unlike[0]))
+    for each, least in zip(found["sets"], (4, 9, 19, 99), strict=True):
+        assert each["least"] == least
+        if least > 36:
+            assert each["set"] is None
+        else:
+            assert each["set"] == calibrated.predict(image, coverage=each["coverage"]).sets[0]
 
 
 def test_the_tower_sees_an_image_once(page: Served, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ class Prediction:
     p_values: Floats | None = None
 
     def __repr__(self) -> str:
-        sure = [f"{names[0][0]} {names[0][1]:.0%}" for names in self.top(1)[:_SHOWN]]
+        first = Prediction(self.classes, self.probabilities[:_SHOWN])
+        sure = [f"{names[0][0]} {names[0][1]:.0%}" for names in first.top(1)]
         more = ", ..." if len(self.probabilities) > _SHOWN else ""
         return f"<Prediction of {len(self.probabilities):,} images: {', '.join(sure)}{more}>"
 

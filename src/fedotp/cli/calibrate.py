@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 
 app = typer.Typer()
 
-_ASKED = (0.8, 0.9, 0.95, 0.99)  # coverages that people ask for
-
 
 @app.command()
 def calibrate(
@@ -62,10 +60,10 @@ def calibrate(
 
 def promise(calibration: "Calibration") -> str:
     """In one line what can be promised with it."""
-    from fedotp.limits import least_images
+    from fedotp.limits import COVERAGES, least_images
 
     n = len(calibration)
-    possible = [f"{coverage:g}" for coverage in _ASKED if n >= least_images(coverage)]
-    sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {_ASKED[0]:g}"
+    possible = [f"{coverage:g}" for coverage in COVERAGES if n >= least_images(coverage)]
+    sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {COVERAGES[0]:g}"
     flags = "unlike images are flagged" if calibration.can_flag else "too few to flag unlike images"
     return f"calibrated by {n:,} images: {sets}; {flags}"

@@ -2,6 +2,7 @@
 
 from fedotp.limits._calibration import FLAGGED, Calibration
 from fedotp.limits._conformal import (
+    COVERAGES,
     SCORE,
     SCORES,
     Score,
@@ -15,6 +16,7 @@ from fedotp.limits._conformal import (
 from fedotp.limits._outlying import Look, p_values
 
 __all__ = [
+    "COVERAGES",
     "FLAGGED",
     "SCORE",
     "SCORES",

@@ -30,6 +30,7 @@ and adapt more: small for clear images, large for hard ones.
 """
 SCORES: tuple[Score, ...] = get_args(Score)
 SCORE: Score = "lac"
+COVERAGES = (0.8, 0.9, 0.95, 0.99)  # that people ask for
 
 
 def nonconformity(probabilities: Floats, score: Score = SCORE, draws: Floats | None = None) -> Floats:

@@ -4,15 +4,16 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from PIL.Image import Image
 
-from fedotp.classifier import Classifiers, backbone_name, decode_image
+from fedotp.classifier import Classifiers, Prediction, backbone_name, decode_image
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
+from fedotp.limits import COVERAGES, Calibration, least_images
 from fedotp.methods import Dial
 from fedotp.serve._samples import Samples
 
@@ -78,7 +79,7 @@ class Model:
         with self._lock:
             kept = self._find(image)
             features = kept.features = kept.features or self._first.encode([kept.picture])
-            classifier = self._classifiers[client]
+            classifier = trained = self._classifiers[client]
             if mass is not None:
                 classifier = classifier.with_mass(mass)
             if dial is not None:
@@ -100,6 +101,7 @@ class Model:
             "similarity": _rounded(maps.similarity),
             # of each patch, the share that goes to the prompt: from 0 to 1
             "plan": None if maps.plan is None else _rounded(maps.plan * n_patches),
+            "limits": None if trained.calibration is None else _limits(prediction, classifier.calibration),
         }
 
     def _keep(self, picture: Image) -> str:
@@ -114,6 +116,28 @@ class Model:
             raise FedotpError("this image is no longer kept; choose it again")
         self._images.move_to_end(image)
         return self._images[image]
+
+
+def _limits(prediction: Prediction, calibration: Calibration | None) -> dict[str, Any]:
+    """The set of one image at each coverage, None where images are too few for it, and its p-value.
+
+    Nothing without a calibration: it is void for another mass or dial than that of the training.
+    """
+    if calibration is None:
+        return {"images": None}
+    assert prediction.p_values is not None
+    least = {coverage: least_images(coverage) for coverage in COVERAGES}
+    sets = {
+        coverage: replace(prediction, members=calibration.sets(prediction.probabilities, coverage)).sets[0]
+        for coverage in COVERAGES
+        if len(calibration) >= least[coverage]
+    }
+    return {
+        "images": len(calibration),
+        "p_value": float(prediction.p_values[0]),
+        "unlike": bool(prediction.unlike[0]),
+        "sets": [{"coverage": c, "least": least[c], "set": sets.get(c)} for c in COVERAGES],
+    }
 
 
 def _rounded(values: np.ndarray) -> Any:

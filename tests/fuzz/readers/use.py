@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from fedotp.classifier import load, open_classifiers
+from fedotp.classifier import calibrated_by, load, open_classifiers
 from fedotp.serve._model import Model
 from fedotp.serve._server import _question
 from fuzz.reader import Reader, inputs_of
@@ -19,11 +19,11 @@ _FORMATS = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "webp": "WE
 
 
 def _bundle(folder: Path) -> Path:
-    """A bundle, made once."""
+    """A calibrated bundle, made once."""
     made = inputs_of(folder) / "bundle"
     if not made.is_dir():
         run = complete_run(_new(inputs_of(folder) / "for-bundle"))
-        load(run, "client-0").save(made)
+        calibrated_by(load(run, "client-0"), toy_inputs(folder) / "data").save(made)
     return made
 
 
@@ -54,7 +54,8 @@ def _square(folder: Path) -> Path:
 
 
 def _use_bundle(folder: Path) -> None:
-    fedotp("predict", folder / "bundle", _square(folder), "--backbone", toy_inputs(folder) / "tiny.safetensors")
+    backbone = toy_inputs(folder) / "tiny.safetensors"
+    fedotp("predict", folder / "bundle", _square(folder), "--backbone", backbone, "--coverage", 0.5)
 
 
 def _make_images(folder: Path) -> None:

@@ -3,7 +3,7 @@
 // Names of files, clients and classes are foreign: they reach the page as text only.
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, image: null, picture: null, label: null, mass: null, dial: null, asked: 0 };
+const state = { about: null, image: null, picture: null, label: null, mass: null, dial: null, coverage: 0.9, limits: null, asked: 0 };
 const SIDE = 320; // of a map, in pixels of its canvas
 const WAIT = 90; // milliseconds of rest before a moved slider is believed
 
@@ -45,7 +45,7 @@ function complain(message) {
 function forget() {
   state.asked++; // an answer that is on its way is of that image, too
   state.image = state.label = null;
-  $("picture").hidden = $("name").hidden = $("best").hidden = $("maps").hidden = true;
+  $("picture").hidden = $("name").hidden = $("best").hidden = $("maps").hidden = $("limits").hidden = $("unlike").hidden = true;
   $("invitation").hidden = $("waiting").hidden = false;
   $("drop").classList.remove("full");
   $("status").textContent = "";
@@ -105,6 +105,7 @@ async function look() {
   if (number !== state.asked) return; // a later question is on its way
   complain("");
   showBest(answer);
+  showLimits(answer.limits);
   showMaps(answer);
   document.body.dataset.answered = String(number);
   $("status").textContent = `${answer.best[0].name}, ${percent(answer.best[0].probability)}`;
@@ -136,6 +137,32 @@ function showBest(answer) {
     }),
   );
   if (focused !== undefined) [...$("best").querySelectorAll("button")].find((b) => b.dataset.class === focused)?.focus();
+}
+
+// Sets of classes, and whether the image is unlike the client's own: for clients that are calibrated.
+function showLimits(limits) {
+  state.limits = limits;
+  $("limits").hidden = limits === null;
+  $("unlike").hidden = !limits?.unlike;
+  if (limits === null) return;
+  if (limits.unlike) $("unlike").textContent = `Unlike the images this client was calibrated on (p = ${limits.p_value.toPrecision(2)})`;
+  const void_ = limits.images === null;
+  $("limits").querySelector("label").hidden = void_;
+  if (void_) {
+    $("set").replaceChildren();
+    $("promise").textContent = "Sets of classes are promised for the classifier as it was trained only.";
+    return;
+  }
+  const able = limits.sets.filter(({ set }) => set !== null);
+  $("coverage").replaceChildren(...limits.sets.map(({ coverage, least, set }) => element("option", {
+    value: String(coverage), disabled: set === null, textContent: `${Math.round(100 * coverage)} %${set === null ? `, needs ${least} images` : ""}`,
+  })));
+  const chosen = able.find(({ coverage }) => coverage === state.coverage) ?? able.findLast(({ coverage }) => coverage <= state.coverage) ?? able[0];
+  $("coverage").value = chosen ? String(chosen.coverage) : "";
+  $("set").replaceChildren(...(chosen?.set ?? []).map((name) => element("li", { textContent: name })));
+  $("promise").textContent = chosen
+    ? `Promised for images like the ${limits.images} that calibrated this client${limits.unlike ? ", and this one is not like them" : ""}.`
+    : `The ${limits.images} images that calibrated this client are too few for a set.`;
 }
 
 function choose(label) {
@@ -272,6 +299,10 @@ function connect() {
   $("client").addEventListener("change", () => {
     look();
     showSamples().catch((error) => complain(error.message));
+  });
+  $("coverage").addEventListener("change", () => {
+    state.coverage = Number($("coverage").value);
+    showLimits(state.limits);
   });
   $("label").addEventListener("change", () => choose($("label").value === "" ? null : state.about.classes[Number($("label").value)]));
 }
