@@ -434,6 +434,28 @@ def test_real_sites_that_tell_little(page: Page, tmp_path: Path) -> None:
     expect(page.locator("#comparison")).to_contain_text("FedOTP, simulated")
 
 
+def limits_of(client: str, **changed: Any) -> dict[str, Any]:
+    """What an analysis says of a client's limits."""
+    shares = {"coverage": 0.912, "low": 0.8, "high": 0.98, "by_all": 0.874, "flagged": 0.031, "others_flagged": 0.4}
+    return {"client": client, "images": 61, "size": 1.86, **shares, **changed}
+
+
+def test_limits(page: Page, tmp_path: Path) -> None:
+    """How often sets hold the true class, how large they are; of one client there are no others."""
+    run = invent_run(tmp_path / "run")
+    nothing = {"sites": [], "maps": [], "plans": None, "tsne": None, "words": [], "bound": None, "notes": []}
+    page.goto(
+        address(tmp_path, [run], [nothing | {"limits": {"asked": 0.9, "clients": [limits_of("a"), limits_of("b")]}}])
+    )
+    expect(page.locator("#limits .note")).to_contain_text("in 90 of 100 images")
+    expect(page.locator("#limits tbody tr").first).to_have_text("a6191.2 80.0 to 98.01.8687.43.140.0")
+    alone = limits_of("a", by_all=None, others_flagged=None)
+    page.goto(address(tmp_path, [run], [nothing | {"limits": {"asked": 0.9, "clients": [alone]}}]))
+    expect(page.locator("#limits tbody tr")).to_have_text(["a6191.2 80.0 to 98.01.863.1"])
+    page.goto(address(tmp_path, [run], [nothing | {"limits": None}]))
+    assert page.locator("#limits").count() == 0
+
+
 def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
     names = {"clients": CLASSES[:3], "classes": CLASSES, "domains": CLASSES[:3], "dataset": HOSTILE}
     runs = [invent_run(tmp_path / f"{HOSTILE[:4]}{seed}", **names, seed=seed) for seed in (0, 1)]
@@ -447,10 +469,12 @@ def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
         "tsne": {"x": [0, 1], "y": [0, 1], "client": CLASSES[:2], "group": CLASSES[:2]},
         "words": [{"client": HOSTILE, "kind": HOSTILE, "vectors": vectors}],
         "bound": {"terms": {HOSTILE: 1}, "value": 1, "assumptions": [HOSTILE], "symbols": {HOSTILE: 1}},
+        "limits": {"asked": 0.9, "clients": [limits_of(HOSTILE)]},
         "notes": [HOSTILE],
     }
     page.goto(address(tmp_path, runs, [analysis, analysis]))
     to_the_end(page)
+    expect(page.locator("#limits td").first).to_have_text(HOSTILE)
     expect(hover(chart(page, "Accuracy of each client"), 0.3)).to_contain_text(HOSTILE)
     expect(hover(chart(page, "Confusion matrix"), 0.9, 0.1)).to_contain_text("alert")
     found = chart(page, "Classes of each client")

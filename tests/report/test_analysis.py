@@ -24,7 +24,7 @@ from fedotp.runs._prepare import load_backbone
 
 def test_what_a_page_is_given(done: RunDirectory) -> None:
     content = json.loads(json.dumps(analyse(done, n_images=2, masses=(0.4, 1.0)).as_dict(), allow_nan=False))
-    assert set(content) == {"sites", "maps", "plans", "tsne", "words", "bound", "notes"}
+    assert set(content) == {"sites", "maps", "plans", "tsne", "words", "bound", "limits", "notes"}
     assert len(content["maps"]) == 2 * 2
     shown = content["maps"][0]
     assert {"client", "label", "predicted", "image", "grid", "prompts"} == set(shown)
@@ -50,7 +50,10 @@ def test_what_a_page_is_given(done: RunDirectory) -> None:
         ("client-1", "local", 2),
     ]
     assert {"terms", "value", "assumptions", "symbols"} == set(content["bound"])
-    assert content["notes"] == ["no t-SNE: it needs 5 clients with private prompts, this run has 2"]
+    assert content["notes"] == [
+        "no prediction sets: a coverage of 0.9 needs 18 test images of a client",
+        "no t-SNE: it needs 5 clients with private prompts, this run has 2",
+    ]
 
 
 OPTIONS: dict[str, dict[str, Any]] = {"promptfl-fedper": {"n_base": 1}}
@@ -113,8 +116,8 @@ def test_only_images_need_the_data(tmp_path: Path) -> None:
     assert before.maps
     assert not after.maps
     assert after.plans is None
-    assert len(after.notes) == len(before.notes) + 1
-    assert "data" in after.notes[0]
+    assert ["no prediction sets" in note for note in before.notes] == [True]
+    assert ["data does not exist" in note for note in after.notes] == [True]
     content = [found.as_dict() for found in (before, after)]
     for key in ("tsne", "words", "bound"):
         assert content[0][key] == content[1][key] is not None

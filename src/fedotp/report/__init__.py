@@ -7,6 +7,7 @@ from fedotp.report._client import in_turn
 from fedotp.report._curves import plot_curves
 from fedotp.report._figure import COLOURS, FIGURE_FORMATS, MARKERS, bare, new_figure, save_figure
 from fedotp.report._heat import plot_maps, plot_plan_maps, plot_similarity
+from fedotp.report._limits import ClientLimits, Limits
 from fedotp.report._maps import ImageMap, image_maps, same_images, some_maps, transport_maps
 from fedotp.report._plans import PlanStatistics, plan_entropy, plan_overlap, plan_statistics, unassigned_share
 from fedotp.report._plans_figure import plot_plans
@@ -19,7 +20,9 @@ __all__ = [
     "MARKERS",
     "Analysis",
     "Bound",
+    "ClientLimits",
     "ImageMap",
+    "Limits",
     "Line",
     "PlanStatistics",
     "Projection",

@@ -14,6 +14,7 @@ from PIL import Image
 from fedotp.errors import FedotpError
 from fedotp.report._bound import Bound, measure_bound
 from fedotp.report._client import MASSES, Floats, choose, require_clients, restored
+from fedotp.report._limits import Limits, measure_limits
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
 from fedotp.report._round import rounded
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What clients have, maps over images, what transport does, the prompts side by side, as words, and Theorem 1.
+    """What clients have, maps over images, what transport does, the prompts side by side, as words, Theorem 1, limits.
 
     What a run does not have, or cannot be made here, is None or empty; `notes` say why.
     """
@@ -38,6 +39,7 @@ class Analysis:
     tsne: Projection | None
     words: tuple[PromptWords, ...]
     bound: Bound | None
+    limits: Limits | None
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,6 +51,7 @@ class Analysis:
             "tsne": None if self.tsne is None else rounded(vars(self.tsne)),
             "words": [rounded(asdict(prompt)) for prompt in self.words],
             "bound": None if self.bound is None else rounded(self.bound.as_dict()),
+            "limits": None if self.limits is None else rounded(asdict(self.limits)),
             "notes": list(self.notes),
         }
 
@@ -76,8 +79,8 @@ def analyse(
     if clients is not None:
         require_clients(directory, clients)
     notes: list[str] = []
-    images = _attempt(partial(_images, directory, clients, n_images, masses), notes)
-    sites, maps, plans = images or ((), (), None)
+    images = _attempt(partial(_images, directory, clients, n_images, masses, notes), notes)
+    sites, maps, plans, limits = images or ((), (), None, None)
     if plans is None and not directory.config.method.matching.has_plan:
         notes.append(f"no transport plans: {directory.config.method.title} has none")
     return Analysis(
@@ -87,6 +90,7 @@ def analyse(
         tsne=_attempt(partial(project_prompts, directory), notes),
         words=tuple(_attempt(partial(prompt_words, directory, clients), notes) or ()),
         bound=_attempt(partial(measure_bound, directory), notes),
+        limits=limits,
         notes=tuple(notes),
     )
 
@@ -101,15 +105,16 @@ def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
 
 
 def _images(
-    run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float]
-) -> tuple[tuple[Site, ...], tuple[ImageMap, ...], PlanStatistics | None]:
-    """What needs the data: clients' images, maps, and the numbers of the plans where there are any."""
+    run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float], notes: list[str]
+) -> tuple[tuple[Site, ...], tuple[ImageMap, ...], PlanStatistics | None, Limits | None]:
+    """What needs the data: clients' images, maps, the numbers of the plans where there are any, and limits."""
     prepared, simulator = restored(run)
     shown = choose(prepared, clients)
     maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))
     has_plan = simulator.method.matching.has_plan
     plans = plans_of(prepared, simulator, masses, clients) if has_plan else None
-    return tuple(some_sites(prepared, clients)), maps, plans
+    limits = _attempt(partial(measure_limits, prepared, simulator, clients), notes)
+    return tuple(some_sites(prepared, clients)), maps, plans, limits
 
 
 def _map(shown: ImageMap) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _SCRIPTS = (
     "clients",
     "worth",
     "classes",
+    "limits",
     "costs",
     "privacy",
     "analysis",

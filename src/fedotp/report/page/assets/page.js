@@ -8,6 +8,7 @@ views();
 clients();
 worth();
 classes();
+limits();
 costs();
 privacy();
 analysisSection();
