@@ -105,7 +105,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("method", METHODS)
 def test_seeds_of_every_method(method: str, inputs: Path, tmp_path: Path, trained: list[int]) -> None:
     config = make_config(inputs, federation={"dropout": 0.2}, **EXACT)
-    outcomes = run_many(by_method(config, [method], [0, 1, 2]), tmp_path / "together")
+    outcomes = run_many(by_method(config, [method], [0, 1]), tmp_path / "together")
     assert max(trained) > (0 if method == "zeroshot" else 5)  # more than there are clients in a run
     assert_as_alone(outcomes, tmp_path / "alone")
 
@@ -223,7 +223,7 @@ class Deadly(ManyObserver):
             raise Killed
 
 
-@pytest.mark.parametrize("at", [1, 5, 9, 14, 20])
+@pytest.mark.parametrize("at", [1, 9, 14])
 def test_killed_and_resumed(at: int, inputs: Path, tmp_path: Path) -> None:
     """Whatever round each of them is in then."""
     grid = ["method.mass=0.5,0.9", "partition.seed=0,1"]
