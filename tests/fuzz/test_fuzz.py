@@ -10,14 +10,14 @@ from fuzz.campaign import Worker, run
 from fuzz.readers import all_readers
 from fuzz.worker import make_case
 
-CASES = 5  # of each reader; `make fuzz` runs thousands
+CASES = 3  # of each reader; `make fuzz` runs thousands
 
 
 @pytest.fixture(scope="module")
 def suspicious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """A worker with readers that have defects, and little patience."""
     folder = tmp_path_factory.mktemp("planted")
-    with Worker(folder / "seeds", folder / "worker", readers="fuzz.planted", cpu=3, wall=12) as worker:
+    with Worker(folder / "seeds", folder / "worker", readers="fuzz.planted", cpu=2, wall=8) as worker:
         yield worker
 
 

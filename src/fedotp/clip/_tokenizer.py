@@ -6,7 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
@@ -110,6 +110,11 @@ class Tokenizer:
         if not word or "\ufffd" in word or not word.isprintable():
             return None
         return word if text.endswith(" ") else f"{word}…"
+
+    @cached_property
+    def words(self) -> tuple[str | None, ...]:
+        """`word` of every token; a tenth of a second, once."""
+        return tuple(self.word(token) for token in range(self.vocab_size))
 
     def __call__(self, texts: Sequence[str], context_length: int) -> Tensor:
         """Ids (n, context_length), int64: start of text, the text, end of text, zeros."""

@@ -45,7 +45,7 @@ def nearest_words(clip: CLIP, vectors: Tensor, k: int = 5) -> list[VectorWords]:
     distances with those between words.
     """
     table = clip.token_embedding.weight.detach()
-    written = [clip.tokenizer.word(i) for i in range(min(clip.tokenizer.vocab_size, len(table)))]
+    written = clip.tokenizer.words[: len(table)]
     ids = torch.tensor([i for i, text in enumerate(written) if text is not None], device=table.device)
     table = table[ids].float()
     found = []
@@ -85,6 +85,6 @@ def word_spacing(run: str | Path | RunDirectory) -> float:
     """
     clip = backbone_of(run if isinstance(run, RunDirectory) else RunDirectory.open(run))
     table = clip.token_embedding.weight.detach()
-    some = [i for i in range(min(clip.tokenizer.vocab_size, len(table))) if clip.tokenizer.word(i) is not None]
+    some = [i for i, word in enumerate(clip.tokenizer.words[: len(table)]) if word is not None]
     some = some[:: max(1, len(some) // _SPACING_WORDS)]
     return statistics.median(near.distances[1] for near in nearest_words(clip, table[some], k=2))  # [0] is itself
