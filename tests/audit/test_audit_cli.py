@@ -36,6 +36,9 @@ def test_a_run_that_promises_is_audited(made: Path) -> None:
     assert kept["upper"] == pytest.approx(directory.summary["privacy"]["epsilon"])
     assert kept["lower"] < kept["upper"]
     assert (kept["unit"], kept["kind"], kept["broken"]) == ("example", "gradients", False)
+    probed = command("probe", made / "private")
+    assert probed.status == 0, probed.err
+    assert f"epsilon {kept['upper']:.3g}" in probed.out  # the most that it allows
     shown = command("report", made / "private", "--no-analysis")
     assert shown.status == 0, shown.err
     assert '"kind":"gradients"' in (made / "private" / "report.html").read_text()

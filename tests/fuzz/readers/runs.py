@@ -15,6 +15,7 @@ import fedotp as package
 from fedotp.runs import Observer, stored_parameters
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
+from report.findings import a_probe, an_audit
 from runs.toy_run import COLOURS, make_config, make_inputs
 
 _MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.views": 0, "federation.join_epochs": 1}
@@ -55,6 +56,13 @@ def complete_run(folder: Path) -> Path:
         fedotp("join", made, "--data", toy_inputs(folder) / "data" / "day", "--name", "late", "--quiet")
     shutil.copytree(made, folder / "run")
     return folder / "run"
+
+
+def _looked_into(folder: Path) -> None:
+    """The same run, audited and probed."""
+    run = package.RunDirectory(complete_run(folder))
+    run.save_finding("audit", an_audit())
+    run.save_finding("probe", a_probe())
 
 
 def _make_config(folder: Path) -> None:
@@ -106,7 +114,7 @@ def _seal_partition(folder: Path) -> None:
 
 def _unseal(folder: Path) -> None:
     """Seals taken off, as files of older versions have none."""
-    for name in ("manifest.json", "summary.json"):
+    for name in ("manifest.json", "summary.json", "audit.json", "probe.json"):
         path = folder / "run" / name
         try:
             content = json.loads(path.read_bytes())
@@ -156,6 +164,7 @@ READERS = [
     Reader("runs-list", complete_run, lambda folder: fedotp("runs", "list", folder), files=_SHOWN, seal=forge_run),
     Reader("runs-show", complete_run, _show, files=_SHOWN, seal=forge_run),
     Reader("report", complete_run, _report, files=(*_SHOWN, "run/joined/*/result.json"), seal=forge_run),
+    Reader("findings", _looked_into, _report, files=("run/audit.json", "run/probe.json"), seal=forge_run),
     Reader("resume", _make_stopped, _resume, files=("run/*.*", "run/state/*"), seal=forge_run),
     Reader("checkpoint", _make_stopped, _stored, files=("run/state/*",), seal=forge_run),
     Reader(

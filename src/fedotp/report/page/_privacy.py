@@ -1,5 +1,6 @@
 """What is known of a run's privacy from above and from below, for its page."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,16 +28,18 @@ def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
     bounds = [
         {
             "what": str(name),
-            **{key: float(bound[key]) for key in ("epsilon", "delta", "confidence")},
+            **{key: _number(bound[key]) for key in ("epsilon", "delta", "confidence")},
             **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
         }
         for name, bound in found["bounds"].items()
     ]
+    if not bounds:
+        raise ValueError("an audit without a bound")
     upper = found["upper"]
     return {
         "unit": str(found["unit"]),
         "kind": str(found["kind"]),
-        "upper": None if upper is None else float(upper),
+        "upper": None if upper is None else _number(upper),
         "broken": bool(found["broken"]),
         "bounds": bounds,
     }
@@ -45,7 +48,7 @@ def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
 def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{key: int(found[key]) for key in ("members", "others")},
-        "confidence": float(found["confidence"]),
+        "confidence": _number(found["confidence"]),
         "fair": bool(found["fair"]),
         "attacks": [_attack(attack) for attack in (*found["attacks"], found["control"])],
         "allowed": None if found["allowed"] is None else _allowed(found["allowed"]),
@@ -54,8 +57,8 @@ def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _allowed(found: Mapping[str, Any]) -> dict[str, Any]:
     """The most that the account allows any attack."""
-    rates = {str(share): float(rate) for share, rate in found["tpr"].items()}
-    return {"epsilon": float(found["epsilon"]), "auc": float(found["auc"]), "tpr": rates}
+    rates = {str(share): _number(rate) for share, rate in found["tpr"].items()}
+    return {"epsilon": _number(found["epsilon"]), "auc": _number(found["auc"]), "tpr": rates}
 
 
 def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,4 +71,11 @@ def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(found: Mapping[str, Any]) -> list[float]:
-    return [float(f"{float(found[key]):.4g}") for key in ("value", "low", "high")]
+    return [float(f"{_number(found[key]):.4g}") for key in ("value", "low", "high")]
+
+
+def _number(value: Any) -> float:
+    """A number that a page can show."""
+    if not math.isfinite(number := float(value)):
+        raise ValueError(f"{value!r} is no number to show")
+    return number

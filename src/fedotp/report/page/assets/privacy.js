@@ -37,7 +37,7 @@ function epsilonOption() {
 
 function auditText({ kind, unit, upper, broken, bounds: [first] }) {
   const what = kind === 'images' ? 'mislabelled images' : unit === 'site' ? 'made-up sites' : 'made-up gradients';
-  const words = `${plural(first.canaries, 'canary').replace('canarys', 'canaries')}, ${what}, each put into a run of the same settings by the toss of a coin. `
+  const words = `${count(first.canaries)} canaries, ${what}, each put into a run of the same settings by the toss of a coin. `
     + `From what was released one guesses which were in; with a confidence of ${(100 * first.confidence).toFixed(0)} % epsilon is no smaller than the lower bound, at delta ${first.delta}. `;
   if (broken) return `${words}It is above what the account promises: the promise is broken.`;
   return words + (known(upper) ? `The account, from above, says ${upper.toFixed(2)}.` : 'Nothing is promised from above.');
