@@ -99,10 +99,11 @@ def _tell_how_to_go_on(left: "RunDirectory", run: Path, sites: list[str], out: P
 
 def _check(path: Path, against: Path | None) -> None:
     from fedotp.cli.progress import say
-    from fedotp.runs import check_certificate
+    from fedotp.runs import RunDirectory, check_certificate, reading
 
     certificate, wrong = check_certificate(path, against)
-    _print(certificate)
+    with reading(RunDirectory(path)):  # whoever made it may have left something out
+        _print(certificate)
     for line in wrong:
         say(line)
     if wrong:

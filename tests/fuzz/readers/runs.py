@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 import fedotp as package
 from fedotp.runs import Observer, stored_parameters
+from fedotp.runs._seal import sealed
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
 from report.findings import a_probe, an_audit
@@ -21,6 +22,16 @@ from runs.toy_run import COLOURS, make_config, make_inputs
 _MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.views": 0, "federation.join_epochs": 1}
 _QUICK = {"holdout_clients": 0, "participation": 1.0, "join_epochs": 0}
 _SEALS = ("sealed", "sha256", "metrics")
+_WORTH = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1, "gain_of_others": None}
+_VALUE = {
+    "format": "fedotp-value-1",
+    "of": "global",
+    "exact": False,
+    "permutations": 3,
+    "everybody": 0.5,
+    "nobody": 0.4,
+    "sites": [{"name": "client-0", **_WORTH}],
+}
 _JSON = ("config.toml", "manifest.json", "summary.json", "metrics.jsonl", "partition.json", "predictions.npz")
 
 
@@ -54,6 +65,7 @@ def complete_run(folder: Path) -> Path:
     if not made.is_dir():
         package.run(_config(folder, federation={"rounds": 1}), made)
         fedotp("join", made, "--data", toy_inputs(folder) / "data" / "day", "--name", "late", "--quiet")
+        (made / "value.json").write_text(sealed(_VALUE))
     shutil.copytree(made, folder / "run")
     return folder / "run"
 
@@ -63,6 +75,21 @@ def _looked_into(folder: Path) -> None:
     run = package.RunDirectory(complete_run(folder))
     run.save_finding("audit", an_audit())
     run.save_finding("probe", a_probe())
+
+
+def _left_run(folder: Path) -> Path:
+    """A run without a client of the complete one, with its certificate."""
+    made = inputs_of(folder) / "left"
+    if not made.is_dir():
+        whole = inputs_of(folder) / "whole"
+        package.run(_config(folder, federation={**_QUICK, "rounds": 1}), whole)
+        fedotp("forget", whole, "--site", "client-1", "--out", made, "--quiet")
+    shutil.copytree(made, folder / "run")
+    return folder / "run"
+
+
+def _check(folder: Path) -> None:
+    fedotp("forget", "--check", folder / "run")
 
 
 def _make_config(folder: Path) -> None:
@@ -114,7 +141,7 @@ def _seal_partition(folder: Path) -> None:
 
 def _unseal(folder: Path) -> None:
     """Seals taken off, as files of older versions have none."""
-    for name in ("manifest.json", "summary.json", "audit.json", "probe.json"):
+    for name in ("manifest.json", "summary.json", "audit.json", "probe.json", "value.json", "forgotten.json"):
         path = folder / "run" / name
         try:
             content = json.loads(path.read_bytes())
@@ -162,9 +189,13 @@ _SHOWN = tuple(f"run/{name}" for name in _JSON)
 READERS = [
     Reader("config", _make_config, _run_config),
     Reader("runs-list", complete_run, lambda folder: fedotp("runs", "list", folder), files=_SHOWN, seal=forge_run),
-    Reader("runs-show", complete_run, _show, files=_SHOWN, seal=forge_run),
-    Reader("report", complete_run, _report, files=(*_SHOWN, "run/joined/*/result.json"), seal=forge_run),
     Reader("findings", _looked_into, _report, files=("run/audit.json", "run/probe.json"), seal=forge_run),
+    Reader("runs-show", complete_run, _show, files=(*_SHOWN, "run/value.json"), seal=forge_run),
+    Reader(
+        "report", complete_run, _report, files=(*_SHOWN, "run/value.json", "run/joined/*/result.json"), seal=forge_run
+    ),
+    Reader("value", complete_run, _show, files=("run/value.json",), seal=forge_run),
+    Reader("certificate", _left_run, _check, files=("run/forgotten.json",), seal=forge_run),
     Reader("resume", _make_stopped, _resume, files=("run/*.*", "run/state/*"), seal=forge_run),
     Reader("checkpoint", _make_stopped, _stored, files=("run/state/*",), seal=forge_run),
     Reader(
