@@ -4,7 +4,8 @@ import signal
 from pathlib import Path
 
 import torch
-from near_sites import make_deployable
+from holdings import n_found, sent_in
+from near_sites import NearGrid, make_deployable, named, parts
 from real_processes import processes
 from recorder import recording
 
@@ -12,6 +13,9 @@ import fedotp
 from fedotp.federation import load_server
 from fedotp.flower.keys._keys import make_keys, read_server_keys
 from fedotp.flower.link._superlink import free_port
+from fedotp.flower.secure import FixedPoint
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory
 
@@ -49,6 +53,9 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
     assert run.summary["faults"] == {}
     assert [client["name"] for client in run.summary["clients"]] == list(SITES)
     assert all(_is_said(vector, heard) for vector in _vectors(_prompt_before_last(config, tmp_path)))
+    near = NearGrid(parts(tmp_path / "near", 3))
+    serve(near, config, ServerSettings(), tmp_path / "near/run", **named(near))
+    assert all(n_found(sent.patterns(FixedPoint(3, 11, 64)), heard) for sent in sent_in(near))
     for site in SITES:
         (path,) = (tmp_path / "state" / site).glob("*/private.safetensors")
         private = PrivateFile(path)

@@ -1,9 +1,11 @@
 """Secure sums without Flower: exact whoever drops out where, and nothing opened by too few or by a lie."""
 
+import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
-from fedotp.flower.secure import Dealt, FixedPoint, ServerSession, Session, SiteSession, Unsigned, VoidSumError
+from fedotp.flower.secure import (
+    Dealt,
+    FixedPoint,
+    ServerSession,
+    Session,
+    SiteSession,
+    Unsigned,
+    VoidSumError,
+    pack,
+    unpack,
+    unpack_names,
+    unpack_numbers,
+)
 from fedotp.flower.secure._crypto import KeyPair
 from fedotp.flower.secure._shamir import PRIME, combine, split, weights_at_zero
 
@@ -435,3 +449,42 @@ def test_sums_that_cannot_fit_are_refused() -> None:
 def test_a_sum_that_no_sites_can_have_is_refused() -> None:
     with pytest.raises(FedotpError, match="the secure sum makes no sense"):
         FixedPoint(3, 1000, 64).decode(np.array([2**63 - 1], np.uint64))
+
+
+# What strangers write ----------------------------------------------------------------------------------------------
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda each: st.lists(each, max_size=4),
+    max_leaves=6,
+)
+BYTES = st.lists(st.binary(max_size=5), max_size=4)
+
+
+def refusal(read: Callable[[Any], object], given: object) -> str:
+    """Why it is refused; empty if it is read."""
+    try:
+        read(given)
+    except FedotpError as error:
+        return str(error)
+    return ""
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.dictionaries(st.sampled_from(["numbers", "parts", "names"]), ANYTHING | BYTES))
+def test_packed_numbers_are_read_or_refused_in_one_line(record: dict[str, object]) -> None:
+    assert not any("\n" in refusal(read, record) for read in (unpack, unpack_names, unpack_numbers))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.dictionaries(st.sampled_from([*asdict(SESSION)]), ANYTHING))
+def test_a_session_is_read_or_refused_in_one_line(changes: dict[str, object]) -> None:
+    assert "\n" not in refusal(Session.of, json.dumps({**asdict(SESSION), **changes}))
+
+
+def test_what_was_packed_is_unpacked() -> None:
+    parts = {3: b"three", 1: b"one"}
+    assert unpack(pack(parts)) == parts
+    assert Session.of(SESSION.text) == SESSION
+    with pytest.raises(FedotpError, match="repeat a number"):
+        unpack({"numbers": [1, 1], "parts": [b"", b""]})

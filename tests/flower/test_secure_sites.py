@@ -1,24 +1,351 @@
-"""Secure sums with sites in this process: the plain federation's numbers, and an update nobody else can find."""
+"""Secure sums with sites in this process: the plain federation's numbers, and updates that the server never has."""
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from flwr.app import Message
+from holdings import folder_bytes, message_bytes, n_found, object_bytes, patterns
 from near_sites import NearGrid, make_deployable, named, parts
 
+from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower.server._serve import serve
+from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.secure import FixedPoint, SiteSession
+from fedotp.flower.server import _secure, _secure_rounds
+from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.site import _app
+from fedotp.runs import RunDirectory
 
-SECURE = ServerSettings(secure=True)
+QUICK = ServerSettings(secure=True, round_timeout=0.2, patience=0.0)
+STEPS = ("query.secure_keys", "query.secure_shares", "train", "query.secure_survivors", "query.secure_signatures")
+N = 4
 
 
-def test_the_result_is_that_of_the_plain_federation(inputs: Path, tmp_path: Path) -> None:
-    config = make_deployable(inputs)
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not pause before a sum that was void is made again, and give up soon."""
+    monkeypatch.setattr(_secure_rounds, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_secure_rounds, "_MOST_VOID", 2)
+
+
+class Heard:
+    """The rows that sites masked, the totals that the server opened, and the sums themselves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows: list[np.ndarray] = []
+        self.updates: list[tuple[dict[str, np.ndarray], int]] = []
+        self.totals: list[tuple[FixedPoint, np.ndarray]] = []
+        self.attempts: list[_secure.SecureRound] = []
+        row_of, average_of, begin = _app.row_of, _secure.average_of, _secure.SecureRound.__init__
+
+        def masking(fixed: FixedPoint, values: dict[str, np.ndarray], **facts: Any) -> np.ndarray:
+            self.rows.append(row_of(fixed, values, **facts))
+            self.updates.append((values, facts["weight"]))
+            return self.rows[-1]
+
+        def opening(fixed: FixedPoint, total: np.ndarray, like: Any) -> Any:
+            self.totals.append((fixed, total))
+            return average_of(fixed, total, like)
+
+        def beginning(attempt: _secure.SecureRound, *given: Any) -> None:
+            self.attempts.append(attempt)
+            begin(attempt, *given)
+
+        monkeypatch.setattr(_app, "row_of", masking)
+        monkeypatch.setattr(_secure, "average_of", opening)
+        monkeypatch.setattr(_secure.SecureRound, "__init__", beginning)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
+    return Heard(monkeypatch)
+
+
+def of_four(inputs: Path, **sections: Any) -> Any:
+    return make_deployable(inputs, **sections).override([f"partition.n_clients={N}"])
+
+
+def silent(*steps: str, group: str = "", times: int = 9) -> Callable[[Message, Message], Message | None]:
+    """A site that says nothing in these steps (of a round)."""
+    left = [times]
+
+    def meddle(message: Message, reply: Message) -> Message | None:
+        if message.metadata.message_type in steps and message.metadata.group_id.startswith(group) and left[0]:
+            left[0] -= 1
+            return None
+        return reply
+
+    return meddle
+
+
+def total_of(rows: list[np.ndarray]) -> list[int]:
+    return [sum(int(number) for number in column) % 2**64 for column in zip(*rows, strict=True)]
+
+
+def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
+    inputs: Path, tmp_path: Path, heard: Heard
+) -> None:
+    config = make_deployable(inputs, federation={"rounds": 1})
     runs = {}
-    for name, settings in (("plain", ServerSettings()), ("secure", SECURE)):
+    for name, settings in (("plain", replace(QUICK, secure=False)), ("secure", QUICK)):
         grid = NearGrid(parts(tmp_path / name, 3))
         runs[name] = serve(grid, config, settings, tmp_path / name / "run", **named(grid))
     plain, secure = (load_server(run.checkpoint) for run in runs.values())
-    for name in plain:
-        torch.testing.assert_close(secure[name], plain[name], atol=1e-6, rtol=0)
-    assert runs["secure"].summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 2, "void": 0}
+    ((fixed, total),) = heard.totals
+    assert total.tolist() == total_of(heard.rows)
+    weights = [weight for _, weight in heard.updates]
+    exact = sum(values["shared"].astype(np.float64) * weight for values, weight in heard.updates) / sum(weights)
+    rounding = len(weights) * 2.0 ** -(fixed.bits + 1) / sum(weights)
+    np.testing.assert_allclose(secure["shared"].double().numpy(), exact, rtol=2**-24, atol=rounding)
+    torch.testing.assert_close(secure, plain, rtol=2**-23, atol=2 * rounding)
+    assert runs["secure"].summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 1, "void": 0}
+    (one,), (other,) = (run.metrics("round") for run in runs.values())
+    assert one["loss"] == pytest.approx(other["loss"])
+    assert other["client_loss"] == [None] * 3
+
+
+def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_path: Path, heard: Heard) -> None:
+    """In each of five rounds, it falls silent at another step."""
+    config = of_four(inputs, federation={"rounds": 5})
+    grid = NearGrid(parts(tmp_path, N))
+    lost = [silent(step, group=str(round_)) for round_, step in enumerate(STEPS, 1)]
+
+    def meddle(message: Message, reply: Message) -> Message | None:
+        return reply if all(each(message, reply) is not None for each in lost) else None
+
+    grid.meddle[102] = meddle
+    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    answered = [record["answered"] for record in run.metrics("round")]
+    assert answered == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]] * 2
+    assert run.summary["secure"]["void"] == 0
+    rows = iter(heard.rows)
+    for number, (_, total) in enumerate(heard.totals):
+        asked = [next(rows) for _ in range(N if number > 1 else N - 1)]
+        if number == 2:  # it had masked its numbers, which did not arrive
+            del asked[2]
+        assert total.tolist() == total_of(asked)
+
+
+def test_a_round_that_too_few_are_left_of_is_made_again(inputs: Path, tmp_path: Path, heard: Heard, lines: Any) -> None:
+    config = of_four(inputs, federation={"rounds": 1})
+    grid = NearGrid(parts(tmp_path, N), meddle={node: silent("train", times=1) for node in (100, 101)})
+    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    assert run.summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 1, "void": 1}
+    assert "2 of 4 sites have sent masked numbers; a secure sum needs 3; it is made again" in lines.text
+    assert heard.totals[0][1].tolist() == total_of(heard.rows[-N:])
+    assert len({row.tobytes() for row in heard.rows}) == N  # the same work, from where they stood before
+    assert len(heard.totals) == 1
+
+
+def test_a_site_started_again_within_a_round_is_lost_to_it(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid = NearGrid(parts(tmp_path, N))
+
+    def forget(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "query.secure_shares" and message.metadata.group_id == "1":
+            site = _app.site_of(SimpleNamespace(node_config=grid.nodes[100]))  # type: ignore[arg-type]
+            site.sums._current = None
+        return reply
+
+    grid.meddle[100] = forget
+    run = serve(grid, of_four(inputs, federation={"rounds": 2}), QUICK, tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[1, 2, 3], [0, 1, 2, 3]]
+    assert (
+        "round 1, site site-0: it refuses: this site has no keys for this secure sum: it was started again"
+        in lines.text
+    )
+
+
+# What the server holds -------------------------------------------------------------------------------------------
+
+
+def held_by(grid: NearGrid, folder: Path, heard: Heard) -> list[bytes]:
+    """All messages it got, what it wrote, and what its sums have in memory."""
+    return message_bytes(grid.answered) + folder_bytes(folder) + object_bytes(*heard.attempts)
+
+
+def unmasked(
+    site: SiteSession, letters: dict[int, bytes], numbers: np.ndarray, mask: Any = SiteSession.mask
+) -> np.ndarray:
+    """A site that masks its numbers and sends them as they were."""
+    mask(site, letters, numbers)
+    return numbers
+
+
+@pytest.mark.parametrize("how", ["plain", "secure", "without masks"])
+def test_no_byte_the_server_holds_is_of_a_sites_update(
+    how: str, inputs: Path, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same search finds all of them where sums are not secure, and where sites do not mask what they send."""
+    if how == "without masks":
+        monkeypatch.setattr(SiteSession, "mask", unmasked)
+    sent: list[tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], int]] = []
+    train = _app.Site.train
+
+    def training(site: Any, *order: Any) -> Any:
+        done = train(site, *order)
+        sent.append((done.update, order[-1], done.n_examples))
+        return done
+
+    monkeypatch.setattr(_app.Site, "train", training)
+    config = make_deployable(inputs, federation={"rounds": 2})
+    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
+    settings = replace(QUICK, secure=how != "plain")
+    if how == "without masks":
+        with pytest.raises(FedotpError, match="round 1 was void 2 times in a row: the secure sum makes no sense"):
+            serve(grid, config, settings, tmp_path / "run", **named(grid))
+    else:
+        serve(grid, config, settings, tmp_path / "run", **named(grid))
+    held = held_by(grid, tmp_path / "run", heard)
+    assert len(sent) == 6
+    for update, start, weight in sent:
+        found = n_found(patterns(update, start, FixedPoint(3, 11, 64), weight), held)
+        assert found == 0 if how == "secure" else found > 0
+
+
+def test_what_sites_do_not_share_is_not_in_the_sum(inputs: Path, tmp_path: Path, heard: Heard) -> None:
+    sites = parts(tmp_path, 3)
+    sites[100]["share"] = sites[101]["share"] = "nothing"
+    grid = NearGrid(sites)
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    assert [row[1] for row in heard.rows[:2]] == [0, 0]
+    assert [row[3] for row in heard.rows[:2]] == [0, 0]
+    assert next(iter(run.metrics("round")))["loss"] is not None
+    sites[102]["share"] = "nothing"
+    grid = NearGrid(sites)
+    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "again", **named(grid))
+    assert next(iter(run.metrics("round")))["loss"] is None
+
+
+# Who signs -------------------------------------------------------------------------------------------------------
+
+
+def with_keys(folder: Path) -> tuple[NearGrid, dict[str, str]]:
+    names = [f"site-{i}" for i in range(3)]
+    make_keys(folder / "keys", ["localhost"], names)
+    sites = parts(folder, 3)
+    for node, name in zip(sites, names, strict=True):
+        sites[node]["keys"] = str(folder / "keys/sites" / name)
+    return NearGrid(sites), read_server_keys(folder / "keys/server").sites
+
+
+def test_sites_that_know_each_others_keys(inputs: Path, tmp_path: Path) -> None:
+    grid, keys = with_keys(tmp_path)
+    config = make_deployable(inputs, federation={"rounds": 1})
+    run = serve(grid, config, QUICK, tmp_path / "run", public_keys=keys, **named(grid))
+    assert run.summary["secure"]["sums"] == 1
+
+
+def test_a_site_that_one_does_not_know_makes_it_refuse(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    """As if the server had invented it."""
+    grid, _ = with_keys(tmp_path)
+    grid.nodes[102] = {key: value for key, value in grid.nodes[102].items() if key != "keys"}
+    with pytest.raises(FedotpError, match="round 1 was void 2 times in a row: 1 of 3 sites have dealt out shares"):
+        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    assert "what is said to come from site 'site-2' was not signed with its key" in lines.text
+
+
+def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid, keys = with_keys(tmp_path)
+    grid.nodes[103] = {"part": 0, "name": "site-3", "state": str(tmp_path / "site-3")}
+    run = serve(
+        grid,
+        of_four(inputs, federation={"rounds": 1}),
+        QUICK,
+        tmp_path / "run",
+        public_keys={**keys, "site-3": keys["site-0"]},
+        **named(grid),
+    )
+    assert next(iter(run.metrics("round")))["answered"] == [0, 1, 2]
+    assert "site site-3: what is said to come from site 'site-3' was not signed with its key" in lines.text
+
+
+# What does not go together ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "why"),
+    [
+        ({"method": {"name": "promptfl-fedamp"}}, {}, r'method.name = "promptfl-fedamp": .* \(Eq. 4\)'),
+        ({"method": {"name": "pfedmoap"}}, {}, r'method.name = "pfedmoap": .* \(Eq. 4\)'),
+        ({"method": {"name": "fedclip"}}, {}, r'method.name = "fedclip": .* which is all that a sum can give'),
+        ({"method": {"name": "zeroshot"}}, {}, 'method.name = "zeroshot"'),
+        ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
+        ({}, {"privacy": "server"}, 'privacy = "server": .*can neither clip it nor tell whether a site has'),
+        ({}, {"max_update": 5.0}, "max-update = 5: the server sees no site's update, nor how long it is"),
+        ({}, {"max_times": 3.0}, "max-times = 3: .*cannot shorten it; --max-images says"),
+        ({"federation": {"participation": 0.5}}, {}, "2 of 3 sites in a round: a sum takes 3 or more"),
+    ],
+)
+def test_what_a_sum_cannot_do_is_refused_with_its_reason(
+    changes: dict[str, Any], settings: dict[str, Any], why: str, inputs: Path, tmp_path: Path
+) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+    with pytest.raises(FedotpError, match=f"secure sums do not go with {why}") as refusal:
+        serve(grid, make_deployable(inputs, **changes), replace(QUICK, **settings), tmp_path / "run", **named(grid))
+    assert "\n" not in str(refusal.value)
+    assert not grid.sent
+
+
+def test_a_method_that_shares_nothing_has_nothing_to_add_up(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3))
+    config = make_deployable(inputs, method={"name": "coop"})
+    with pytest.raises(FedotpError, match=r"secure sums do not go with .*: its server has no average to make"):
+        serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "why"),
+    [
+        ({"require_secure": True}, {"secure": False}, r"only where updates are added up securely \(--require-secure\)"),
+        ({"require_secure": True}, {"secure_threshold": 0.5}, "wants sums that more than 2/3 of the sites open"),
+        ({"secure_sites": 4}, {}, "a secure sum of 3 sites; this one wants 4 or more"),
+    ],
+)
+def test_a_site_can_insist(
+    options: dict[str, Any], settings: dict[str, Any], why: str, inputs: Path, tmp_path: Path, lines: Any
+) -> None:
+    grid = NearGrid(parts(tmp_path, 3, **options))
+    with pytest.raises(FedotpError, match=r"every site was refused|void 2 times in a row"):
+        serve(grid, make_deployable(inputs), replace(QUICK, **settings), tmp_path / "run", **named(grid))
+    assert re.search(why, lines.text)
+    assert not any(message.content.array_records for message in grid.answered)
+
+
+def test_a_server_that_asks_for_a_plain_round_after_all_gets_none(inputs: Path, tmp_path: Path) -> None:
+    """The agreement says that sums are secure; an order that says nothing of one is refused."""
+    grid = NearGrid(parts(tmp_path, 3))
+    serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    order = next(message for message in grid.sent if message.metadata.message_type == "train")
+    del order.content.config_records["config"]["session"]
+    grid._deliver(order)
+    assert "says nothing right of a secure sum" in str(grid.answered[-1].content.config_records["config"]["refused"])
+    assert not grid.answered[-1].content.array_records
+
+
+def test_a_run_that_goes_on_stays_secure(inputs: Path, tmp_path: Path) -> None:
+    def stop(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
+            raise KeyboardInterrupt
+        return reply
+
+    sites, config = parts(tmp_path, 3), make_deployable(inputs)
+    grid = NearGrid(sites, meddle={100: stop})
+    with pytest.raises(KeyboardInterrupt):
+        serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    again = NearGrid(sites)
+    with pytest.raises(FedotpError, match=r"secure-threshold = 0.5: the run began with 0.66"):
+        resume_serving(again, tmp_path / "run", replace(QUICK, secure_threshold=0.5), **named(again))
+    plain = replace(QUICK, secure=False)  # nothing was said of it
+    resume_serving(again, tmp_path / "run", plain, **named(again))
+    assert RunDirectory.open(tmp_path / "run").summary["secure"]["sums"] == 1
+    assert all(
+        "masked" in m.content.array_records["arrays"] for m in again.answered if m.metadata.message_type == "train"
+    )

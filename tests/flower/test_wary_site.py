@@ -150,6 +150,7 @@ def agreement_of(inputs: Path, **changes: Any) -> Agreement:
         "classes": ["cat", "dog"],
         "template": "a photo of a {}.",
         "backbone": "0",
+        "secure": None,
     }
     return Agreement.of(ConfigRecord({"agreement": json.dumps(values | changes)}))
 
@@ -161,6 +162,9 @@ def agreement_of(inputs: Path, **changes: Any) -> Agreement:
         ({"classes": ["x" * 600]}, "600 characters; right is at most 500"),
         ({"classes": "cat"}, "not a list"),
         ({"template": "{}" + "x" * 2000}, "template has 2002 characters"),
+        ({"secure": {"share": 0.4, "bound": 64}}, "secure-threshold = 0.4: must be from 0.5"),
+        ({"secure": {"share": 0.6, "bound": "\x1b[2J\n"}}, r"secure-range = '.*': must be from 1"),
+        ({"secure": [1]}, "cannot be read"),
         ({"protocol": "\x1b[2J\n2"}, r"protocol \[2J 2, this site"),
         ({"config": {"\x1b[2J": 1}}, r"the server's configuration: .*\[2J"),
     ],

@@ -31,19 +31,19 @@ from fuzz.readers.commands import fedotp as command
 from fuzz.readers.runs import Deadly, StoppedError, forge_run, toy_inputs
 
 _SITES = 2
-_CLASSES = ("blue", "green", "red")
+CLASSES = ("blue", "green", "red")
 
 
 # A message on disk is a folder of Flower's objects, the message itself first -----------------------------------
 
 
-def _write_message(message: Message, folder: Path) -> None:
+def write_message(message: Message, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, (name, each) in enumerate(reversed(objects.get_all_nested_objects(message).items())):
         (folder / f"{number:02d}-{name}.object").write_bytes(each.deflate())
 
 
-def _read_message(folder: Path) -> Message:
+def read_message(folder: Path) -> Message:
     """As Flower does. Ids are not compared with contents: who forges an object gives it the right id."""
     contents = {path.stem[3:]: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
     message = inflate_object_from_contents(next(iter(contents)), contents)
@@ -59,14 +59,14 @@ def _recorded(folder: Path) -> Path:
     """What a server asked and its sites answered, once: recorded/NODE/{asked,answered}/KIND/*.object."""
     made = inputs_of(folder) / "recorded"
     if not made.is_dir():
-        _prepare_process()
+        prepare_process()
         grid = NearGrid(_nodes(inputs_of(folder)))
         _serve(grid, folder, inputs_of(folder) / "recorded-run", ServerSettings(round_timeout=30), classes=())
         for asked, answered in zip(grid.sent, grid.answered, strict=True):
             place = made / str(asked.metadata.dst_node_id)
-            kind = _kind(asked)
-            _write_message(asked, place / "asked" / kind)
-            _write_message(answered, place / "answered" / kind)
+            kind = kind_of(asked)
+            write_message(asked, place / "asked" / kind)
+            write_message(answered, place / "answered" / kind)
     return made
 
 
@@ -79,7 +79,7 @@ def _serve(grid: Any, folder: Path, out: Path, settings: ServerSettings, *, n_ro
     serve(grid, config, settings, out, **named(grid), **options)
 
 
-def _kind(message: Message) -> str:
+def kind_of(message: Message) -> str:
     """What is asked: "query", "train", "evaluate", or "hello" where the server does not know the classes yet."""
     kind = str(message.metadata.message_type)
     agreement = str(message.content.config_records["config"]["agreement"])
@@ -87,7 +87,7 @@ def _kind(message: Message) -> str:
 
 
 @dataclass
-class _RecordedGrid:
+class RecordedGrid:
     """Sites that answer what was recorded; the answers of the first are in `forged`."""
 
     nodes: dict[int, dict[str, Any]]
@@ -105,11 +105,11 @@ class _RecordedGrid:
     def _deliver(self, message: Message) -> str:
         number, node = str(next(iter(self._numbers))), message.metadata.dst_node_id
         folder = self.forged if node == min(self.nodes) else self.recorded / str(node) / "answered"
-        self._waiting[number] = folder / _kind(message)
+        self._waiting[number] = folder / kind_of(message)
         return number
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        return [_read_message(self._waiting.pop(number)) for number in list(message_ids) if number in self._waiting]
+        return [read_message(self._waiting.pop(number)) for number in list(message_ids) if number in self._waiting]
 
 
 def _make_answers(folder: Path) -> None:
@@ -119,30 +119,30 @@ def _make_answers(folder: Path) -> None:
 
 def _serve_answers(settings: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
     """A whole run of the server, in which one site's answers are forged."""
-    _prepare_process()
+    prepare_process()
     recorded = _recorded(folder)
-    grid = _RecordedGrid(_nodes(folder), recorded, folder / "answers")
+    grid = RecordedGrid(_nodes(folder), recorded, folder / "answers")
     _serve(grid, folder, folder / "run", ServerSettings(round_timeout=1, **settings), classes=classes)
 
 
 def _make_stopped(folder: Path) -> None:
     """A private run of real sites that was killed after its first round."""
-    _prepare_process()
+    prepare_process()
     recorded = _recorded(folder)
-    grid = _RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+    grid = RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
     settings = ServerSettings(round_timeout=1, privacy="server", delta=1e-5)
     with contextlib.suppress(StoppedError):
-        _serve(grid, folder, folder / "run", settings, n_rounds=2, classes=_CLASSES, observer=Deadly())
+        _serve(grid, folder, folder / "run", settings, n_rounds=2, classes=CLASSES, observer=Deadly())
 
 
 def _resume(folder: Path) -> None:
-    _prepare_process()
+    prepare_process()
     recorded = _recorded(folder)
-    grid = _RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+    grid = RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
     resume_serving(grid, folder / "run", ServerSettings(round_timeout=1), **named(grid))
 
 
-def _prepare_process() -> None:
+def prepare_process() -> None:
     """Do not pause between two looks, log nothing, and know which run this is, as Flower would say."""
     fedotp.flower.server._welcome._PAUSE = fedotp.flower.link._post._PAUSE = 0.0
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
@@ -159,12 +159,12 @@ def _make_orders(folder: Path) -> None:
 
 def _obey(folder: Path) -> None:
     """A site that is told all that was recorded, one message forged."""
-    _prepare_process()
+    prepare_process()
     node, config = min(_nodes(folder / "state").items())
     context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
     for kind in sorted((folder / "orders").iterdir()):
         try:
-            message = _read_message(kind)
+            message = read_message(kind)
         except Exception as error:  # Flower's own, before anything of ours is called
             raise FedotpError(f"Flower does not read it: {error}") from error
         if message.has_content() and message.metadata.message_type in ("query", "train", "evaluate"):
@@ -182,10 +182,10 @@ def _make_private(folder: Path) -> None:
 
 def _train_again(folder: Path) -> None:
     """The same orders, but the last accepted round is the first."""
-    _prepare_process()
+    prepare_process()
     node, config = min(_nodes(folder / "state").items())
     context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
-    message = _read_message(folder / "orders" / "train")
+    message = read_message(folder / "orders" / "train")
     message.content.config_records["config"]["accepted"] = 1
     message.content.config_records["config"]["server-round"] = 2
     app(message, context)
@@ -214,7 +214,7 @@ def _manage_keys(folder: Path) -> None:
 def _answers(name: str, **settings: Any) -> Reader:
     """A server that knows the classes: whatever one site answers, the run goes on."""
     known = tuple(f"answers/{kind}/*" for kind in ("query", "train", "evaluate"))
-    return Reader(name, _make_answers, partial(_serve_answers, settings, _CLASSES), files=known, may_refuse=False)
+    return Reader(name, _make_answers, partial(_serve_answers, settings, CLASSES), files=known, may_refuse=False)
 
 
 READERS = [

@@ -11,7 +11,6 @@ from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import read_server_keys
 from fedotp.flower.link import superlink
-from fedotp.flower.secure import LEAST_SITES
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory, free_name
@@ -42,8 +41,6 @@ def run_server(
             f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
             "lower it, or register more with `fedotp keys add`"
         )
-    if held and settings.secure and len(names) < LEAST_SITES:
-        raise FedotpError(f"--secure: a secure sum needs {LEAST_SITES} sites, and {len(names)} have keys in {keys}")
     if resume is not None:
         path = RunDirectory.open(resume).path
     else:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 from flwr.app import ConfigRecord, Message
 
-from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
@@ -29,38 +28,12 @@ from fedotp.flower.secure import (
 from fedotp.flower.server._asking import Asking
 from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._registry import Member, Registry
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.server")
 
 Take = Callable[[int, Message], None]
 """Takes a site's answer by its number; raises where it is not in order."""
-
-
-def require_summable(config: Config, settings: ServerSettings) -> None:
-    """Refuse, each with its reason, what a server cannot do that sees nothing but sums."""
-    if not settings.secure:
-        return
-    method, defaults = config.method, ServerSettings()
-    why = {
-        f"method.name = {method.name!r}": None
-        if method.averages and method.learns
-        else f"its server does more with what each site sends than to average it (or nothing); {method.title} cannot "
-        'be added up, "fedotp" and "promptfl" can',
-        f"privacy = {settings.privacy!r}": None
-        if settings.privacy == defaults.privacy
-        else "the server cannot clip what it does not see, nor tell whether a site has",
-        f"max-update = {settings.max_update:g}": None
-        if settings.max_update == defaults.max_update
-        else "the server sees no site's update, and cannot say how long it is",
-        f"max-times = {settings.max_times:g}": None
-        if settings.max_times == defaults.max_times
-        else "the server sees no site's update, and cannot shorten it; how much a site weighs, --max-images says",
-    }
-    for what, reason in why.items():
-        if reason:
-            raise FedotpError(f"--secure with {what}: {reason}")
 
 
 @dataclass
@@ -96,7 +69,7 @@ class SecureRound:
         self._session = Session(agreement.run, round_ + 1, secrets.token_hex(16), **terms, most_images=most)
         self._sum = ServerSession(self._session, identity, n_numbers(self._like))
         self.opened = Opened()
-        self.was_refused = False
+        self.all_answered = True
 
     def run(self, present: Sequence[Member], server: Parameters, least: int) -> Opened:
         """Go through all steps; VoidSumError says that the sum cannot be opened.
@@ -150,7 +123,7 @@ class SecureRound:
                     take(number, answers[node])
                 self.opened.bytes_up += n_bytes(answers[node])
             except FedotpError as error:
-                self.was_refused |= node in answers
+                self.all_answered &= node in answers
                 fault = self.opened.faults[number] = Fault.of(error)
                 log.warning("round %d, site %s: %s", self._round + 1, self._registry.names[number], fault)
 

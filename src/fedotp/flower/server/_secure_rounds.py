@@ -19,7 +19,7 @@ log = logging.getLogger("fedotp.server")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a sum that was void is made again
 _REMIND = 30.0  # seconds between two lines about who is missing
-_MOST_REFUSALS = 8  # void sums in a row in which somebody refused: it will not get better
+_MOST_VOID = 8  # sums in a row that were void though everybody answered: it will not get better
 
 
 class SecureRounds:
@@ -41,7 +41,7 @@ class SecureRounds:
         self, round_: int, server: Parameters, expected: Callable[[int], Parameters], least: int
     ) -> tuple[Ints, list[Member], Opened]:
         """The secure sum of a round: who was asked, who of them was there, and what came of it."""
-        refusals, pause = 0, _FIRST_PAUSE
+        in_a_row, pause = 0, _FIRST_PAUSE
         while True:
             asked, present = self._enough(round_)
             most = self._intake.most_images()
@@ -59,9 +59,9 @@ class SecureRounds:
                 opened = attempt.run(present, server, least)
             except VoidSumError as error:
                 self.voids += 1
-                refusals = refusals + 1 if attempt.was_refused else 0
-                if refusals >= _MOST_REFUSALS:
-                    raise FedotpError(f"round {round_ + 1} was void {refusals} times in a row: {error}") from None
+                in_a_row = in_a_row + 1 if attempt.all_answered else 0
+                if in_a_row >= _MOST_VOID:
+                    raise FedotpError(f"round {round_ + 1} was void {in_a_row} times in a row: {error}") from None
                 log.warning("round %d: %s; it is made again", round_ + 1, error)
             else:
                 self.sums += opened.average is not None

@@ -23,9 +23,9 @@ from fedotp.flower.link import Post
 from fedotp.flower.secure import Identity, Terms, Unsigned
 from fedotp.flower.server._faults import Fault
 from fedotp.flower.server._registry import Member, Registry
-from fedotp.flower.server._secure import require_summable
 from fedotp.flower.server._server import Deployed
 from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._summable import require_summable
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Task
 from fedotp.privacy import Releases, require_budget
@@ -75,7 +75,7 @@ def serve(
     directory.require_new()
     _require_real(config)
     require_budget(settings)
-    require_summable(config, settings)
+    require_summable(config, settings, len(names))
     if names:
         absent(config.federation, names)  # or refused: a name that nobody has
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
@@ -117,7 +117,7 @@ def resume_serving(
         with reading(directory):
             _require_complete(manifest)
             settings = _as_before(settings, manifest["deployment"]["settings"])
-        require_summable(config, settings)
+        require_summable(config, settings, len(names))
         require_same_code(manifest, config.method, directory.path)
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]

@@ -89,8 +89,8 @@ class Deployed:
         n_expected = self.registry.n_members  # fixed before anybody sends anything
         self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
         self._is_out_of_budget = False
-        if settings.secure and self.method.knows_clients(task):
-            raise FedotpError(f"--secure: {self.method.title} keeps every site's own at the server, which is no sum")
+        if settings.secure and (self.method.knows_clients(task) or not self.server):
+            raise FedotpError(f"secure sums do not go with {self.method.title}: its server has no average to make")
         self._sums = SecureRounds(self._asking, self._intake, welcome, identity) if settings.secure else None
 
     # What a run wants to know ------------------------------------------------------------------------------

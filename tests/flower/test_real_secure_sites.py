@@ -1,0 +1,72 @@
+"""Secure sums over TLS with real processes, one of which is killed in the middle of a round.
+
+What the same search finds where sums are not secure: `test_real_sites.py`.
+"""
+
+from pathlib import Path
+
+import torch
+from holdings import folder_bytes, n_found, process_bytes, sent_in
+from near_sites import NearGrid, make_deployable, named, parts
+from real_processes import processes, rounds_done
+from recorder import recording
+
+from fedotp.federation import load_server
+from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.link._superlink import free_port
+from fedotp.flower.secure import FixedPoint
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.runs import RunDirectory
+
+SITES = ("north", "east", "west", "south")
+DYING = """
+import os, signal
+from fedotp.flower.site._site import Site
+honest = Site.train
+def dying(self, agreement, number, round_, *rest):
+    if round_ == 2:  # it has dealt out its shares
+        os.kill(os.getpid(), signal.SIGKILL)
+    return honest(self, agreement, number, round_, *rest)
+Site.train = dying
+from fedotp.cli import main
+main()
+"""
+
+
+def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_update(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs).override(["partition.n_clients=4"])
+    (tmp_path / "study.toml").write_text(config.to_toml())
+    near = NearGrid(parts(tmp_path / "near", 4))
+    near.meddle[103] = lambda message, reply: reply if _arrives(message.metadata) else None
+    plain = serve(near, config, ServerSettings(round_timeout=0.2, patience=0), tmp_path / "near/run", **named(near))
+    make_keys(tmp_path / "keys", ["localhost"], SITES)
+    run, port = tmp_path / "run", free_port()
+    with recording(read_server_keys(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
+        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--round-timeout", 30, "--patience", 0]
+        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how)
+        started.until(lambda: "listening" in started.log("server"))
+        for part, site in enumerate(SITES):
+            where = ["--server", f"localhost:{recorder.port}", "--state", f"state/{site}", "--require-secure"]
+            code = {"code": DYING} if site == "south" else {}
+            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where, **code)
+        started.until(lambda: rounds_done(run) == 1)
+        memory = process_bytes(started.running["server"].pid)
+        assert started.wait("server") == 0, started.all_logs()
+        heard = recorder.heard
+    assert [record["answered"] for record in RunDirectory.open(run).metrics("round")] == [[0, 1, 2, 3], [0, 1, 2]]
+    expected, found = load_server(plain.checkpoint), load_server(RunDirectory.open(run).checkpoint)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    held = [*heard, *folder_bytes(run), started.log_path("server").read_bytes()]
+    updates = sent_in(near)
+    average = next(update.start["shared"] for update in updates if update.round == 2)
+    known = [row[: len(row) // 2].numpy().tobytes() for row in average.flatten(0, -2)]
+    for place in (heard, memory):
+        assert n_found(known, place) == len(known)  # what the server may know is found
+    fixed = FixedPoint(4, max(update.weight for update in updates), 64)
+    assert [n_found(update.patterns(fixed), held) for update in updates] == [0] * 8
+    assert [n_found(update.patterns(fixed), memory) for update in updates if update.round == 1] == [0] * 4
+
+
+def _arrives(metadata: object) -> bool:
+    return not (metadata.message_type == "train" and metadata.group_id == "2")  # type: ignore[attr-defined]
