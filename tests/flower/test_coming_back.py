@@ -17,7 +17,7 @@ from fedotp.federation import load_server
 from fedotp.flower.keys._keys import make_keys
 from fedotp.flower.link import _post
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import _asking, _registry, _welcome
+from fedotp.flower.server import _asking, _registry, _run_server, _welcome
 from fedotp.flower.server._run_server import run_server
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings
@@ -166,6 +166,17 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_sites_gather(tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(FedotpError, match="cannot write"):
         _start(tmp_path, out=tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [("bridge=authors", "is for simulations"), ("attack.name=scaled", "attack")]
+)
+def test_what_only_a_simulation_can_do_is_refused_before_anyone_is_listened_to(
+    change: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run_server, "superlink", lambda *_: pytest.fail("it listens"))
+    with pytest.raises(FedotpError, match=why):
+        _start(tmp_path, changes=[change], out=tmp_path / "run")
 
 
 def test_the_command_to_go_on_with_listens_where_the_run_did(inputs: Path, tmp_path: Path) -> None:

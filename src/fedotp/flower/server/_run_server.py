@@ -11,7 +11,7 @@ from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import read_server_keys
 from fedotp.flower.link import superlink
-from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._serve import require_servable, resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory, free_name
 
@@ -45,6 +45,7 @@ def run_server(
         path = RunDirectory.open(resume).path
     else:
         config = load_config(source).override(list(changes))
+        require_servable(config, settings, names)
         path = out or free_name(config, Path("runs"))
         RunDirectory(path).require_new()
     require_writable(path)

@@ -73,11 +73,7 @@ def serve(
     """
     directory = RunDirectory(out)
     directory.require_new()
-    _require_real(config)
-    require_budget(settings)
-    require_summable(config, settings, len(names))
-    if names:
-        absent(config.federation, names)  # or refused: a name that nobody has
+    require_servable(config, settings, names)
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
     welcome = Welcome(Post(grid), registry, agreement, new_counts=settings.allow_new_counts)
@@ -178,6 +174,15 @@ def _are_names(values: object) -> bool:
 
 
 _AUTHORS = (("data", "names"), ("data", "look"), ("prompt", "half"), ("optimizer", "leak"), ("evaluation", "of"))
+
+
+def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
+    """Refuse what no server can do with sites of these names (none: whoever comes)."""
+    _require_real(config)
+    require_budget(settings)
+    require_summable(config, settings, len(names))
+    if names:
+        absent(config.federation, names)  # or refused: a name that nobody has
 
 
 def _require_real(config: Config) -> None:
