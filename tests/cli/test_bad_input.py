@@ -43,6 +43,10 @@ CASES = {
     "run broken.toml": (
         "broken.toml: not valid TOML: Expected '=' after a key in a key/value pair (at line 1, column 5)"
     ),
+    "evaluate done --set federation.rounds=7 --set optimizer.lr=1": (
+        "--set federation.rounds, optimizer.lr: has no effect, as nothing is trained to evaluate a run; what may be "
+        "set are method.*, evaluation.* and compute.*"
+    ),
     "run tiny.toml --set method.mas=0.5": "--set: unknown key method.mas; did you mean method.mass?",
     "run tiny.toml --set method.mass=1.5": "--set: method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)",
     "run tiny.toml --set federation.batch_size=0": (

@@ -158,6 +158,7 @@ def evaluate_run(path: str | Path, changes: Sequence[str] = (), *, observer: Obs
         if last is None:
             raise FedotpError(f"{path}: no site has told how well it does")
         return Evaluation.from_dict(last)
+    _require_effect(directory, changes)
     return restore(path, changes, observer=observer)[1].evaluate()[0]
 
 
@@ -168,7 +169,10 @@ def see_run(
 
     Returns the clients' own tests, the other views, and these as a summary has them.
     """
-    if RunDirectory.open(path).is_deployed:
+    directory = RunDirectory.open(path)
+    if "holdout" not in views:  # those who join are trained
+        _require_effect(directory, changes)
+    if directory.is_deployed:
         raise FedotpError(f"{path} is a run of real sites: each has its own images only, and there are no other views")
     _, simulator = restore(path, [*changes, f"evaluation.views={','.join(views)}"], observer=observer)
     evaluation, _ = simulator.evaluate()
@@ -177,3 +181,18 @@ def see_run(
     records = [{**now, **view.as_dict()} for view in seen]
     found = summary_of_views([{**now, **evaluation.as_dict()}], records, simulator.names)
     return evaluation, seen, {**found, "missing_views": simulator.views.missing}
+
+
+_ROUNDS = ("rounds", "local_epochs", "drop_last", "dropout", "min_clients")
+_TRAINING = ("optimizer.", "server.", "privacy.", *(f"federation.{key}" for key in _ROUNDS))
+
+
+def _require_effect(run: RunDirectory, changes: Sequence[str]) -> None:
+    """Refuse changes of what only training asks for, if nothing is trained to evaluate the run."""
+    keys = [change.partition("=")[0].strip() for change in changes]
+    idle = [key for key in keys if key.startswith(_TRAINING)]
+    if idle and run.config.override(list(changes)).method.finetune_epochs == 0:
+        raise FedotpError(
+            f"--set {', '.join(idle)}: has no effect, as nothing is trained to evaluate a run; what may be set are "
+            "method.*, evaluation.* and compute.*"
+        )
