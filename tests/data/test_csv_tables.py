@@ -120,7 +120,7 @@ def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> No
         (
             "path,label,split,group",
             ["oslo/p0_0.png,x,train,7", "oslo/p0_1.png,x,test,7"],
-            "1 groups are in train and in test, for example '7' with oslo/p0_0.png and oslo/p0_1.png",
+            "1 group in train and in test, for example '7' with oslo/p0_0.png and oslo/p0_1.png",
         ),
     ],
 )

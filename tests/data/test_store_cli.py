@@ -56,7 +56,7 @@ def test_encode_show_prune(here: Path) -> None:
     assert f"backbone   {tiny_clip(1).digest}" in shown
     assert "ViT 32 px, 16 patches, in float32" in shown
     assert "160 images, at most 3 views of each, float16" in shown
-    assert "200 images, at most 1 views of each, int8" in shown
+    assert "200 images, at most 1 view of each, int8" in shown
     assert shown.endswith(f"{here / 'tokens'}: 3 stores, 0.9 MiB\n")
 
     assert "freed" in ok("cache", "prune", "--backbone", tiny_clip(1).digest[:8], "--yes")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp._text import counted
 from fedotp.errors import FedotpError
 from fedotp.limits import FLAGGED
 
@@ -30,7 +31,7 @@ class Prediction:
         first = Prediction(self.classes, self.probabilities[:_SHOWN])
         sure = [f"{names[0][0]} {names[0][1]:.0%}" for names in first.top(1)]
         more = ", ..." if len(self.probabilities) > _SHOWN else ""
-        return f"<Prediction of {len(self.probabilities):,} images: {', '.join(sure)}{more}>"
+        return f"<Prediction of {counted(len(self.probabilities), 'image')}: {', '.join(sure)}{more}>"
 
     @property
     def labels(self) -> list[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedotp._text import printable
+from fedotp._text import counted, printable
 from fedotp.cli._options import DEVICE, BackboneOption, DeviceOption, ScoreName, ScoreOption
 from fedotp.cli.show import command, print_paths
 from fedotp.errors import FedotpError
@@ -66,4 +66,4 @@ def promise(calibration: "Calibration") -> str:
     possible = [f"{coverage:g}" for coverage in COVERAGES if n >= least_images(coverage)]
     sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {COVERAGES[0]:g}"
     flags = "unlike images are flagged" if calibration.can_flag else "too few to flag unlike images"
-    return f"calibrated by {n:,} images: {sets}; {flags}"
+    return f"calibrated by {counted(n, 'image')}: {sets}; {flags}"

@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fedotp import data
-from fedotp._text import printable
+from fedotp._text import counted, printable
 from fedotp.cli import _complete
 from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
 from fedotp.cli.show import cell
@@ -74,7 +74,7 @@ def info(dataset: DatasetArgument, root: RootOption = None, groups: GroupsOption
         n_train, n_test = (len(set(groups.tolist())) for groups in (loaded.train.groups, loaded.test.groups))
         print(f"groups: {n_train:,} in train, {n_test:,} in test, none in both")
     if loaded.validation is not None:
-        print(f'validation: {len(loaded.validation):,} images, used with data.test_split = "val"')
+        print(f'validation: {counted(len(loaded.validation), "image")}, used with data.test_split = "val"')
     print(f"digest: {loaded.digest}")
     _print_counts(loaded)
 
@@ -98,7 +98,7 @@ def check(
         report = data.check_dataset(loaded, workers=workers, on_image=lambda: progress.advance(task))
     _print_counts(loaded)
     found = f"{len(report.broken)} broken, {len(report.duplicates)} also in train, {len(report.twice)} there twice"
-    print(f"{report.n_images:,} images, {found}, {len(report.contradictions)} under two labels")
+    print(f"{counted(report.n_images, 'image')}, {found}, {len(report.contradictions)} under two labels")
     for broken in report.broken:
         _print(f"broken: {broken.where}: {broken.reason}")
     for train, test in report.duplicates:
@@ -244,4 +244,4 @@ def _print_clients(dataset: "data.Dataset", partition: "data.Partition") -> None
             str(len(client.test)),
         )
     Console().print(table)
-    print(f"{len(partition)} clients, digest {partition.digest}")
+    print(f"{counted(len(partition), 'client')}, digest {partition.digest}")

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from fedotp._text import counted
 from fedotp.cli.progress import PlainLines, say
 from fedotp.cli.show import cell
 from fedotp.runs import EncodingBars, ManyObserver, Outcome, Update
@@ -42,7 +43,7 @@ class ManyLines(ManyObserver):
     def on_begin(self, n_trials: int, n_complete: int) -> None:
         """How much there is to do."""
         self._done, self._total = n_complete, n_trials
-        self._say(f"{n_trials} runs" + (f", {n_complete} of them complete already" if n_complete else ""))
+        self._say(counted(n_trials, "run") + (f", {n_complete} of them complete already" if n_complete else ""))
 
     def on_outcome(self, outcome: Outcome) -> None:
         """A line."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedotp._text import printable
+from fedotp._text import counted, printable
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport, View
 from fedotp.runs import STOPPING, LiveDisplay, Observer, accuracy_text, round_record
@@ -42,12 +42,12 @@ class PlainLines(Observer):
         """One line for each split that has to be encoded."""
         if what.startswith("encoding") and what not in self._seen:
             self._seen.add(what)
-            say(f"{what}: {total:,} images")
+            say(f"{what}: {counted(total, 'image')}")
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
         """Say where the run lies."""
         self._rounds = config.federation.rounds if images_per_round else 0
-        say(f"{path}: " + (f"going on after round {round_}" if round_ else f"{self._rounds} rounds"))
+        say(f"{path}: " + (f"going on after round {round_}" if round_ else counted(self._rounds, "round")))
 
     def on_round(self, report: RoundReport) -> None:
         """Kept for the next line."""

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedotp._imports import import_options
-from fedotp._text import printable
+from fedotp._text import counted, printable
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs import RunDirectory
@@ -74,7 +74,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     else:
         rows.append(("mean accuracy", "-", "no site tells how well it does"))
     for name, domain in numbers["domains"].items():
-        remark = f"± {percent(domain['accuracy_std'])} over {_count(domain['clients'], 'client')}"
+        remark = f"± {percent(domain['accuracy_std'])} over {counted(domain['clients'], 'client')}"
         rows.append((f"  {name}", f"{percent(domain['accuracy'])} %", remark))
     if (mean := numbers.get("last_five", {})).get("evaluations", 1) > 1:
         best = numbers["best"]
@@ -91,7 +91,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         rows.append((CONTROLS.get(name, name), f"{percent(control['accuracy'])} %", "control"))
     if "joined" in numbers:
         joined = numbers["joined"]
-        remark = f"{_count(len(joined['clients']), 'client')} that never trained with the others"
+        remark = f"{counted(len(joined['clients']), 'client')} that never trained with the others"
         rows.append(("joined later", f"{percent(joined['accuracy'])} %", remark))
     if numbers.get("faults"):
         named = ", ".join(f"{name} {n}" for name, n in numbers["faults"].items())
@@ -128,7 +128,7 @@ def print_headline(run: "RunDirectory", n_clients: int) -> None:
     """Print what the numbers below are of."""
     n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
     what = f"{run.told.title} on {run.manifest['data']['name']}"
-    text = f"{what}, {_count(n_clients, 'client')}, {_count(n_rounds, 'round')}"
+    text = f"{what}, {counted(n_clients, 'client')}, {counted(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
     for note in run.manifest["data"].get("notes", ()):
         print(f"note: {printable(note)}")
@@ -139,7 +139,3 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print(f"{name:<{width}}  {printable(text)}")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -10,7 +10,7 @@ import typer
 from fedotp import data
 from fedotp._bars import encoding_progress
 from fedotp._greys import WINDOW
-from fedotp._text import printable
+from fedotp._text import counted, printable
 from fedotp.cli._options import DatasetArgument, GroupsOption, Precision, QuietBarOption, RootOption
 from fedotp.data.store import BATCH_SIZE
 from fedotp.errors import FedotpError
@@ -159,7 +159,8 @@ def _print_stores(infos: "list[data.StoreInfo]") -> None:
         print(f"backbone   {printable(encoding.backbone)}")
         print(f"tower      {printable(info.tower)}, in {printable(encoding.precision)}")
         print(f"transform  {printable(encoding.transform)}")
-        print(f"holds      {info.n_images:,} images, at most {info.n_views:,} views of each, {encoding.storage}")
+        views = counted(info.n_views, "view")
+        print(f"holds      {counted(info.n_images, 'image')}, at most {views} of each, {encoding.storage}")
         print(f"size       {_size(info.n_bytes)}, last used {used}\n")
 
 

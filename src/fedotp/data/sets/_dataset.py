@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedotp import _images
+from fedotp._text import counted
 from fedotp.data._types import Ints
 from fedotp.errors import FedotpError
 
@@ -113,7 +114,7 @@ class Split:
     groups: Ints | None = None
 
     def __repr__(self) -> str:
-        return f"<Split: {len(self):,} images of {len(np.unique(self.labels)):,} classes>"
+        return f"<Split: {counted(len(self), 'image')} of {counted(len(np.unique(self.labels)), 'class', 'classes')}>"
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -209,8 +210,9 @@ class Dataset:
         if len(both := np.intersect1d(train, test)):
             first, second = (int(np.flatnonzero(groups == both[0])[0]) for groups in (train, test))
             raise FedotpError(
-                f"{self.name}: {len(both)} groups are in train and in test, for example {self.groups[both[0]]!r} with "
-                f"{self.train.name(first)} and {self.test.name(second)}; put each on one side, or leave the split out"
+                f"{self.name}: {counted(len(both), 'group')} in train and in test, for example "
+                f"{self.groups[both[0]]!r} with {self.train.name(first)} and {self.test.name(second)}; "
+                "put each on one side, or leave the split out"
             )
 
     def on_validation(self) -> "Dataset":

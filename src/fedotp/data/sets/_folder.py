@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from fedotp._text import counted
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
 from fedotp.data.sets._image_files import Item, file_dataset, walk_images
 from fedotp.data.sets._names import readable
@@ -106,5 +107,7 @@ def _by_split_folder(
             f"put some into its folder in train/, or remove it from {test_name}/"
         )
     unused = Counter(split for split in splits if split not in (*TRAIN, test_name))
-    notes = (f"left out: {n:,} images in {name}/; {test_name}/ is the test split" for name, n in unused.items())
+    notes = (
+        f"left out: {counted(n, 'image')} in {name}/; {test_name}/ is the test split" for name, n in unused.items()
+    )
     return train, test, f"folders train/ and {test_name}/", tuple(notes)

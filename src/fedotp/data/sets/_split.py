@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedotp._text import counted
 from fedotp.data._random import apportion, generator, shuffled
 from fedotp.data._types import Ints
 from fedotp.data.sets._dataset import DRAWN
@@ -92,7 +93,7 @@ def split_by_group(items: Sequence[Item], groups: Sequence[str]) -> tuple[list[I
         if not labels[in_test, k].sum() and candidates:
             take(candidates[0])
     if not in_test.any():
-        raise FedotpError(f"{len(names)} groups are too few for a split: no class has two")
+        raise FedotpError(f"{counted(len(names), 'group')} cannot be split: no class has two")
     rows = in_test[group].tolist()
     train = [item for item, tested in zip(items, rows, strict=True) if not tested]
     return train, [item for item, tested in zip(items, rows, strict=True) if tested]

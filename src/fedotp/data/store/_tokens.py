@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from fedotp._text import counted
 from fedotp.clip import ImageFeatures
 from fedotp.data._types import Ints
 from fedotp.data.sets import Dataset, SplitName
@@ -23,7 +24,7 @@ class EncodedSplit:
     records: Ints
 
     def __repr__(self) -> str:
-        return f"<EncodedSplit: {len(self):,} images, {self.n_views} views of each>"
+        return f"<EncodedSplit: {counted(len(self), 'image')}, {counted(self.n_views, 'view')} of each>"
 
     def __len__(self) -> int:
         """Return the number of images."""
