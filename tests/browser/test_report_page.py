@@ -501,6 +501,33 @@ def test_light_and_dark(page: Page, one: str) -> None:
     assert picture(found) == drawn
 
 
+@pytest.mark.parametrize("width", [1280, 1024, 390])
+def test_every_section_is_in_the_navigation_uncut_and_not_hidden_by_it(
+    page: Page, one: str, many: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    for url in (one, many):
+        page.goto(url)
+        links = page.locator("nav a").all()
+        assert len(links) > 4
+        for link in links:
+            box = link.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+        assert page.evaluate(
+            "() => document.querySelector('nav').scrollWidth <= document.querySelector('nav').clientWidth"
+        )
+        if SCREENSHOTS:
+            page.locator("#toolbar").screenshot(path=Path(SCREENSHOTS) / f"nav-{width}-{len(links)}.png")
+        links[2].click()
+        name = str(links[2].get_attribute("href"))
+        top = "(name) => document.querySelector(name).querySelector('h2').getBoundingClientRect().top"
+        bar = "() => { const bar = document.querySelector('#toolbar'); const box = bar.getBoundingClientRect();"
+        bar += " return getComputedStyle(bar).position == 'sticky' ? box.bottom : 0 }"
+        assert page.evaluate(top, name) >= page.evaluate(bar)
+
+
 @pytest.mark.parametrize("width", [390, 320])
 def test_a_phone_scrolls_down_only(page: Page, one: str, many: str, width: int) -> None:
     for url in (one, many):
