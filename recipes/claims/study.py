@@ -68,20 +68,23 @@ def best_rates(runs: Path) -> dict[tuple[str, str], float]:
 class Recorder(ManyObserver):
     """Writes a line when a run ends, and says now and then how far it is."""
 
+    columns: Sequence[str] = Asked.COLUMNS
+    found: Sequence[str] = NUMBERS
+
     def __init__(self, folder: Path) -> None:
-        self.runs = Lines(folder / RUNS, (*Asked.COLUMNS, *NUMBERS))
+        self.runs = Lines(folder / RUNS, (*self.columns, *self.found))
         self.keys: dict[str, tuple[str, ...]] = {}
         self.left = self.failed = 0
         self.begun = self.said = time.monotonic()
 
     def run(self, all_of: Sequence[Asked], folder: Path, jobs: int) -> None:
         """Run those that have no line yet."""
-        done = self.runs.keys(len(Asked.COLUMNS))
+        done = self.runs.keys(len(self.columns))
         todo = [run for run in all_of if run.key not in done]
         self.keys, self.left = {run.trial.name: run.key for run in todo}, len(todo)
         print(f"{len(all_of)} runs, {len(todo)} of them to do", flush=True)
         outcomes = run_many([run.trial for run in todo], folder, engine=Local(jobs), observer=self)
-        done = self.runs.keys(len(Asked.COLUMNS))
+        done = self.runs.keys(len(self.columns))
         for outcome in outcomes:  # complete, but killed before its line was written
             if outcome.directory.is_complete and self.keys[outcome.trial.name] not in done:
                 self.record(outcome)
@@ -101,7 +104,11 @@ class Recorder(ManyObserver):
     def record(self, outcome: Outcome) -> None:
         """Write down a run that is complete."""
         run, key = outcome.directory, self.keys[outcome.trial.name]
-        self.runs.add([[*key, *numbers(run)]])
+        self.runs.add([[*key, *self.numbers(run)]])
+
+    def numbers(self, run: RunDirectory) -> list[Any]:
+        """What a line has of a complete run."""
+        return numbers(run)
 
 
 def main() -> None:
