@@ -111,14 +111,12 @@ def _print(found: "Probe") -> None:
         what = _WHAT.get(attack.target, attack.target)
         table.add_row(*map(cell, (what, attack.score, _shown(attack.separation.auc), *numbers)))
     if found.allowed is not None:
-        most = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
-        table.add_row(
-            *map(cell, ("what is covered", f"epsilon {found.allowed.epsilon:.3g}", f"{found.allowed.auc:.3f}", *most))
-        )
+        rates = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
+        table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
     Console().print(table)
     print(f"learned: how far the loss is below zero-shot CLIP's; intervals hold together with {found.confidence:.0%}")
-    if found.allowed is not None:
-        print("last line: the most that the account allows any attack, on average")
+    if (most := found.allowed) is not None:
+        print(f"at most: what the account, epsilon {most.epsilon:.3g}, allows any attack on what it covers, on average")
     print(_verdict(found))
 
 
