@@ -21,8 +21,9 @@ VIEWS = {"views": ["personal", "global", "base"], "views_every": 1, "clients": 0
 
 @pytest.fixture(scope="module")
 def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A run in which everybody takes part, in random rounds."""
-    config = make_config(inputs, federation={"holdout_clients": 0}, evaluation=VIEWS)
+    """A run in which everybody takes part, in random rounds, with noise."""
+    privacy = {"unit": "example", "noise": 0.5}
+    config = make_config(inputs, federation={"holdout_clients": 0}, evaluation=VIEWS, privacy=privacy)
     return fedotp.run(config, tmp_path_factory.mktemp("whole") / "run")
 
 

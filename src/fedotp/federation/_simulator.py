@@ -179,6 +179,8 @@ class Simulator(Clients):
         if self.settings.privacy.unit != "none":
             ended = {"ended_the_run": True} if self._is_out_of_budget else {}
             facts["privacy"] = {**self._spent.facts(self._answers(self.round), self.names), **ended}
+            for name in self.settings.federation.without:
+                facts["privacy"].get("clients", {}).pop(name, None)
         return facts
 
     # Rounds ------------------------------------------------------------------------------------------------

@@ -92,9 +92,9 @@ class Registry:
         return sum(name not in self.without for name in (self.nodes or {}).values())
 
     @property
-    def n_members(self) -> int:
-        """How many of the members have a part in the run."""
-        return sum(member.name not in self.without for member in self.members)
+    def with_a_part(self) -> list[Member]:
+        """The members that have a part in the run."""
+        return [member for member in self.members if member.name not in self.without]
 
     def of_node(self, node: int) -> Member | None:
         """The site at a node."""

@@ -86,7 +86,7 @@ class Deployed:
         if settings.privacy != "none" and not self.rule.is_plain:
             why = "a private average bounds every update itself"
             raise FedotpError(f'server.rule = "{self.rule.settings.rule}": must be "average" beside privacy: {why}')
-        n_expected = self.registry.n_members  # fixed before anybody sends anything
+        n_expected = len(self.registry.with_a_part)  # fixed before anybody sends anything
         self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
         self._is_out_of_budget = False
         if settings.secure and (self.method.knows_clients(task) or not self.server):
@@ -156,7 +156,7 @@ class Deployed:
 
     def facts(self) -> dict[str, Any]:
         """With how many images each site counts, how often it failed, and the privacy spent."""
-        members, most = self.registry.members, self._intake.most_images()
+        members, most = self.registry.with_a_part, self._intake.most_images()
         facts: dict[str, Any] = {
             "faults": {m.name: m.faults for m in members if m.faults},
             "refused": {m.name: m.refused for m in members if m.refused},

@@ -1,6 +1,7 @@
 """What there is of a client in a run's directory: prompts, rounds, tests, predictions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fedotp.federation import load_rows
 from fedotp.runs._directory import RunDirectory, reading
@@ -38,10 +39,17 @@ def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
         yield "state: a private prompt"
     if run.has_predictions and numbers.intersection(run.predictions().client.tolist()):
         yield "predictions.npz"
-    named = [client["name"] for client in run.summary["clients"]]
-    named += [client["name"] for client in run.summary.get("joined", {}).get("clients", ())]
-    if {*named} & {*sites}:
+    if {*_named(run.summary)} & {*sites}:
         yield "summary.json"
     for site in sites:
         if (run.path / "joined" / site).exists():
             yield f"joined/{site}"
+
+
+def _named(summary: Mapping[str, Any]) -> Iterator[str]:
+    """The clients that a summary speaks of."""
+    for told in (summary, summary.get("joined", {})):
+        yield from (client["name"] for client in told.get("clients", ()))
+    yield from summary.get("privacy", {}).get("clients", ())
+    for key in ("malicious", "faults", "refused", "shortened", "weights", "capped"):
+        yield from summary.get(key, ())
