@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedotp.config import Config, difference
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError, listed, nearest
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._observer import Observer
 from fedotp.runs._origin import require_same_code
@@ -78,7 +78,8 @@ def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
     for site in sites:
         if site not in there:
             gone = "has no part in this run already" if site in away else "is not in this run"
-            raise FedotpError(f"--site {site}: {gone}; there are {listed(there)}")
+            meant = f"; did you mean {near}?" if site not in away and (near := nearest(site, there)) else ""
+            raise FedotpError(f"--site {site}: {gone}{meant or f'; there are {listed(there)}'}")
     if {*sites} == {*there}:
         raise FedotpError(f"--site {', '.join(sites)}: these are all {len(there)} clients; somebody must be left")
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
