@@ -86,7 +86,8 @@ def plan_value(
     """Which runs the value of each client of the run in `path` takes.
 
     Args:
-        of: "global" or "personal": what a federation is worth, see `fedotp.runs.leaving.Measure`.
+        of: what a federation is worth: "global", how often what the clients share is right on the test images of all,
+            or "personal", how often each client's own classifier is.
         permutations: random orders in which clients come; if not given, all coalitions of up to five clients are run,
             and ten orders of more.
         all_of_them: run all coalitions, of more clients, too.
