@@ -147,8 +147,8 @@ class Classifier:
                 f"{self.client} is not calibrated, so that no coverage can be promised: give it images of its own "
                 "that it did not train on (`fedotp calibrate BUNDLE FOLDER`, --calibrate, Classifier.calibrated)"
             )
-        probabilities, looks = self._judged(self._encoded(images))
         found = self.calibration
+        probabilities, looks = self._judged(self._encoded(images), with_looks=found is not None)
         return Prediction(
             self.classes,
             probabilities,
@@ -177,13 +177,13 @@ class Classifier:
             features = self.tower.encode_image(pixels.to(device))
         return as_stored(features, self.storage, self.task.dtype)
 
-    def _judged(self, parts: Iterable[ImageFeatures]) -> tuple[Floats, Floats]:
-        """Probabilities (n, K) of images, and what they look like (n, e)."""
+    def _judged(self, parts: Iterable[ImageFeatures], *, with_looks: bool = True) -> tuple[Floats, Floats]:
+        """Probabilities (n, K) of images, and what they look like (n, e), where somebody wants to know."""
         probabilities, looks = [np.empty((0, len(self.classes)))], [np.empty((0, self.tower.config.embed_dim))]
         for image in parts:
             scores = self.predictor.scores(_one_client(image))
             probabilities.append(self.predictor.log_probabilities(scores)[0].exp().cpu().numpy())
-            looks.append(looks_of(image))
+            looks += [looks_of(image)] if with_looks else []
         return np.concatenate(probabilities), np.concatenate(looks)
 
     def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:

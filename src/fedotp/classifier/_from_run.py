@@ -93,7 +93,7 @@ class RunClassifiers:
         if client not in self._trained:
             raise FedotpError(f"{client} joined the run later, which does not know its images: calibrate by a folder")
         try:
-            test = restore(self.run.path, self._changes)[1].data.test
+            test = self._restored.data.test
         except FedotpError as error:
             raise FedotpError(f"cannot calibrate by the test images of {client}: {error}") from error
         rows, task = test.clients[self._trained.index(client)], self._task
@@ -141,11 +141,16 @@ class RunClassifiers:
         return deployed_parameters(self._stored, method, self._task, private, None), None
 
     @cached_property
+    def _restored(self) -> Simulator:
+        """The whole federation, with its images."""
+        return restore(self.run.path, self._changes)[1]
+
+    @property
     def _federation(self) -> Simulator:
-        """The whole federation, with its images: for methods that predict with the help of these."""
+        """The same, for methods that predict with the help of the images."""
         title = self.run.config.method.title
         try:
-            return restore(self.run.path, self._changes)[1]
+            return self._restored
         except FedotpError as error:
             raise FedotpError(f"{title} predicts with the help of the client's own images: {error}") from error
 
