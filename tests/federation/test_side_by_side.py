@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from toy_federation import (
+    SINGLE,
     TRAIN,
     TRAINED,
     in_order,
@@ -33,8 +34,10 @@ def after(method: str, dtype: torch.dtype, compute: dict, rounds: int = 3, **opt
     return federation
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 5e-6)])
-@pytest.mark.parametrize("method", TRAINED)
+@pytest.mark.parametrize(
+    ("method", "dtype", "tolerance"),
+    [*((method, torch.float64, 1e-13) for method in TRAINED), *((name, torch.float32, 5e-6) for name in SINGLE)],
+)
 def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float) -> None:
     found = {way: after(method, dtype, compute) for way, compute in WAYS.items()}
     assert [found[way].group_size for way in WAYS] == [64, 2, 1]

@@ -35,6 +35,7 @@ TEST = (4, 2, 5, 3, 2)
 N_PATCHES = 5
 SMALL = replace(TINY, embed_dim=16, text=replace(TINY.text, width=32, heads=2))
 TRAINED = [name for name in METHODS if name != "zeroshot"]
+SINGLE = ("fedotp", "promptfl-ft", "pfedmoap", "fedtpg")  # in float32, too: a plan, fine-tuning, a memory, a network
 
 
 @cache
