@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fedotp._clock import own_seconds
+from fedotp._toml import show
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._attack import Attack, Trap
 from fedotp.federation._canaries import Canaries
@@ -123,10 +124,10 @@ class Simulator(Clients):
         self.views = Views(
             method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel, trap=trap
         )
-        self._spent = Spent(settings, data.train.sizes(np.arange(len(data))))
-        self._answered = (0, np.zeros(len(data), np.int64))
-        self._is_out_of_budget = False
-        self._require_budget()
+        self._spent = Spent(settings, data.names, data.train.sizes(np.arange(len(data))), self._who_answers)
+        self._spent.require_room()
+        if settings.privacy.unit == "site":
+            self._require_average()
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls
 
@@ -160,9 +161,7 @@ class Simulator(Clients):
 
     def may_go_on(self) -> bool:
         """Whether the privacy budget has room for another round."""
-        budget = self.settings.privacy.epsilon
-        self._is_out_of_budget = bool(budget) and self._spent.worst(self._answers(self.round + 1)) > budget
-        return not self._is_out_of_budget
+        return self._spent.has_room(self.round + 1)
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write a checkpoint."""
@@ -176,11 +175,9 @@ class Simulator(Clients):
             facts["missing_views"] = missing
         if malicious := [self.names[client] for client in self.attack.clients]:
             facts["malicious"] = malicious
-        if self.settings.privacy.unit != "none":
-            ended = {"ended_the_run": True} if self._is_out_of_budget else {}
-            facts["privacy"] = {**self._spent.facts(self._answers(self.round), self.names), **ended}
-            for name in self.settings.federation.without:
-                facts["privacy"].get("clients", {}).pop(name, None)
+        if spent := self._spent.facts(self.round):
+            ended = self.round < self.settings.federation.rounds and not self.may_go_on()
+            facts["privacy"] = {**spent, **({"ended_the_run": True} if ended else {})}
         return facts
 
     # Rounds ------------------------------------------------------------------------------------------------
@@ -225,7 +222,7 @@ class Simulator(Clients):
             n_images=n_images,
             seconds=own_seconds() - start,
             averaged=self.rule.chosen_of(averaged),
-            epsilon=self._epsilon(),
+            epsilon=self._spent.epsilon(self.round),
         )
 
     def _released(self, sent: Parameters) -> Parameters:
@@ -253,42 +250,17 @@ class Simulator(Clients):
             self.trainer.plant(canaries)
         return canaries
 
-    def _require_budget(self) -> None:
-        """Refuse privacy of averages where there are none, and a budget that not even one round fits in."""
-        privacy = self.settings.privacy
-        if privacy.unit == "site" and (self.method.knows_clients(self.task) or not self.server):
+    def _require_average(self) -> None:
+        """Refuse privacy of averages where there are none, or not of all updates alike."""
+        if self.method.knows_clients(self.task) or not self.server:
             raise FedotpError(f'privacy.unit = "site": {self.method.title} has no average to protect this way')
-        if privacy.unit == "none" or not privacy.noise:
-            return
-        once = self._spent.worst(self._answers(1))  # asks for the accountant's package, too
-        if privacy.epsilon and once > privacy.epsilon:
-            right = f"at least {once:.3g}, which one round spends (or raise privacy.noise = {privacy.noise:g})"
-            raise SettingError("privacy.epsilon", f"{privacy.epsilon:g}", right)
+        if not self.rule.is_plain:
+            right = '"average" beside privacy.unit = "site", whose noise is for a sum of all updates'
+            raise SettingError("server.rule", show(self.settings.server.rule), right)
 
-    def _epsilon(self) -> float | None:
-        """What who has spent most has spent; None where nothing is promised."""
-        privacy = self.settings.privacy
-        return self._spent.worst(self._answers(self.round)) if privacy.unit != "none" and privacy.noise else None
-
-    def _answers(self, rounds: int) -> Ints:
-        """In how many of the first `rounds` each client (n,) answers, or with unit "site" all together.
-
-        It follows from the seed: a round that is made again after a kill releases the same bits again, and tells no
-        more than once.
-        """
-        done, counts = self._answered
-        if rounds < done:
-            done, counts = 0, np.zeros_like(counts)
-        counts = counts.copy()
-        least = self.settings.federation.min_clients
-        for round_ in range(done, rounds):
-            answering = self._who_trains(round_)[1]
-            if self.settings.privacy.unit == "site":
-                counts += len(answering) >= least
-            else:
-                counts[answering] += 1
-        self._answered = (rounds, counts)
-        return counts
+    def _who_answers(self, round_: int) -> Ints:
+        """Those who answer in a round."""
+        return self._who_trains(round_)[1]
 
     def _who_trains(self, round_: int) -> tuple[Ints, Ints]:
         """Those asked in a round, and those of them who answer."""

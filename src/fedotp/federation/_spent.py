@@ -1,8 +1,11 @@
 """The privacy that a federation's clients have spent, from how often each has answered."""
 
-import math
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from fedotp.errors import SettingError
 from fedotp.federation._noisy import n_noisy_steps, sampling_rate
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import Settings
@@ -12,48 +15,84 @@ _NEIGHBOURS = {"example": "one training image", "group": "one group of training 
 
 
 class Spent:
-    """What clients with `sizes` (n,) images spend.
+    """What the clients of a simulation spend: who answers in which round follows from the seed.
 
     A step of training, or with unit "site" an average, is a release. Clients sample their images at rates of their own,
     and what they spend differs; what is promised to all is the largest. How many images a client has is not hidden.
+
+    Nothing need be remembered. A round that is made again after a kill releases the same bits again, and tells no more
+    than once.
     """
 
-    def __init__(self, settings: Settings, sizes: Ints) -> None:
+    def __init__(
+        self, settings: Settings, names: tuple[str, ...], sizes: Ints, who_answers: Callable[[int], Ints]
+    ) -> None:
+        """Of clients with `sizes` (n,) images; `who_answers` tells those (C,) of a round, counted from 0."""
         self._privacy = settings.privacy
         self._rounds = settings.federation
+        self._names = names
         self._sizes = sizes
+        self._who_answers = who_answers
+        self._counted = (0, np.zeros(len(sizes), np.int64))
 
-    def of_clients(self, answered: Ints) -> list[float]:
-        """The epsilon of each client, of `answered` (n,) rounds."""
-        return [self._epsilon(int(n), int(times)) for n, times in zip(self._sizes, answered, strict=True)]
+    def epsilon(self, rounds: int) -> float | None:
+        """What who has spent most has spent after so many rounds; None where nothing is promised."""
+        if self._privacy.unit == "none" or not self._privacy.noise:
+            return None
+        return max((self._epsilon(*of) for of in self._different(rounds)), default=0.0)
 
-    def worst(self, answered: Ints) -> float:
-        """The largest of them."""
-        return max((self._epsilon(n, times) for n, times in self._different(answered)), default=0.0)
+    def has_room(self, rounds: int) -> bool:
+        """Whether so many rounds do not exceed the budget."""
+        spent = self.epsilon(rounds) if self._privacy.epsilon else None
+        return spent is None or spent <= self._privacy.epsilon
 
-    def facts(self, answered: Ints, names: tuple[str, ...]) -> dict[str, Any]:
-        """What was promised, and spent; no epsilon without noise."""
+    def require_room(self) -> None:
+        """Refuse a budget that not even one round fits in, and an account that nobody could keep."""
+        once = self.epsilon(1)
+        if once is not None and not self.has_room(1):
+            noise = self._privacy.noise
+            right = f"at least {once:.3g}, which one round spends (or raise privacy.noise = {noise:g})"
+            raise SettingError("privacy.epsilon", f"{self._privacy.epsilon:g}", right)
+
+    def facts(self, rounds: int) -> dict[str, Any]:
+        """What was promised, and spent in so many rounds; nothing where nothing is, no epsilon without noise."""
         privacy = self._privacy
+        if privacy.unit == "none":
+            return {}
         facts: dict[str, Any] = {
             "unit": privacy.unit,
             "noise": privacy.noise,
             "clip": privacy.clip,
-            "releases": max((self._releases(n, times) for n, times in self._different(answered)), default=0),
+            "releases": max((self._releases(*of) for of in self._different(rounds)), default=0),
             "neighbours": f"add or remove {_NEIGHBOURS[privacy.unit]}",
         }
-        if privacy.unit != "site":
+        if privacy.of_steps:
             facts["private"] = privacy.private
-        if privacy.noise:
-            facts |= {"epsilon": self.worst(answered), "delta": privacy.delta}
-            if privacy.unit != "site":
-                facts["clients"] = dict(zip(names, self.of_clients(answered), strict=True))
+        if (spent := self.epsilon(rounds)) is not None:
+            facts |= {"epsilon": spent, "delta": privacy.delta}
+        if spent is not None and privacy.of_steps:
+            each = zip(self._names, self._sizes, self._answers(rounds), strict=True)
+            facts["clients"] = {name: self._epsilon(int(n), int(times)) for name, n, times in each if n}
         if privacy.epsilon:
             facts["max_epsilon"] = privacy.epsilon
         return facts
 
-    def _different(self, answered: Ints) -> set[tuple[int, int]]:
-        """Sizes, and rounds answered."""
-        return {(int(n), int(times)) for n, times in zip(self._sizes, answered, strict=True)}
+    def _answers(self, rounds: int) -> Ints:
+        """In how many of the first `rounds` each client (n,) answers, or with unit "site" an average is made."""
+        done, counts = self._counted if self._counted[0] <= rounds else (0, np.zeros_like(self._sizes))
+        counts = counts.copy()
+        for round_ in range(done, rounds):
+            answering = self._who_answers(round_)
+            if self._privacy.unit == "site":
+                counts += len(answering) >= self._rounds.min_clients
+            else:
+                counts[answering] += 1
+        self._counted = (rounds, counts)
+        return counts
+
+    def _different(self, rounds: int) -> set[tuple[int, int]]:
+        """Sizes, and rounds answered, that there are."""
+        return {(int(n), int(times)) for n, times in zip(self._sizes, self._answers(rounds), strict=True)}
 
     def _releases(self, n: int, times: int) -> int:
         if self._privacy.unit == "site":
@@ -62,5 +101,4 @@ class Spent:
 
     def _epsilon(self, n: int, times: int) -> float:
         rate = 1.0 if self._privacy.unit == "site" else sampling_rate(n, self._rounds.batch_size)
-        releases = self._releases(n, times)
-        return epsilon(self._privacy.noise, releases, self._privacy.delta, rate) if self._privacy.noise else math.inf
+        return epsilon(self._privacy.noise, self._releases(n, times), self._privacy.delta, rate)
