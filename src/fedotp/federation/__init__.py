@@ -40,11 +40,13 @@ if TYPE_CHECKING:
         Settings,
     )
     from fedotp.federation._simulator import RoundReport, Simulator
+    from fedotp.federation._spent import NEIGHBOURS, images_epsilon, steps_per_round
     from fedotp.federation._together import Together
     from fedotp.federation._view import Novel, View
 
 __all__ = [
     "METRICS",
+    "NEIGHBOURS",
     "PERSONAL",
     "SHARED",
     "VIEWS",
@@ -92,6 +94,7 @@ __all__ = [
     "draws",
     "evaluate_predictions",
     "held_out",
+    "images_epsilon",
     "in_common",
     "judge",
     "learning_rate",
@@ -107,6 +110,7 @@ __all__ = [
     "sampled",
     "save_checkpoint",
     "state_digest",
+    "steps_per_round",
     "trap_labels",
     "using_threads",
 ]
@@ -137,6 +141,7 @@ __getattr__, __dir__ = lazy_face(
         "_rule",
         "_sampling",
         "_server_step",
+        "_spent",
         "_settings",
         "_simulator",
         "_together",

@@ -11,7 +11,23 @@ from fedotp.federation._random import Ints
 from fedotp.federation._settings import Settings
 from fedotp.privacy import epsilon
 
-_NEIGHBOURS = {"example": "one training image", "group": "one group of training images", "site": "one site"}
+NEIGHBOURS = {
+    "example": "add or remove one training image",
+    "group": "add or remove one group of training images",
+    "site": "add or remove one site",
+}
+"""What is hidden, by the unit."""
+
+
+def steps_per_round(settings: Settings, n_images: int) -> int:
+    """Noisy steps of a client with so many images in a round."""
+    return n_noisy_steps(n_images, settings.federation.local_epochs, settings.federation.batch_size)
+
+
+def images_epsilon(settings: Settings, n_images: int, steps: int) -> float:
+    """What a client with so many images has spent of their privacy in so many noisy steps."""
+    privacy = settings.privacy
+    return epsilon(privacy.noise, steps, privacy.delta, sampling_rate(n_images, settings.federation.batch_size))
 
 
 class Spent:
@@ -28,8 +44,8 @@ class Spent:
         self, settings: Settings, names: tuple[str, ...], sizes: Ints, who_answers: Callable[[int], Ints]
     ) -> None:
         """Of clients with `sizes` (n,) images; `who_answers` tells those (C,) of a round, counted from 0."""
+        self._settings = settings
         self._privacy = settings.privacy
-        self._rounds = settings.federation
         self._names = names
         self._sizes = sizes
         self._who_answers = who_answers
@@ -64,7 +80,7 @@ class Spent:
             "noise": privacy.noise,
             "clip": privacy.clip,
             "releases": max((self._releases(*of) for of in self._different(rounds)), default=0),
-            "neighbours": f"add or remove {_NEIGHBOURS[privacy.unit]}",
+            "neighbours": NEIGHBOURS[privacy.unit],
         }
         if privacy.of_steps:
             facts["private"] = privacy.private
@@ -84,7 +100,7 @@ class Spent:
         for round_ in range(done, rounds):
             answering = self._who_answers(round_)
             if self._privacy.unit == "site":
-                counts += len(answering) >= self._rounds.min_clients
+                counts += len(answering) >= self._settings.federation.min_clients
             else:
                 counts[answering] += 1
         self._counted = (rounds, counts)
@@ -95,10 +111,10 @@ class Spent:
         return {(int(n), int(times)) for n, times in zip(self._sizes, self._answers(rounds), strict=True)}
 
     def _releases(self, n: int, times: int) -> int:
-        if self._privacy.unit == "site":
-            return times
-        return times * n_noisy_steps(n, self._rounds.local_epochs, self._rounds.batch_size)
+        return times * (1 if self._privacy.unit == "site" else steps_per_round(self._settings, n))
 
     def _epsilon(self, n: int, times: int) -> float:
-        rate = 1.0 if self._privacy.unit == "site" else sampling_rate(n, self._rounds.batch_size)
-        return epsilon(self._privacy.noise, self._releases(n, times), self._privacy.delta, rate)
+        releases = self._releases(n, times)
+        if self._privacy.unit == "site":
+            return epsilon(self._privacy.noise, releases, self._privacy.delta)
+        return images_epsilon(self._settings, n, releases)

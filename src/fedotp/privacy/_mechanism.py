@@ -95,6 +95,11 @@ class Mechanism:
         self.clip = float(releases.last.get("next_clip", settings.clip))
 
     @property
+    def epsilon(self) -> float | None:
+        """What is spent, where it is accounted for."""
+        return self._epsilon() if self._settings.delta else None
+
+    @property
     def is_spent(self) -> bool:
         """Whether one more release would exceed the budget."""
         settings = self._settings

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,24 @@ from fedotp.errors import FedotpError
 
 
 class Releases:
-    """The averages that were published, each a line in a file, on disk *before* the average leaves.
+    """What was published, averages or updates, each a line in a file, on disk *before* it leaves.
 
     A server that is killed between a release and its checkpoint makes the round again: that is a second release.
     """
 
-    def __init__(self, path: Path, least: int = 0) -> None:
-        """What is in the file `path`, if it is there; `least` releases are known from elsewhere."""
+    def __init__(self, path: Path, least: int = 0, number: str = "next_clip") -> None:
+        """What is in the file `path`, if it is there; `least` releases are known from elsewhere.
+
+        Every record has `number` among its keys, and under it a number.
+        """
         self._path = path
-        self._records = _read(path)
+        self._records = _read(path, number)
         self.count = max(len(self._records), least)
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Those in the file, the oldest first."""
+        return self._records
 
     @property
     def last(self) -> dict[str, Any]:
@@ -46,7 +55,7 @@ class Releases:
         self.count += 1
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path, number: str) -> list[dict[str, Any]]:
     """The records of a file. A last line that a kill cut short is taken away: what it speaks of did not leave."""
     try:
         content = path.read_bytes() if path.is_file() else b""
@@ -59,6 +68,6 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError:
         records = [None]
-    if not all(isinstance(record, dict) and isinstance(record.get("next_clip"), float) for record in records):
+    if not all(isinstance(record, dict) and type(record.get(number)) in (int, float) for record in records):
         raise FedotpError(f"{path} is damaged: it should be one JSON object per release; restore it from a copy")
     return records

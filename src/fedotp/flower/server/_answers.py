@@ -30,7 +30,8 @@ class Update:
     """A site's answer that was found in order.
 
     `start` is what its prompts would be had it not trained, `moved` how far they are from it. `loss` is nan where the
-    site does not tell it; `n_examples` is the number of its images as it counts in the average.
+    site does not tell it; `n_examples` is the number of its images as it counts in the average. `steps` are the noisy
+    ones behind all it has sent, where its images are to be private.
     """
 
     prompts: Parameters
@@ -39,6 +40,7 @@ class Update:
     loss: float
     n_examples: int
     n_images: int
+    steps: int = 0
 
 
 def checked_update(
@@ -90,6 +92,7 @@ def _update(
         loss=_number(metrics, words.LOSS) if words.LOSS in metrics else float("nan"),
         n_examples=min(int(n_examples), member.agreed, most_images),
         n_images=int(_number(metrics, words.IMAGES, least=0)),
+        steps=int(_number(metrics, words.STEPS, least=0)) if words.STEPS in metrics else 0,
     )
 
 

@@ -37,6 +37,7 @@ class Member:
         accepted: the last round whose update was taken from it.
         faults: how often it was asked and no update could be taken; `refused`: because of what was in it.
         shortened: how often its update moved the prompt so far that it was shortened.
+        steps: noisy steps behind all that it has sent, as it says itself, where its images are to be private.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Member:
     faults: int = 0
     refused: int = 0
     shortened: int = 0
+    steps: int = 0
 
     def fail(self, fault: Fault) -> None:
         """It was asked, and no update could be taken."""

@@ -198,6 +198,11 @@ def _require_real(config: Config) -> None:
             f"evaluation.views has {listed(sorted(others))}: is for simulations, a site has its own images only; "
             'set ["personal"]'
         )
+    if config.privacy.unit == "site":
+        raise FedotpError(
+            'privacy.unit = "site": is for simulations, of real sites it is the server\'s to say: '
+            'fedotp server --privacy server --noise ... --clip ...; set "none"'
+        )
     if config.data.classes != "all":
         raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
     if config.data.labels != "true":

@@ -38,6 +38,7 @@ from fedotp.flower.server._intake import Intake
 from fedotp.flower.server._registry import Member
 from fedotp.flower.server._secure_rounds import SecureRounds
 from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._told_privacy import ToldPrivacy
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
 from fedotp.privacy import Mechanism, Releases
@@ -81,13 +82,19 @@ class Deployed:
         self._on_save = on_save
         self._asking = Asking(config, task, welcome, settings, self.n_sites)
         self._intake = Intake(self.registry, settings)
+        if settings.privacy != "none" and self.settings.privacy.unit != "none":
+            raise FedotpError(f"privacy = {settings.privacy!r}: must be 'none' where the sites' images are private")
         if settings.privacy != "none" and (self.method.knows_clients(task) or not self.server):
             raise FedotpError(f"privacy = {settings.privacy!r}: {self.method.title} has no average to protect this way")
         if settings.privacy != "none" and not self.rule.is_plain:
             why = "a private average bounds every update itself"
             raise FedotpError(f'server.rule = "{self.rule.settings.rule}": must be "average" beside privacy: {why}')
         n_expected = len(self.registry.with_a_part)  # fixed before anybody sends anything
-        self._privacy = None if settings.privacy == "none" else Mechanism(settings, n_expected, releases)
+        self._privacy: Mechanism | ToldPrivacy | None = None
+        if settings.privacy != "none":
+            self._privacy = Mechanism(settings, n_expected, releases)
+        elif self.settings.privacy.of_steps:
+            self._privacy = ToldPrivacy(self.settings, self.registry)
         self._is_out_of_budget = False
         if settings.secure and (self.method.knows_clients(task) or not self.server):
             raise FedotpError(f"secure sums do not go with {self.method.title}: its server has no average to make")
@@ -166,7 +173,9 @@ class Deployed:
             facts["secure"] = self._sums.facts()
         if self._privacy is not None:
             ended = {"ended_the_run": True} if self._is_out_of_budget else {}
-            return {**facts, "privacy": {**self._privacy.facts(), **ended}}  # all sites weigh alike
+            facts["privacy"] = {**self._privacy.facts(), **ended}
+        if isinstance(self._privacy, Mechanism):
+            return facts  # all sites weigh alike
         return {
             **facts,
             "weights": {m.name: min(m.agreed, most) for m in members},
@@ -200,8 +209,9 @@ class Deployed:
             self.registry.members[number].shortened += 1
         averaged = self._aggregate(updates)
         self.round += 1
-        for number in updates:
+        for number, update in updates.items():
             self.registry.members[number].accepted = self.round
+            self._count_steps(number, update.steps)
         answered = np.array(sorted(updates), np.int64)
         n_images = sum(update.n_images for update in updates.values())
         if on_images:
@@ -219,8 +229,13 @@ class Deployed:
             seconds=time.perf_counter() - start,
             faults={self.names[number]: str(fault) for number, fault in faults.items()},
             shortened={self.names[number]: how for number, how in shortened.items()},
+            epsilon=None if self._privacy is None else self._privacy.epsilon,
             averaged=averaged,
         )
+
+    def _count_steps(self, number: int, told: int | None) -> None:
+        if isinstance(self._privacy, ToldPrivacy):
+            self._privacy.count(self.registry.members[number], told)
 
     def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
         """One round of which the server sees the sum."""
@@ -243,11 +258,13 @@ class Deployed:
         self.round += 1
         for number in opened.survivors:
             self.registry.members[number].accepted = self.round
+            self._count_steps(number, None)
         most = self._intake.most_images()
         return RoundReport(
             round=self.round,
             sampled=np.asarray(asked, np.int64),
             answered=np.array(opened.survivors, np.int64),
+            epsilon=None if self._privacy is None else self._privacy.epsilon,
             loss=np.full(len(opened.survivors), np.nan),
             examples=np.array([min(self.registry.members[n].agreed, most) for n in opened.survivors], np.int64),
             lr=learning_rate(self.settings.optimizer, self.round - 1, self.settings.federation.rounds),
@@ -278,7 +295,7 @@ class Deployed:
             return None
         numbers = sorted(updates)
         prompts = [updates[number].prompts for number in numbers]
-        if self._privacy is not None:
+        if isinstance(self._privacy, Mechanism):
             share = 1.0 if self.round == 0 and rounds.first_round == "all" else rounds.participation
             released = self._privacy.release(self.server, prompts, share, self.round + 1)
             self.server = self.step(self.server, released, prompts[0])  # of what is public: it spends no more privacy

@@ -173,6 +173,7 @@ class Welcome:
             _text(facts, words.DOMAIN),
         )
         member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
+        member.steps = _whole(facts, words.STEPS) if words.STEPS in facts else 0
         if not member.agreed or not self._begun or self._new_counts:
             member.agreed = n_train
         elif n_train > member.agreed:

@@ -72,8 +72,10 @@ def train(message: Message, context: Context) -> Message:
         done = site.train(*order)
         update = done.update if norm is None else clipped(done.update, order[-1], norm)
         metrics = MetricRecord({words.EXAMPLES: done.n_examples, words.IMAGES: done.n_images})
-        if site.settings.shares("loss") and done.n_examples:
+        if site.settings.shares("loss") and done.n_examples and not math.isnan(done.loss):
             metrics[words.LOSS] = done.loss
+        if done.steps is not None:
+            metrics[words.STEPS] = done.steps
         return RecordDict({words.ARRAYS: to_record(update), words.METRICS: metrics})
 
     return _answer(message, context, work)
@@ -122,7 +124,9 @@ def evaluate(message: Message, context: Context) -> Message:
         order = _order(site, message)
         predictions, classifier = site.test(*order)
         _keep_classifier(site, classifier, order[0].run, last=bool(config.get(words.LAST)))
-        if not site.settings.shares("scores"):
+        privacy = order[0].config.privacy
+        is_covered = privacy.private or not privacy.of_steps  # what predicts may have learned without noise
+        if not site.settings.shares("scores") or not is_covered:
             return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
         content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
         if site.settings.shares("predictions"):

@@ -19,11 +19,13 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._defaults import SHARE, Share
 from fedotp.flower.secure import LEAST_SITES
+from fedotp.flower.site._ledger import Ledger
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
 from fedotp.flower.site._private import PrivateFile, make_private
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._source import OwnImages, Part, Source
 from fedotp.methods import Method, Parameters, Task
+from fedotp.privacy import Entropy
 from fedotp.runs import find_device, load_backbone, make_task
 
 log = logging.getLogger("fedotp.site")
@@ -96,12 +98,17 @@ class SiteSettings:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a site has to say of a round: its update (no client axis), its images, its mean objective."""
+    """What a site has to say of a round: its update (no client axis), its images, its mean objective.
+
+    `steps` are the noisy steps behind all it has sent, where its images are to be private; the objective is then nan,
+    and the images seen are those expected, for neither is noised.
+    """
 
     update: Parameters
     n_examples: int
     loss: float
     n_images: int
+    steps: int | None = None
 
 
 class Site:
@@ -128,6 +135,7 @@ class Site:
             words.DOMAIN: data.domains[0] or "",
             words.TRAIN_IMAGES: int(data.train.sizes(_ONLY)[0]),
             words.TEST_IMAGES: int(data.test.sizes(_ONLY)[0]),
+            **({} if work.ledger is None else {words.STEPS: work.ledger.steps}),
         }
 
     def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
@@ -144,15 +152,17 @@ class Site:
         n_examples = int(clients.data.train.sizes(_ONLY)[0])
         if not n_examples:
             return Trained({}, 0, float("nan"), 0)
+        if work.ledger is not None:
+            work.ledger.require_room(self.settings.name)
         ((_, result),) = clients.train(clients.round_work(_ONLY))
         work.keep(round_, result, accepted)
-        update = clients.upload(_ONLY, result)
-        return Trained(
-            update={name: value[0] for name, value in update.items()},
-            n_examples=n_examples,
-            loss=float(result.loss[0]),
-            n_images=result.n_images,
-        )
+        update = {name: value[0] for name, value in clients.upload(_ONLY, result).items()}
+        if work.ledger is None:
+            return Trained(update, n_examples, float(result.loss[0]), result.n_images)
+        work.ledger.add(round_)
+        log.info("round %d: this site's images have spent epsilon %.3g", round_, work.ledger.epsilon())
+        expected = n_examples * clients.settings.federation.local_epochs
+        return Trained(update, n_examples, float("nan"), expected, work.ledger.steps)
 
     def test(
         self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters
@@ -224,10 +234,19 @@ class Site:
         data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
         clients = _OneClient(config.method, task, replace(data, numbers=(number,)), config.settings)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors")
-        n_images = clients.data.train.sizes(_ONLY)[0]
+        n_images = int(clients.data.train.sizes(_ONLY)[0])
         log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
         log.info("%s", _who_sees_updates(agreement))
-        return _Work(clients, private)
+        if not config.privacy.of_steps:
+            return _Work(clients, private)
+        ledger = Ledger(settings.state / agreement.run / "releases.jsonl", config.settings, n_images)
+        log.info(
+            "what this site sends hides whether its images hold one more or less (%s): epsilon %.3g at delta %g spent, "
+            "%.3g after %d rounds more",
+            *(config.privacy.unit, ledger.epsilon(), config.privacy.delta),
+            *(ledger.epsilon(config.federation.rounds), config.federation.rounds),
+        )
+        return _Work(clients, private, ledger)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
         """A site may lack classes; what it has must be known, in whatever order."""
@@ -258,6 +277,8 @@ class _OneClient(Clients):
         self.example = {name: value[0] for name, value in sent.items()}
         self.received = self.example
         super().__init__(method, task, data, settings)
+        if settings.privacy.of_steps:
+            self.trainer.entropy = Entropy()  # the seed is known to the server
 
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
         return {name: value[None].to(self.device) for name, value in self.received.items()}
@@ -265,10 +286,11 @@ class _OneClient(Clients):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """A site's client and the file of what it keeps."""
+    """A site's client, the file of what it keeps, and its account where its images are to be private."""
 
     clients: _OneClient
     private: PrivateFile
+    ledger: Ledger | None = None
 
     def recall(self, accepted: int) -> None:
         """Put the private parameters where they were after round `accepted`."""
