@@ -11,6 +11,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation._batches import Step, local_steps
 from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
+from fedotp.federation._gradients import step_gradients
 from fedotp.federation._noisy import NoisySteps, poisson_steps
 from fedotp.federation._optimizer import Optimizer, fresh_state
 from fedotp.federation._random import Ints
@@ -162,10 +163,10 @@ class LocalTrainer:
             n_active = len(step.places)
             batch = self._batch(work, clients[:n_active], step, memory)
             current = {name: value[:n_active].detach() for name, value in params.items()}
-            leaves = [current[name].requires_grad_() for name in stepper.params]
-            loss = self.method.loss(self.task, current, _first(received, n_active), batch)
-            gradients = torch.autograd.grad(loss.sum(), leaves)
-            stepper.step(dict(zip(stepper.params, gradients, strict=True)), work.lr)
+            loss, gradients = step_gradients(
+                self.method, self.task, current, list(stepper.params), _first(received, n_active), batch
+            )
+            stepper.step(gradients, work.lr)
             total[:n_active] += loss.detach() * (batch.labels >= 0).sum(1)
             if on_images:
                 on_images(int((step.places >= 0).sum()))

@@ -27,10 +27,13 @@ from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._batches import Step
 from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
+from fedotp.federation._gradients import step_gradients
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import RoundSettings, Settings
 from fedotp.methods import Batch, Method, Parameters, Task
 from fedotp.privacy import Chance, clipped_sums
+
+_AT_ONCE = (64, 512)  # gradients taken at once, of all clients together, on a CPU and on a GPU
 
 
 def sampling_rate(n: int, batch_size: int) -> float:
@@ -119,17 +122,15 @@ class NoisySteps:
         """
         noised = [name for name in names if self.is_noised(name)]
         others = [name for name in names if not self.is_noised(name)]
-        found, objective = self._noised(params, blind, noised, received, batch, units, clients, sizes, chances)
+        found, objective = self._noised(blind, noised, received, batch, units, clients, sizes, chances)
         if others:
-            leaves = [params[name].requires_grad_() for name in others]
-            loss = self._method.loss(self._task, params, received, batch)
-            found |= dict(zip(others, torch.autograd.grad(loss.sum(), leaves), strict=True))
+            loss, plain = step_gradients(self._method, self._task, params, others, received, batch)
+            found |= plain
             objective = loss.detach()
         return {name: found[name] for name in names}, objective
 
     def _noised(
         self,
-        params: Parameters,
         blind: Parameters,
         names: Sequence[str],
         received: Parameters,
@@ -142,26 +143,28 @@ class NoisySteps:
         rates = [sampling_rate(int(n), self._batch_size) for n in sizes]
         finite = ImageFeatures(*(part.nan_to_num(0.0, 0.0, 0.0) for part in batch.image))  # or one would spoil all
         batch = batch._replace(image=finite, apart=True)
-        current = blind | {name: params[name].detach().requires_grad_() for name in names}
-        leaves = [current[name] for name in names]
+        current = {name: value.detach() for name, value in blind.items()}
+        named = {name: value.requires_grad_() for name, value in self._method.leaves(current, names).items()}
+        leaves = list(named.values())
+        at_once = max(1, _AT_ONCE[self._task.device.type == "cuda"] // len(sizes))
         with ot.batched_gradients():
-            each, *penalties = self._method.terms(self._task, current, received, batch)
+            each, *penalties = self._method.terms(self._task, current | named, received, batch)
             planted = [self.canaries.gradients(clients, rates, leaves)] if self.canaries else []
-            sums = clipped_sums(each, leaves, units, self._privacy.clip, others=planted)
+            sums = clipped_sums(each, leaves, units, self._privacy.clip, at_once, others=planted)
         beside = _gradients_of(penalties, leaves)
         drawn = (batch.labels >= 0).sum(1)
         objective = sum((term.detach() for term in penalties), each.detach().sum(1) / drawn.clamp_min(1))
         expected = [n * rate for n, rate in zip(sizes, rates, strict=True)]
         noisy_sums = [self._with_noise(total, chances) for total in sums]
         if self.canaries:
-            without = clipped_sums(each, leaves, units, self._privacy.clip)
+            without = clipped_sums(each, leaves, units, self._privacy.clip, at_once)
             added = [noisy - real for noisy, real in zip(noisy_sums, without, strict=True)]
             self.canaries.see_sums(clients, rates, added)
         found = {}
-        for name, leaf, noisy, rest in zip(names, leaves, noisy_sums, beside, strict=True):
+        for (name, leaf), noisy, rest in zip(named.items(), noisy_sums, beside, strict=True):
             count = torch.tensor(expected, dtype=noisy.dtype, device=noisy.device).view(-1, *[1] * (leaf.dim() - 1))
             found[name] = (noisy / count).to(leaf.dtype) + rest
-        return found, objective
+        return self._method.gradients(named, found), objective
 
     def _with_noise(self, total: Tensor, chances: Sequence[Chance]) -> Tensor:
         noise = np.stack([chance.standard_normal(tuple(total.shape[1:])) for chance in chances])

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedotp._graphs import Recordings
 from fedotp.clip import ImageFeatures
 from fedotp.federation._data import HeldFeatures, Images
+from fedotp.federation._gradients import step_gradients
 from fedotp.federation._optimizer import Optimizer
 from fedotp.federation._random import Ints
 from fedotp.methods import Batch, Method, Need, Parameters, Task
@@ -131,12 +132,11 @@ class ResidentTrainer:
         """One step of the first n clients."""
         batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype, self._method.needs)
         current = {name: value[:n].detach() for name, value in buffers.params.items()}
-        leaves = [current[name].requires_grad_() for name in buffers.stepper.params]
         received = {name: value[:n] for name, value in buffers.received.items()}
-        loss = self._method.loss(self._task, current, received, batch)
-        gradients = torch.autograd.grad(loss.sum(), leaves)
+        names = list(buffers.stepper.params)
+        loss, gradients = step_gradients(self._method, self._task, current, names, received, batch)
         active = buffers.active[:n]
-        buffers.stepper.step(dict(zip(buffers.stepper.params, gradients, strict=True)), buffers.lr, active)
+        buffers.stepper.step(gradients, buffers.lr, active)
         counted = (batch.labels >= 0).sum(1)  # none of a client that is not active
         buffers.total[:n] += loss.detach() * counted
 

@@ -3,6 +3,7 @@
 from fedotp.methods._batch import Batch, Memory, Need
 from fedotp.methods._coop import CoOp
 from fedotp.methods._dial import Dial, dial_of
+from fedotp.methods._dpfpl import DPFPL
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedclip import FedCLIP
 from fedotp.methods._fedmgp import FedMGP
@@ -43,10 +44,12 @@ METHODS.update(
         FedTPG,
         PromptFolio,
         FedPGP,
+        DPFPL,
     )
 )
 
 __all__ = [
+    "DPFPL",
     "METHODS",
     "PRECISION",
     "Batch",

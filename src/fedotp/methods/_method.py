@@ -206,6 +206,18 @@ class Method(ABC):
         """The cross-entropy of scores (C, B, K) with the labels of a batch, as `terms` begin."""
         return cross_entropy(scores, batch.labels, task.logit_scale, apart=batch.apart)
 
+    def leaves(self, params: Parameters, names: Sequence[str]) -> Parameters:
+        """What a step differentiates by (C, ...) to train the parameters `names`: by default these themselves.
+
+        A method that trains by factors of a parameter gives them under names of their own, made of `params` without
+        gradient. `terms` find them among their `params`, and `gradients` says what follows.
+        """
+        return {name: params[name] for name in names}
+
+    def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
+        """The gradients (C, ...) of the parameters that are trained, from those `found` of `leaves`."""
+        return found
+
     def learns_prompts(self, task: Task) -> bool:
         """Whether prompts are among what it learns."""
         return bool(learned(self.kinds(task, self.untrained(task))))

@@ -1,0 +1,94 @@
+"""DP-FPL: a private prompt that learns through factors of low rank, so that little noise hides much."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedotp._ranges import require_from
+from fedotp.methods._draw import normal
+from fedotp.methods._method import Method
+from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._promptfl import PromptFL
+from fedotp.methods._task import Task
+from fedotp.prompts import STD
+
+_MOST_RANK = 256
+
+
+@dataclass(frozen=True)
+class DPFPL(Method):
+    """Tran et al., ICLR 2025: the prompt of a client is p_G + p_L, with p_G averaged and p_L kept.
+
+    In every step one power iteration takes p_L apart, u (s, k) with orthonormal columns, v = u' p_L (k, d), and what is
+    left, r = p_L - u v, which stays. The loss of p_G + u v + r has gradients g_u and g_v, and p_L follows
+
+        g_u v + u g_v - u u' g_u v.
+
+    Corrected: the paper's epsilon assumes that every image's gradient is clipped, and its code clips their mean, which
+    promises nothing. Here privacy is that of any method: with `privacy.unit = "example"` and `privacy.private = true`
+    the gradients of p_G, u and v of every image are clipped as one, noise is added to their sums, and an accountant
+    says what was spent. Without it, this is the method without privacy.
+
+    Attributes:
+        rank: k, of the factors.
+    """
+
+    rank: int = 8
+
+    name: ClassVar[str] = "dp-fpl"
+    title: ClassVar[str] = "DP-FPL"
+    reference: ClassVar[str] = "Tran et al., ICLR 2025"
+
+    def __post_init__(self) -> None:
+        require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
+
+    @property
+    def global_part(self) -> Method:
+        """p_G alone."""
+        return PromptFL()
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """p_G (1, s, d), under the name that `global_part` gives its own."""
+        return {"prompt": task.contexts(1)}
+
+    def private(self, task: Task) -> Parameters:
+        """p_L (1, s, d); (1, K, s, d) where every class has vectors of its own."""
+        return {"local": normal(task, "dp-fpl local", *task.contexts(1).shape, std=STD)}
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """p_G + p_L; in a step by p_L's factors, r = p_L - u v held fixed."""
+        prompt = params["prompt"] + params["local"]
+        if "u" in params:
+            product = params["u"] @ params["v"]
+            prompt = prompt + (product - product.detach())
+        return (Prompt(Kind.BOTH, prompt),)
+
+    def leaves(self, params: Parameters, names: Sequence[str]) -> Parameters:
+        """u and v in place of p_L."""
+        found = super().leaves(params, [name for name in names if name != "local"])
+        return found if "local" not in names else found | dict(zip("uv", self._factors(params["local"]), strict=True))
+
+    def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
+        """Of p_L from those of u and v."""
+        if "u" not in leaves:
+            return found
+        u, v, of_u, of_v = leaves["u"], leaves["v"], found["u"], found["v"]
+        local = of_u @ v + u @ (of_v - u.mT @ of_u @ v)
+        return {name: value for name, value in found.items() if name not in ("u", "v")} | {"local": local}
+
+    def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
+        """u (..., s, k) and v (..., k, d) of p_L (..., s, d), by one power iteration."""
+        *_, n_ctx, width = local.shape
+        u = torch.linalg.qr(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device)).Q
+        return u, u.mT @ local
+
+
+@lru_cache(maxsize=16)
+def _start(width: int, rank: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Where power iterations begin: the same random directions (d, k) always."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(width, rank, dtype=torch.float64, generator=generator).to(device, dtype)
