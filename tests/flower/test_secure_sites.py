@@ -13,7 +13,10 @@ import torch
 from flwr.app import Message
 from holdings import folder_bytes, message_bytes, n_found, object_bytes, patterns
 from near_sites import NearGrid, make_deployable, named, parts
+from typer.testing import CliRunner
 
+from fedotp.cli import app
+from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.keys._keys import make_keys, read_server_keys
@@ -22,6 +25,7 @@ from fedotp.flower.server import _secure, _secure_rounds
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site import _app
+from fedotp.methods import METHODS
 from fedotp.runs import RunDirectory
 
 QUICK = ServerSettings(secure=True, round_timeout=0.2, patience=0.0)
@@ -91,7 +95,7 @@ def total_of(rows: list[np.ndarray]) -> list[int]:
 
 
 def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
-    inputs: Path, tmp_path: Path, heard: Heard
+    inputs: Path, tmp_path: Path, heard: Heard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = make_deployable(inputs, federation={"rounds": 1})
     runs = {}
@@ -106,6 +110,8 @@ def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
     rounding = len(weights) * 2.0 ** -(fixed.bits + 1) / sum(weights)
     np.testing.assert_allclose(secure["shared"].double().numpy(), exact, rtol=2**-24, atol=rounding)
     torch.testing.assert_close(secure, plain, rtol=2**-23, atol=2 * rounding)
+    print_run(runs["secure"])
+    assert "by the server, of 1 secure sum" in capsys.readouterr().out
     assert runs["secure"].summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 1, "void": 0}
     (one,), (other,) = (run.metrics("round") for run in runs.values())
     assert one["loss"] == pytest.approx(other["loss"])
@@ -275,7 +281,7 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
     [
         ({"method": {"name": "promptfl-fedamp"}}, {}, r'method.name = "promptfl-fedamp": .* \(Eq. 4\)'),
         ({"method": {"name": "pfedmoap"}}, {}, r'method.name = "pfedmoap": .* \(Eq. 4\)'),
-        ({"method": {"name": "fedclip"}}, {}, r'method.name = "fedclip": .* which is all that a sum can give'),
+        ({"method": {"name": "fedclip"}}, {}, r'method.name = "fedclip": .* a sum gives nothing else'),
         ({"method": {"name": "zeroshot"}}, {}, 'method.name = "zeroshot"'),
         ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
         ({}, {"privacy": "server"}, 'privacy = "server": .*can neither clip it nor tell whether a site has'),
@@ -293,6 +299,24 @@ def test_what_a_sum_cannot_do_is_refused_with_its_reason(
         serve(grid, make_deployable(inputs, **changes), replace(QUICK, **settings), tmp_path / "run", **named(grid))
     assert "\n" not in str(refusal.value)
     assert not grid.sent
+
+
+def test_the_page_names_the_methods_that_cannot_be_added_up() -> None:
+    page = (Path(__file__).parents[2] / "docs/secure.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| methods whose server")]
+    assert set(re.findall(r"`([\w-]+)`", row)) == {name for name, method in METHODS.items() if not method().averages}
+
+
+@pytest.mark.parametrize("words", [("--insecure",), ("--keys", "keys/sites/north")])
+def test_a_site_that_insists_must_know_its_peers(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_keys(tmp_path / "keys", ["localhost"], ["north", "east"])
+    (tmp_path / "keys/sites/north/peers.toml").unlink()  # as keys of an older version
+    line = ["client", "--part", "0", "--name", "north", "--server", "localhost", "--require-secure", *words]
+    with pytest.raises(FedotpError, match=r"--require-secure: .* put the coordinator's peers.toml"):
+        CliRunner().invoke(app, line, catch_exceptions=False)
 
 
 def test_a_method_that_shares_nothing_has_nothing_to_add_up(inputs: Path, tmp_path: Path) -> None:

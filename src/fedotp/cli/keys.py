@@ -60,6 +60,7 @@ def add(
 
     add_sites(folder, sites)
     print_paths(_site_folders(folder, sites))
+    print("where sums are secure, copy the new peers.toml to every site and start it again")
     _print_next(folder, "sites.toml")
 
 

@@ -19,8 +19,8 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
         (
             not method.averages or not method.learns,
             f'method.name = "{method.name}"',
-            f"the server of {method.title} does something else than to average what sites send by their numbers of "
-            'images (Eq. 4), which is all that a sum can give; "fedotp" and "promptfl" do that',
+            f"the server of {method.title} does not average what sites send by their numbers of images (Eq. 4), or "
+            'needs each site\'s own, and a sum gives nothing else; "fedotp" and "promptfl" average',
         ),
         (rule != "average", f'server.rule = "{rule}"', f"{_UNSEEN}, and cannot compare it with others"),
         (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedotp._files import parse_json, read_regular
-from fedotp._text import one_line
+from fedotp._text import counted, one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import METRICS, Metric
@@ -95,6 +95,8 @@ def _notices(summary: dict[str, Any]) -> list[str]:
         for name, n in summary.get(what, {}).items():
             said_of = said if n == 1 else said.replace("was ", "were ")
             notices.append(f"{n} update{'s' * (n > 1)} of site {name} {said_of}.")
+    if secure := summary.get("secure"):
+        notices.append(f"The server saw sums of updates and no site's own: {counted(secure['sums'], 'secure sum')}.")
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         notices.append(f"The privacy budget ended the run after round {summary['rounds']}.")
     if "epsilon" in privacy:
