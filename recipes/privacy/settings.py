@@ -13,6 +13,7 @@ SPLITS = range(6)
 OTHER_SPLITS = (100, 101)
 """On which steps' lengths are chosen; they count for nothing else."""
 RATES = (0.01, 0.03, 0.1, 0.3)
+NOISY_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 CLIPS = (0.03, 0.1, 0.3, 1.0)
 DELTA = 1e-4  # of 400 images of a client, or 100 clients
 _ROUNDS = 10
@@ -56,7 +57,7 @@ SETTINGS = {
         rate=100 / 400,
         releases=4 * _ROUNDS,
         key="optimizer.lr",
-        values=RATES,
+        values=NOISY_RATES,
     ),
     # A hundred clients with 20 images each, all of them in every round: with five nothing could be hidden.
     "site": Setting(
