@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedotp import ot
 from fedotp._toml import show
@@ -141,34 +142,60 @@ class NoisySteps:
         chances: Sequence[Chance],
     ) -> tuple[Parameters, Tensor]:
         rates = [sampling_rate(int(n), self._batch_size) for n in sizes]
-        finite = ImageFeatures(*(part.nan_to_num(0.0, 0.0, 0.0) for part in batch.image))  # or one would spoil all
-        batch = batch._replace(image=finite, apart=True)
         current = {name: value.detach() for name, value in blind.items()}
         named = {name: value.requires_grad_() for name, value in self._method.leaves(current, names).items()}
         leaves = list(named.values())
+        sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
+        fit = torch.zeros(len(sizes), device=self._task.device, dtype=self._task.dtype)
         at_once = max(1, _AT_ONCE[self._task.device.type == "cuda"] // len(sizes))
-        with ot.batched_gradients():
-            each, *penalties = self._method.terms(self._task, current | named, received, batch)
-            planted = [self.canaries.gradients(clients, rates, leaves)] if self.canaries else []
-            sums = clipped_sums(each, leaves, units, self._privacy.clip, at_once, others=planted)
+        with ot.batched_gradients(), sdpa_kernel(SDPBackend.MATH):  # others know no several directions
+            for part, whose in _parts(batch, units, at_once):
+                each, *penalties = self._method.terms(self._task, current | named, received, part)
+                clipped = clipped_sums(each, leaves, whose, self._privacy.clip, chunk=at_once)
+                sums = [total + more for total, more in zip(sums, clipped, strict=True)]
+                fit += each.detach().sum(1)
         beside = _gradients_of(penalties, leaves)
         drawn = (batch.labels >= 0).sum(1)
-        objective = sum((term.detach() for term in penalties), each.detach().sum(1) / drawn.clamp_min(1))
+        objective = sum((term.detach() for term in penalties), fit / drawn.clamp_min(1))
         expected = [n * rate for n, rate in zip(sizes, rates, strict=True)]
-        noisy_sums = [self._with_noise(total, chances) for total in sums]
+        added = [self._noise(total, chances) for total in sums]
         if self.canaries:
-            without = clipped_sums(each, leaves, units, self._privacy.clip, at_once)
-            added = [noisy - real for noisy, real in zip(noisy_sums, without, strict=True)]
+            planted = self._planted(clients, rates, leaves)
+            added = [noise + more for noise, more in zip(added, planted, strict=True)]
             self.canaries.see_sums(clients, rates, added)
         found = {}
-        for (name, leaf), noisy, rest in zip(named.items(), noisy_sums, beside, strict=True):
-            count = torch.tensor(expected, dtype=noisy.dtype, device=noisy.device).view(-1, *[1] * (leaf.dim() - 1))
-            found[name] = (noisy / count).to(leaf.dtype) + rest
+        for (name, leaf), total, more, rest in zip(named.items(), sums, added, beside, strict=True):
+            count = torch.tensor(expected, dtype=total.dtype, device=total.device).view(-1, *[1] * (leaf.dim() - 1))
+            found[name] = ((total + more) / count).to(leaf.dtype) + rest
         return self._method.gradients(named, found), objective
 
-    def _with_noise(self, total: Tensor, chances: Sequence[Chance]) -> Tensor:
-        noise = np.stack([chance.standard_normal(tuple(total.shape[1:])) for chance in chances])
-        return total + self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(total.device)
+    def _noise(self, like: Tensor, chances: Sequence[Chance]) -> Tensor:
+        """What each client (C,) adds to a sum (C, ...)."""
+        noise = np.stack([chance.standard_normal(tuple(like.shape[1:])) for chance in chances])
+        return self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(like.device)
+
+    def _planted(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
+        """Sums (C, ...) of the canaries of an audit, clipped as images are."""
+        assert self.canaries is not None
+        gradients = self.canaries.gradients(clients, rates, leaves)
+        nobody = torch.full((len(clients), 1), -1, device=leaves[0].device)
+        return clipped_sums(nobody.double(), leaves, nobody, self._privacy.clip, others=[gradients])
+
+
+def _parts(batch: Batch, units: Tensor, most: int) -> Iterator[tuple[Batch, Tensor]]:
+    """The images of at most so many units at a time, each with its own loss, and whose (C, b) they are; at least one.
+
+    A gradient goes back through the scores of all images of its part: parts are small, prompts are encoded for each.
+    """
+    clients = torch.arange(len(units), device=units.device)[:, None]
+    for start in range(0, max(int(units.max()) + 1, 1), most):
+        taken = (units >= start) & (units < start + most)
+        at = taken.int().argsort(dim=1, descending=True, stable=True)[:, : max(1, int(taken.sum(1).max()))]
+        here = taken.gather(1, at)
+        # What is not finite of one image would spoil the gradients of all.
+        image = ImageFeatures(*(part[clients, at].nan_to_num(0.0, 0.0, 0.0) for part in batch.image))
+        labels = torch.where(here, batch.labels.gather(1, at), -1)
+        yield Batch(image, labels, apart=True), torch.where(here, units.gather(1, at) - start, -1)
 
 
 def _gradients_of(penalties: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
