@@ -20,7 +20,7 @@ from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.keys._keys import make_keys, read_server_keys
-from fedotp.flower.secure import FixedPoint, SiteSession
+from fedotp.flower.secure import FixedPoint, SiteSession, VoidSumError
 from fedotp.flower.server import _secure, _secure_rounds
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
@@ -353,6 +353,27 @@ def test_a_server_that_asks_for_a_plain_round_after_all_gets_none(inputs: Path, 
     grid._deliver(order)
     assert "says nothing right of a secure sum" in str(grid.answered[-1].content.config_records["config"]["refused"])
     assert not grid.answered[-1].content.array_records
+
+
+def test_a_round_made_again_is_opened_for_the_same_sites_only(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Any
+) -> None:
+    """A server opens a sum and says that it was void; it leaves one site out the second time, none the third."""
+    grid = NearGrid(parts(tmp_path, N))
+    total, opened = _secure.ServerSession.total, []
+
+    def once_more(attempt: _secure.ServerSession) -> np.ndarray:
+        opened.append(total(attempt))
+        if len(opened) == 1:
+            grid.meddle[103] = silent("train", times=1)
+            raise VoidSumError("says the server")
+        return opened[-1]
+
+    monkeypatch.setattr(_secure.ServerSession, "total", once_more)
+    run = serve(grid, of_four(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    assert run.summary["secure"]["void"] == 2
+    assert "it refuses: this site has helped to open another sum of round 1" in lines.text
+    np.testing.assert_array_equal(*opened)
 
 
 def test_a_run_that_goes_on_stays_secure(inputs: Path, tmp_path: Path) -> None:

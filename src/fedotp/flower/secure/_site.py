@@ -90,9 +90,11 @@ class SiteSession:
             if number not in circle.adverts or number == self.number:
                 raise FedotpError(f"a share comes from site {number}, which is none of the other sites of the sum")
             about = circle.about(b"letter", number, self.number)
-            held[number] = unseal(self._letters.agree(circle.adverts[number].letters, about), letter, about)
-            if len(held[number]) != 2 * SHARE_BYTES:
-                raise FedotpError(f"the share of site {circle.adverts[number].name} has a wrong length")
+            opened = unseal(self._letters.agree(circle.adverts[number].letters, about), letter, about)
+            if opened is None or len(opened) != 2 * SHARE_BYTES:
+                name = circle.adverts[number].name
+                raise FedotpError(f"the sealed share of site {name} was changed on its way, or is for another sum")
+            held[number] = opened
         circle.require_enough(held, "have dealt out shares")
         masked = numbers + mask(derive(self._seed, circle.about(b"own", self.number, self.number)), len(numbers))
         for number in held:
@@ -131,6 +133,11 @@ class SiteSession:
             number: shares[:SHARE_BYTES] if number in self._survivors else shares[SHARE_BYTES:]
             for number, shares in self._held.items()
         }
+
+    @property
+    def survivors(self) -> frozenset[int]:
+        """Who is in the sum, as this site has signed."""
+        return self._survivors or frozenset()
 
     @property
     def circle(self) -> Circle:

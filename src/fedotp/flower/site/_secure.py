@@ -54,6 +54,7 @@ class SecureSums:
         self._identity: Identity | None = None
         self._current: SiteSession | None = None
         self._answered: tuple[bytes, Words] | None = None
+        self._opened: dict[tuple[str, int], frozenset[int]] = {}  # by run and round: who was in the sum
 
     def require(self, agreement: Agreement) -> None:
         """Refuse a federation whose server would see this site's update, if the owner said so."""
@@ -118,14 +119,27 @@ class SecureSums:
         return self._answered[1]
 
     def endorsed(self, agreement: Agreement, record: ConfigRecord) -> bytes:
-        """A signature under who is in the sum."""
+        """A signature under who is in the sum.
+
+        A round that is made again sends the same. Two sums of it tell the update of whoever is in only one of them.
+        """
+        session = self._now(agreement, record)
         with disagreeing():
-            return self._now(agreement, record).endorse(unpack_numbers(record))
+            survivors = frozenset(unpack_numbers(record))
+            if self._opened.get(_round_of(session), survivors) != survivors:
+                raise DisagreementError(
+                    f"this site has helped to open another sum of round {session.session.round}, and the two would "
+                    "tell a single site's update; start the site again to allow it"
+                )
+            return session.endorse(survivors)
 
     def revealed(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
         """A share of every site's seed or key."""
+        session = self._now(agreement, record)
         with disagreeing():
-            return pack(self._now(agreement, record).reveal(unpack(record)))
+            revealed = session.reveal(unpack(record))
+        self._opened[_round_of(session)] = session.survivors
+        return pack(revealed)
 
     def _now(self, agreement: Agreement, record: ConfigRecord) -> SiteSession:
         """The sum that a message is about, if it is this site's last."""
@@ -144,6 +158,10 @@ class SecureSums:
                         "there is no peers.toml in %s: who the other sites are is the server's word", self._keys
                     )
         return self._identity
+
+
+def _round_of(session: SiteSession) -> tuple[str, int]:
+    return session.session.run, session.session.round
 
 
 def _session(agreement: Agreement, record: ConfigRecord) -> Session:
