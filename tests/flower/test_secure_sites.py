@@ -132,6 +132,9 @@ def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_pat
     answered = [record["answered"] for record in run.metrics("round")]
     assert answered == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]] * 2
     assert run.summary["secure"]["void"] == 0
+    facts = [reply.content.config_records.get("config", {}) for reply in grid.answered]
+    keys = [each["secure_keys"] for each in facts if "secure_keys" in each]
+    assert len(set(keys)) == len(keys) == 5 * N  # no key serves twice
     rows = iter(heard.rows)
     for number, (_, total) in enumerate(heard.totals):
         asked = [next(rows) for _ in range(N if number > 1 else N - 1)]
@@ -285,7 +288,6 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
         ({"method": {"name": "zeroshot"}}, {}, 'method.name = "zeroshot"'),
         ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
         ({}, {"privacy": "server"}, 'privacy = "server": .*can neither clip it nor tell whether a site has'),
-        ({"privacy": {"unit": "site"}}, {}, 'privacy.unit = "site": .*is made at the sites'),
         ({}, {"max_update": 5.0}, "max-update = 5: the server sees no site's update, nor how long it is"),
         ({}, {"max_times": 3.0}, "max-times = 3: .*cannot shorten it; --max-images says"),
         ({"federation": {"participation": 0.5}}, {}, "2 of 3 sites in a round: a sum takes 3 or more"),

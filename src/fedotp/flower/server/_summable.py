@@ -29,11 +29,6 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
             f"{_UNSEEN}, and can neither clip it nor tell whether a site has",
         ),
         (
-            config.privacy.unit == "site",
-            'privacy.unit = "site"',
-            f"{_UNSEEN}, and cannot bound it; an image's or a group's privacy is made at the sites",
-        ),
-        (
             settings.max_update != defaults.max_update,
             f"max-update = {settings.max_update:g}",
             f"{_UNSEEN}, nor how long it is",
