@@ -321,6 +321,15 @@ def test_a_site_that_insists_must_know_its_peers(
         CliRunner().invoke(app, line, catch_exceptions=False)
 
 
+def test_the_privacy_of_images_is_made_at_the_sites_and_goes_with_sums(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    grid = NearGrid(parts(tmp_path, 3))
+    config = make_deployable(inputs, federation={"rounds": 1}, privacy={"unit": "example"})
+    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    assert run.summary["secure"]["sums"] == 1
+    assert run.summary["privacy"]["epsilon"] > 0
+
+
 def test_a_method_that_shares_nothing_has_nothing_to_add_up(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 3))
     config = make_deployable(inputs, method={"name": "coop"})
