@@ -79,8 +79,8 @@ def make_page(
 
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
-    parts = {"views": gather_views(run), "privacy": gather_privacy(run), "worth": gather_worth(run)}
-    return {**gather(run), **parts, "analysis": analysis}
+    known = {**gather(run), "analysis": analysis}
+    return {**known, "views": gather_views(run), "privacy": gather_privacy(run), "worth": gather_worth(run)}
 
 
 def write_page(
