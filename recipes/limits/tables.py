@@ -45,10 +45,10 @@ def by_split(rows: Sequence[Row], name: str) -> np.ndarray:
     return np.array([_values(_chosen(rows, split=split), name).mean() for split in splits])
 
 
-def interval(values: np.ndarray, digits: int = 3, most: float = 1) -> str:
-    """The mean, and its 95 % interval (Student's) as far as it is from 0 to `most`."""
+def interval(values: np.ndarray, digits: int = 3, least: float = 0, most: float = 1) -> str:
+    """The mean, and its 95 % interval (Student's) as far as it is from `least` to `most`."""
     low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
-    low, high = max(low, 0), min(high, most)
+    low, high = max(low, least), min(high, most)
     return f"{values.mean():.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
@@ -64,7 +64,7 @@ def coverage_table(rows: Sequence[Row]) -> str:
             lines.append(
                 (
                     data,
-                    f"{asked:.0%}",
+                    f"{100 * asked:.0f} %",
                     f"{100 * _values(own, 'coverage').mean():.1f}",
                     f"{100 * np.abs(_values(own, 'coverage') - asked).max():.1f}",
                     f"{100 * _values(own, 'never_empty').mean():.1f}",
@@ -105,7 +105,7 @@ def score_table(rows: Sequence[Row]) -> str:
             cells = (
                 f"{_values(each, 'size').mean():.2f} ({100 * _values(each, 'empty').mean():.1f})" for each in found
             )
-            lines.append((data, f"{asked:.0%}", *cells))
+            lines.append((data, f"{100 * asked:.0f} %", *cells))
     return markdown(("data", "asked", *kinds), lines, WORDS)
 
 
@@ -119,8 +119,12 @@ def outlier_table(rows: Sequence[Row], name: str) -> str:
                 interval(by_split(_chosen(rows, data=data, score=score, method=method), name))
                 for method in (METHODS[:1] if of_look else METHODS)
             ]
-            lines.append((data, score, *cells, *("same" for _ in range(len(METHODS) - len(cells)))))
-    return markdown(("own images", "score", *METHODS), lines, WORDS)
+            by_look, by_it = (
+                by_split(_chosen(rows, data=data, score=each, method="fedotp"), name) for each in (CHOSEN, score)
+            )
+            difference = "" if score == CHOSEN else interval(by_look - by_it, least=-1)
+            lines.append((data, score, *cells, *("same" for _ in range(len(METHODS) - len(cells))), difference))
+    return markdown(("own images", "score", *METHODS, f"{CHOSEN} less it (fedotp)"), lines, WORDS)
 
 
 def flag_table(rows: Sequence[Row]) -> str:
@@ -128,7 +132,7 @@ def flag_table(rows: Sequence[Row]) -> str:
     lines = []
     for data in DATA:
         found = _chosen(rows, data=data, score=CHOSEN, method="fedotp")
-        shares = (interval(100 * by_split(found, name), 1, 100) for name in ("flagged_own", "flagged_strangers"))
+        shares = (interval(100 * by_split(found, name), 1, most=100) for name in ("flagged_own", "flagged_strangers"))
         lines.append((data, f"{_values(found, 'known').mean():.0f}", *shares))
     return markdown(("own images", "that calibrate", "own flagged, %", "strangers flagged, %"), lines, WORDS)
 
