@@ -1,6 +1,7 @@
 """Configurations drawn at random, all of them valid."""
 
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from hypothesis import strategies as st
@@ -66,6 +67,7 @@ def _values(key: str, kind: object) -> st.SearchStrategy[Any]:
     return values | st.none() if optional else values
 
 
+@cache
 def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls is PartitionSettings:
         return st.sampled_from(sorted(SCHEMES)).flatmap(_partition)
@@ -80,6 +82,7 @@ def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     ).map(lambda chosen: cls(**{key: value for key, value in chosen.items() if apart.get(key) not in chosen}))
 
 
+@cache
 def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
     draws_sizes = PartitionSettings(scheme).draws_sizes
     return st.builds(
@@ -103,6 +106,7 @@ def _agreeing(**sections: Any) -> Config:
     return Config(**sections)
 
 
+@cache
 def configs() -> st.SearchStrategy[Config]:
     """Any configuration."""
     assert {item.name for item in fields(Config)} == {*SECTIONS, "seed"}

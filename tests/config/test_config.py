@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from config_made import configs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp._toml import write_scalar, write_tables, write_value
@@ -21,16 +21,13 @@ from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLProx, PromptSettings
 PETS = Config(DataSettings("oxford_pets"))
 
 
+@settings(max_examples=50)
 @given(configs())
-def test_a_configuration_reads_back_equal(config: Config) -> None:
+def test_a_configuration_reads_back_equal_and_has_every_key(config: Config) -> None:
     text = config.to_toml()
     assert Config.from_dict(tomllib.loads(text)) == config
     assert Config.from_dict(config.to_dict()) == config
     assert Config.from_dict(tomllib.loads(text)).to_toml() == Config.from_dict(config.to_dict()).to_toml()
-
-
-@given(configs())
-def test_to_dict_and_flatten_have_every_key(config: Config) -> None:
     assert list(flatten(config)) == list(all_kinds(type(config.method)))
     assert list(config.to_dict()) == ["seed", *SECTIONS]
 

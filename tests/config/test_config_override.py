@@ -2,7 +2,7 @@
 
 import pytest
 from config_made import configs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp.config import Config, DataSettings, flatten
@@ -150,12 +150,14 @@ def test_another_scheme_drops_what_it_has_no_use_for() -> None:
     assert _refusal("partition.scheme=diriclet").startswith("--set: partition: unknown scheme 'diriclet'; did you")
 
 
+@settings(max_examples=50)
 @given(configs(), st.sampled_from(sorted(METHODS)))
 def test_any_configuration_can_change_its_method(config: Config, name: str) -> None:
     changed = config.override([f"method.name={name}"])
     assert changed.method == (config.method if config.method.name == name else METHODS[name]())
 
 
+@settings(max_examples=50)
 @given(configs(), configs())
 def test_assignments_lead_from_any_configuration_to_any_other(start: Config, end: Config) -> None:
     assert start.override(_assignments(end)) == end
