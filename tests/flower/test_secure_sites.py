@@ -355,15 +355,31 @@ def test_a_site_can_insist(
     assert not any(message.content.array_records for message in grid.answered)
 
 
-def test_a_server_that_asks_for_a_plain_round_after_all_gets_none(inputs: Path, tmp_path: Path) -> None:
-    """The agreement says that sums are secure; an order that says nothing of one is refused."""
+def test_a_server_that_asks_for_another_round_after_all_gets_none(inputs: Path, tmp_path: Path) -> None:
+    """A plain one, where the agreement says that sums are secure; another than that of the sum; a second in one sum."""
     grid = NearGrid(parts(tmp_path, 3))
     serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
     order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    del order.content.config_records["config"]["session"]
-    grid._deliver(order)
-    assert "says nothing right of a secure sum" in str(grid.answered[-1].content.config_records["config"]["refused"])
-    assert not grid.answered[-1].content.array_records
+    told = order.content.config_records["config"]
+    before = dict(told)
+    for changes, why in (
+        ({"weight": 1}, "has answered another order in the same secure sum"),
+        ({"server-round": 2}, "round 2 in a secure sum of round 1"),
+        ({"session": ""}, "says nothing right of a secure sum"),
+    ):
+        for key, value in {**before, **changes}.items():
+            told[key] = value
+        grid._deliver(order)
+        assert why in str(grid.answered[-1].content.config_records["config"]["refused"])
+        assert not grid.answered[-1].content.array_records
+
+
+def test_keys_that_cannot_be_read_are_not_done_without(inputs: Path, tmp_path: Path, lines: Any) -> None:
+    grid, _ = with_keys(tmp_path)
+    (tmp_path / "keys/sites/site-0/site.key").chmod(0o644)
+    with pytest.raises(FedotpError, match="void 2 times in a row: a secure sum of 2 sites"):
+        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    assert lines.text.count("others than its owner can read the private key") >= 2
 
 
 def test_a_round_made_again_is_opened_for_the_same_sites_only(

@@ -158,7 +158,7 @@ def _masked(site: Site, message: Message, order: tuple[Agreement, int, int, int,
 
     numbers = {"order": repr(order[1:4]).encode()}
     received = {name: value.detach().cpu().numpy().tobytes() for name, value in order[-1].items()}
-    return site.sums.masked(order[0], _config(message), {**numbers, **received}, work)
+    return site.sums.masked(order[0], _config(message), order[2], {**numbers, **received}, work)
 
 
 def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool) -> None:

@@ -93,14 +93,17 @@ class SecureSums:
         self,
         agreement: Agreement,
         record: ConfigRecord,
+        round_: int,
         order: Mapping[str, bytes],
         train: Callable[[Circle, int], Words],
     ) -> Words:
-        """What `train` makes of this sum's circle and this site's weight, masked.
+        """What `train` makes, in round `round_`, of this sum's circle and this site's weight; masked.
 
         Asked twice for the same `order`, the site answers the same and does not train again; another is refused.
         """
         session = self._now(agreement, record)
+        if session.session.round != round_:
+            raise DisagreementError(f"round {round_} in a secure sum of round {session.session.round}")
         with disagreeing():
             letters = unpack(record)
         weight = record.get(words.WEIGHT)
@@ -149,14 +152,12 @@ class SecureSums:
 
     def _own_identity(self) -> Identity:
         if self._identity is None:
-            self._identity = Unsigned()
-            if self._keys:
-                held = read_site_keys(Path(self._keys))
-                self._identity = KeyIdentity(held.key, held.peers)
-                if held.peers is None:
-                    log.warning(
-                        "there is no peers.toml in %s: who the other sites are is the server's word", self._keys
-                    )
+            held = read_site_keys(Path(self._keys)) if self._keys else None
+            if held is None or held.peers is None:
+                if self._required:
+                    raise DisagreementError(f"site {self._name} does not know its peers' keys (--require-secure)")
+                log.warning("there is no peers.toml: who the other sites are is the server's word")
+            self._identity = Unsigned() if held is None else KeyIdentity(held.key, held.peers)
         return self._identity
 
 
