@@ -19,6 +19,7 @@ _MARK = "intruder"  # in everything that the mutations plant
 _PROCESSES = {"os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "subprocess.Popen"}
 _SOCKETS = {"socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto", "urllib.Request"}
 _LIBRARIES = {"ctypes.dlopen"}
+_OWN_LIBRARIES = [("ctypes.dlopen", (None,)), ("ctypes.dlopen", ("libcuda.so.1",))]  # this very process, a GPU's driver
 _FOLLOWING = {"os.chmod", "os.chown", "os.truncate"}
 _NOT_FOLLOWING = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -60,8 +61,8 @@ class Guard:
         if not self._watching:
             return
         if event in _PROCESSES | _SOCKETS | _LIBRARIES or event == "pickle.find_class":
-            # A run writes down which commit it was made with; None is this very process.
-            if args[:1] != ("git",) and (event, args) != ("ctypes.dlopen", (None,)):
+            # A run writes down which commit it was made with.
+            if args[:1] != ("git",) and (event, args) not in _OWN_LIBRARIES:
                 self._note(event, args)
         elif event == "open":
             path, mode, flags = args

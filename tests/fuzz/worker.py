@@ -91,6 +91,7 @@ def main() -> None:
     case = options.scratch / CASE
     guard = Guard(elsewhere)
     os.environ["TMPDIR"] = str(case)
+    os.environ["FEDOTP_CACHE"] = str(case / "cache")
     readers = {reader.name: reader for reader in importlib.import_module(options.readers).all_readers()}
     (options.scratch / "inputs").unlink(missing_ok=True)
     (options.scratch / "inputs").symlink_to(options.seeds / "inputs")
