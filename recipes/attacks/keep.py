@@ -7,7 +7,7 @@ import csv
 import sys
 from pathlib import Path
 
-from recipes.attacks.study import RUNS
+from recipes.claims.study import RUNS
 
 
 def main() -> None:

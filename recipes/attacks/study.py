@@ -8,78 +8,46 @@ runs without an attack, then shares of 20 and 40 %, then those of 10 and 30 %. A
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from recipes.attacks.settings import AIMED, METHODS, STAGES, Asked, asked
-from recipes.claims.study import Lines
+from recipes.claims.study import Recorder
 
-from fedotp.runs import Local, ManyObserver, Outcome, RunDirectory, prepare, restore, run_many
+from fedotp.runs import RunDirectory, prepare, restore
 
 NUMBERS = ("accuracy", "success", "malicious", "clients")
-RUNS = "runs.csv"
-_EVERY = 10.0  # seconds between words on how far it is
 
 
-def numbers(run: RunDirectory) -> list[str]:
-    """What runs.csv has of a complete run: of honest clients accuracy and attack success, and who attacked.
+class AttackRecorder(Recorder):
+    """Writes a line with how honest clients do, and who attacked."""
 
-    `clients` are the accuracies of the clients by their numbers; of one that is not evaluated it is "-".
-    """
-    summary, names = run.summary, run.manifest["clients"]
-    success = [view["last"] for view in summary.get("views", ()) if view["view"] == "attack success"]
-    own = {client["name"]: f"{client['accuracy']:.6f}" for client in summary["clients"]}
-    return [
-        f"{summary['final']['accuracy']:.6f}",
-        *(f"{value:.6f}" for value in success or [float("nan")]),
-        " ".join(str(names.index(name)) for name in summary.get("malicious", ())),
-        " ".join(own.get(name, "-") for name in names),
-    ]
-
-
-class Recorder(ManyObserver):
-    """Writes a line when a run ends, and says now and then how far it is."""
+    columns: Sequence[str] = Asked.COLUMNS
+    found: Sequence[str] = NUMBERS
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.folder = folder
-        self.runs = Lines(folder / RUNS, (*Asked.COLUMNS, *NUMBERS))
-        self.keys: dict[str, tuple[str, ...]] = {}
-        self.left = self.failed = 0
-        self.begun = self.said = time.monotonic()
 
-    def run(self, all_of: Sequence[Asked], jobs: int) -> None:
-        """Run those that have no line yet."""
-        done = self.runs.keys(len(Asked.COLUMNS))
-        todo = [run for run in all_of if run.key not in done]
-        self.keys, self.left = {run.trial.name: run.key for run in todo}, len(todo)
-        print(f"{len(all_of)} runs, {len(todo)} of them to do", flush=True)
-        outcomes = run_many([run.trial for run in todo], self.folder / "runs", engine=Local(jobs), observer=self)
-        done = self.runs.keys(len(Asked.COLUMNS))
-        for outcome in outcomes:  # complete, but killed before its line was written
-            if outcome.directory.is_complete and self.keys[outcome.trial.name] not in done:
-                self.record(outcome)
+    def numbers(self, run: RunDirectory) -> list[Any]:
+        """Of honest clients accuracy and attack success, and who attacked.
 
-    def on_outcome(self, outcome: Outcome) -> None:
-        """Write it down, if it is complete."""
-        self.left -= 1
-        if outcome.error:
-            self.failed += 1
-            print(f"failed: {outcome.trial.name}: {outcome.error}", file=sys.stderr, flush=True)
-        elif outcome.directory.is_complete:
-            self.record(outcome)
-        if not self.left or time.monotonic() > self.said + _EVERY:
-            self.said = time.monotonic()
-            print(f"{self.said - self.begun:.0f} s: {self.left} runs left, {self.failed} failed", flush=True)
-
-    def record(self, outcome: Outcome) -> None:
-        """Write down a run that is complete."""
-        self.runs.add([[*self.keys[outcome.trial.name], *numbers(outcome.directory)]])
+        `clients` are the accuracies of the clients by their numbers; of one that is not evaluated it is "-".
+        """
+        summary, names = run.summary, run.manifest["clients"]
+        success = [view["last"] for view in summary.get("views", ()) if view["view"] == "attack success"]
+        own = {client["name"]: f"{client['accuracy']:.6f}" for client in summary["clients"]}
+        return [
+            f"{summary['final']['accuracy']:.6f}",
+            *(f"{value:.6f}" for value in success or [float("nan")]),
+            " ".join(str(names.index(name)) for name in summary.get("malicious", ())),
+            " ".join(own.get(name, "-") for name in names),
+        ]
 
     def compare(self, honest: Sequence[Asked]) -> None:
         """What would pass for success without an attack: the same images, shown to runs that nobody attacked."""
-        done = self.runs.keys(len(Asked.COLUMNS))
+        done = self.runs.keys(len(self.columns))
         for run in honest:
             for attack in AIMED:
                 method, _, share, rule, split = run.key
@@ -107,11 +75,11 @@ def main() -> None:
     if arguments.count:
         print(" + ".join(str(len(stage)) for stage in stages), "runs of", ", ".join(METHODS))
         return
-    recorder = Recorder(arguments.folder)
+    recorder = AttackRecorder(arguments.folder)
     backdoor = next(run for run in stages[1] if run.trial.config.attack.name == "backdoor")
     prepare(backdoor.trial.config)  # painted images are encoded once, before all processes want them
     for stage in stages:
-        recorder.run(stage, arguments.jobs)
+        recorder.run(stage, arguments.folder / "runs", arguments.jobs)
     recorder.compare(stages[0])
     sys.exit(1 if recorder.failed else 0)
 
