@@ -215,6 +215,7 @@ PROMPT = 3 * 32 * 4  # vectors, width, bytes
         ("pfedprompt", PROMPT, PROMPT),
         ("promptfolio", PROMPT, PROMPT),
         ("fedpgp", PROMPT, PROMPT),
+        ("dp-fpl", PROMPT, PROMPT),
     ],
 )
 def test_bytes_down_and_up_are_those_of_the_prompts_that_travel(method: str, down: int, up: int) -> None:

@@ -65,6 +65,7 @@ KINDS = {
     "promptfl-fedamp": {"local"},
     "promptfolio": {"global", "local"},
     "fedpgp": {"global and local"},
+    "dp-fpl": {"global and local"},
     "fedpha": {"local"},
     "fedmgp": {"global", "local"},
     "fedclip": {"caption"},

@@ -257,3 +257,22 @@ def test_lines_written_after_the_last_checkpoint_are_forgotten(inputs: Path, tmp
     (stopped.path / "state" / ".checkpoint.safetensors.123.tmp").write_bytes(b"half a checkpoint")
     (stopped.path / ".123.predictions.npz").write_bytes(b"half of it")
     assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)
+
+
+@pytest.mark.parametrize("unit", ["example", "site"])
+def test_a_run_that_goes_on_has_spent_what_one_never_stopped_has(unit: str, inputs: Path, tmp_path: Path) -> None:
+    """A round that is made again releases the same bits again, and is counted once."""
+    config = make_config(inputs).override([f"privacy.unit={unit}", "privacy.noise=2"])
+    counting = Deadly()
+    whole = fedotp.run(config, tmp_path / "whole", observer=counting)
+    expected = outcome(whole)
+    spent = [record["epsilon"] for record in whole.metrics("round")]
+    assert whole.summary["privacy"]["epsilon"] == spent[-1] > spent[0] > 0
+    for at in (counting.heard // 3, 2 * counting.heard // 3):
+        path = tmp_path / f"killed-{at}"
+        with pytest.raises(Killed):
+            fedotp.run(config, path, observer=Deadly(at))
+        gone_on = fedotp.resume(path)
+        assert_same_outcome(outcome(gone_on), expected)
+        assert [record["epsilon"] for record in gone_on.metrics("round")] == spent
+        assert gone_on.summary["privacy"] == whole.summary["privacy"]

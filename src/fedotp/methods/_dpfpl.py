@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._ranges import require_from
@@ -83,8 +84,18 @@ class DPFPL(Method):
     def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
         """u (..., s, k) and v (..., k, d) of p_L (..., s, d), by one power iteration."""
         *_, n_ctx, width = local.shape
-        u = torch.linalg.qr(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device)).Q
+        u = _orthonormal(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device))
         return u, u.mT @ local
+
+
+def _orthonormal(columns: Tensor) -> Tensor:
+    """Columns (..., s, k) made orthonormal one after the other, in steps that a GPU can record."""
+    found: list[Tensor] = []
+    for column in columns.unbind(-1):
+        for other in found:
+            column = column - (other * column).sum(-1, keepdim=True) * other
+        found.append(F.normalize(column, dim=-1))
+    return torch.stack(found, dim=-1)
 
 
 @lru_cache(maxsize=16)
