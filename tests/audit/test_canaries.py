@@ -23,7 +23,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Images, Settings
 from fedotp.federation._canaries import LENGTH, Canaries
 from fedotp.methods import METHODS
-from fedotp.privacy import PrivacySettings, clipped_sums
+from fedotp.privacy import PrivacySettings, clip_and_add
 from fedotp.privacy import _mechanism as mechanism
 
 NOISE = {"example": 5.0, "group": 5.0, "site": 5.0}
@@ -70,10 +70,7 @@ def test_an_honest_federation_stays_below_its_epsilon(unit: str, method: str, pr
 def without_clip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is added is as long as it likes."""
 
-    def unclipped(losses: Any, leaves: Any, units: Any, clip: float, **more: Any) -> Any:
-        return clipped_sums(losses, leaves, units, 1e9, **more)
-
-    monkeypatch.setattr("fedotp.federation._noisy.clipped_sums", unclipped)
+    monkeypatch.setattr("fedotp.privacy._gradients._scale", lambda length, _: torch.ones_like(length))
     whole = mechanism.clipped_sum
     monkeypatch.setattr(mechanism, "clipped_sum", lambda updates, start, norm: whole(updates, start, 1e9))
 
@@ -119,14 +116,13 @@ def test_a_canary_moves_a_sum_by_the_clip_along_its_direction() -> None:
     leaves = [torch.zeros(2, 3, 4, requires_grad=True), torch.zeros(2, 5, requires_grad=True)]
     privacy = PrivacySettings(unit="example", noise=0.0, clip=0.5)
     canaries = Canaries(9, np.array([7, 3]), privacy, seed=0)
-    given = canaries.gradients(np.array([7, 3]), [1.0, 1.0], leaves)
+    (given,) = canaries.gradients(np.array([7, 3]), [1.0, 1.0], leaves)
     for part, leaf in zip(given, leaves, strict=True):
         assert part.shape[1:] == leaf.shape
     flat = torch.cat([part.flatten(2) for part in given], 2)  # (U, C, D)
     lengths = flat.norm(dim=2)
     assert set(lengths.flatten().round(decimals=5).tolist()) <= {0.0, LENGTH * 0.5}
-    nothing = sum((leaf * 0).sum() for leaf in leaves).expand(2, 1)
-    sums = clipped_sums(nothing, leaves, torch.zeros(2, 1, dtype=torch.int64), 0.5, others=[given])
+    sums = clip_and_add([given], leaves, 0.5)
     canaries.see_sums(np.array([7, 3]), [1.0, 1.0], sums)
     np.testing.assert_allclose(canaries.scores, canaries.included.astype(float), atol=1e-6)
     assert len(canaries.scores) == 9

@@ -1,19 +1,18 @@
 """Canaries: made-up gradients, or made-up sites, among the real ones, to audit what is released.
 
-Each has a direction of its own, at right angles to the others of its client, and a coin decides whether it is in. One
-that is in takes part as an image does, or a site: it is drawn with the same probability and goes through the same clip,
-the same sum and the same noise. It is `LENGTH` times as long as the clip allows, so that a clip that does not work lets
-it stand out. The attacker is the one that differential privacy is about: he knows everything but the coins and the
-noise, so he takes away what is real in a release. Of what is left he looks along the direction of a canary, and has a
-score of whether it was in:
+Each is along one number of the prompt that no other of its client has, and a coin decides whether it is in. One that
+is in takes part as an image does, or a site: it is drawn with the same probability and goes through the same clip, the
+same sum and the same noise. It is `LENGTH` times as long as the clip allows, so that a clip that does not work lets it
+stand out. The attacker is the one that differential privacy is about: he knows everything but the coins and the noise,
+so he takes away what is real in a release. Of what is left he looks at the number of a canary, and has a score:
 
     sum over releases of log(1 - q + q exp((x - 1/2) / z^2)),
 
-the log-likelihood ratio, x being what was released along the direction in units of the clip C, q the probability to be
+the log-likelihood ratio, x being what was released of that number in units of the clip C, q the probability to be
 drawn, z the noise multiplier.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,7 @@ from fedotp._ranges import require
 from fedotp.federation._metrics import Floats
 from fedotp.federation._random import Ints, draws
 from fedotp.methods import Parameters
-from fedotp.privacy import PrivacySettings
+from fedotp.privacy import CHUNK, PrivacySettings
 
 LENGTH = 10.0
 """How long a canary is before it is clipped, in units of C."""
@@ -38,24 +37,24 @@ class _Cage:
     stream: np.random.Generator
     included: NDArray[np.bool_]  # (k,)
     scores: Floats  # (k,)
-    directions: Tensor | None = None  # (k, D)
+    places: Ints | None = None  # (k,)
 
-    def along(self, width: int) -> Tensor:
-        """The directions in a space of `width` dimensions, each of length 1."""
-        if self.directions is None:
+    def among(self, width: int) -> Ints:
+        """Which of the `width` numbers that are released are theirs: (k,), all different."""
+        if self.places is None:
             k = len(self.scores)
-            require(k <= width, "canaries", k, f"at most {width} for each client: so many directions has a prompt")
-            basis, _ = np.linalg.qr(self.stream.standard_normal((width, k)))
-            self.directions = torch.from_numpy(np.ascontiguousarray(basis.T))
-        return self.directions
+            require(k <= width, "canaries", k, f"at most {width} for each client: so many numbers are released")
+            self.places = self.stream.choice(width, k, replace=False)
+        return self.places
 
-    def drawn(self, rate: float) -> Ints:
-        """Which canaries take part in a release that draws with probability `rate`."""
-        return np.flatnonzero((self.stream.random(len(self.scores)) < rate) & self.included)
+    def drawn(self, rate: float, width: int) -> Ints:
+        """The numbers of those that take part in a release of `width` numbers that draws with probability `rate`."""
+        places = self.among(width)
+        return places[(self.stream.random(len(places)) < rate) & self.included]
 
     def see(self, released: Tensor, rate: float, noise: float) -> None:
-        """Look along the directions at what was `released` (D,), in units of C."""
-        x = (self.along(len(released)) @ released.double().cpu()).numpy()
+        """Look at what was `released` (D,), in units of C."""
+        x = released.double().cpu().numpy()[self.among(len(released))]
         if not noise:
             self.scores += x
             return
@@ -86,15 +85,21 @@ class Canaries:
         """High for those that look as if they were in: (n,)."""
         return np.concatenate([cage.scores for cage in self._cages.values()])
 
-    def gradients(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
-        """Gradients of those that take part in a step of `clients` (C,): (U, C, ...) by each of `leaves` (C, ...)."""
-        width = sum(leaf[0].numel() for leaf in leaves)
-        drawn = [self._cages[client].drawn(rate) for client, rate in zip(clients.tolist(), rates, strict=True)]
-        rows = torch.zeros(max(1, *map(len, drawn)), len(clients), width, dtype=torch.float64)
-        for place, (client, taken) in enumerate(zip(clients.tolist(), drawn, strict=True)):
-            rows[: len(taken), place] = LENGTH * self._privacy.clip * self._cages[client].along(width)[taken]
-        parts = rows.split([leaf[0].numel() for leaf in leaves], dim=2)
-        return [part.reshape(len(rows), *leaf.shape).to(leaf) for part, leaf in zip(parts, leaves, strict=True)]
+    def gradients(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """Gradients (U, C, ...) by each of `leaves` (C, ...), some U at a time, of those that take part in a step."""
+        sizes = [leaf[0].numel() for leaf in leaves]
+        drawn = [
+            self._cages[client].drawn(rate, sum(sizes)) for client, rate in zip(clients.tolist(), rates, strict=True)
+        ]
+        for start in range(0, max(map(len, drawn)), CHUNK):
+            rows = torch.zeros(CHUNK, len(clients), sum(sizes), dtype=leaves[0].dtype)
+            for client, places in enumerate(drawn):
+                own = torch.from_numpy(places[start : start + CHUNK])
+                rows[torch.arange(len(own)), client, own] = LENGTH * self._privacy.clip
+            yield [
+                part.reshape(CHUNK, *leaf.shape).to(leaf)
+                for part, leaf in zip(rows.split(sizes, dim=2), leaves, strict=True)
+            ]
 
     def see_sums(self, clients: Ints, rates: Sequence[float], sums: Sequence[Tensor]) -> None:
         """See the noisy sums (C, ...) of a step of `clients` (C,), less what is real in them."""
@@ -104,15 +109,15 @@ class Canaries:
 
     def updates(self, server: Parameters) -> list[Parameters]:
         """What the sites among them send that have received `server`."""
-        cage = self._cages[0]
-        directions = cage.along(sum(value.numel() for value in server.values()))
+        sizes = [value.numel() for value in server.values()]
         found = []
-        for direction in directions[torch.from_numpy(cage.included)]:
-            parts = (LENGTH * self._privacy.clip * direction).split([value.numel() for value in server.values()])
-            found.append({
-                name: value.double() + part.view(value.shape).to(value.device)
-                for (name, value), part in zip(server.items(), parts, strict=True)
-            })  # fmt: skip
+        for place in self._cages[0].drawn(1.0, sum(sizes)):
+            moved = torch.zeros(sum(sizes), dtype=torch.float64)
+            moved[place] = LENGTH * self._privacy.clip
+            parts = zip(server.items(), moved.split(sizes), strict=True)
+            found.append(
+                {name: value.double() + part.view(value.shape).to(value.device) for (name, value), part in parts}
+            )
         return found
 
     def see_average(self, released: Parameters, real: Parameters, n: int) -> None:

@@ -32,7 +32,7 @@ from fedotp.federation._gradients import step_gradients
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import RoundSettings, Settings
 from fedotp.methods import Batch, Method, Parameters, Task
-from fedotp.privacy import Chance, clipped_sums
+from fedotp.privacy import Chance, clip_and_add, clipped_sums
 
 _AT_ONCE = (64, 512)  # gradients taken at once, of all clients together, on a CPU and on a GPU
 
@@ -177,9 +177,7 @@ class NoisySteps:
     def _planted(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
         """Sums (C, ...) of the canaries of an audit, clipped as images are."""
         assert self.canaries is not None
-        gradients = self.canaries.gradients(clients, rates, leaves)
-        nobody = torch.full((len(clients), 1), -1, device=leaves[0].device)
-        return clipped_sums(nobody.double(), leaves, nobody, self._privacy.clip, others=[gradients])
+        return clip_and_add(self.canaries.gradients(clients, rates, leaves), leaves, self._privacy.clip)
 
 
 def _parts(batch: Batch, units: Tensor, most: int) -> Iterator[tuple[Batch, Tensor]]:

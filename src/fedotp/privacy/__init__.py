@@ -1,7 +1,7 @@
 """Differential privacy: whose presence is hidden, the noise that hides it, the account of what is spent."""
 
 from fedotp.privacy._account import epsilon, noise_for
-from fedotp.privacy._gradients import CHUNK, clipped_sums, unit_gradients
+from fedotp.privacy._gradients import CHUNK, clip_and_add, clipped_sums, unit_gradients
 from fedotp.privacy._lengths import clipped, clipped_sum, length
 from fedotp.privacy._mechanism import Mechanism, Private, noisy_average, require_budget
 from fedotp.privacy._noise import Chance, Entropy, gaussian
@@ -17,6 +17,7 @@ __all__ = [
     "Private",
     "Releases",
     "Unit",
+    "clip_and_add",
     "clipped",
     "clipped_sum",
     "clipped_sums",

@@ -1,7 +1,6 @@
 """Gradients of every unit alone, clipped and added up, all clients side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -31,24 +30,28 @@ def unit_gradients(
 
 
 def clipped_sums(
-    losses: Tensor,
-    leaves: Sequence[Tensor],
-    units: Tensor,
-    clip: float,
-    chunk: int = CHUNK,
-    others: Iterable[Sequence[Tensor]] = (),
+    losses: Tensor, leaves: Sequence[Tensor], units: Tensor, clip: float, chunk: int = CHUNK
 ) -> list[Tensor]:
     """Sums over units of their gradients, each scaled down to length `clip` over all leaves: (C, ...), in float64.
 
-    So whatever one unit is moves the sums by `clip` at most. A gradient that is not finite counts as 0. `others` are
-    gradients (U, C, ...) by each leaf that are given, not computed, and treated alike.
+    So whatever one unit is moves the sums by `clip` at most. A gradient that is not finite counts as 0.
     """
+    return clip_and_add(unit_gradients(losses, leaves, units, chunk), leaves, clip)
+
+
+def clip_and_add(parts: Iterable[Sequence[Tensor]], leaves: Sequence[Tensor], clip: float) -> list[Tensor]:
+    """The same of gradients (U, C, ...) by each of the `leaves` (C, ...), some U at a time."""
     sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
-    for part in chain(unit_gradients(losses, leaves, units, chunk), others):
+    for part in parts:
         wide = [each.double() for each in part]
         squares = torch.stack([each.square().reshape(*each.shape[:2], -1).sum(2) for each in wide])
         length = squares.sum(0).sqrt()  # (U, C)
-        scale = torch.where(length.isfinite(), (clip / length).clamp_max(1.0), 0.0)
+        scale = _scale(length, clip)
         for total, each in zip(sums, wide, strict=True):
             total += (scale.view(*scale.shape, *[1] * (each.dim() - 2)) * each).nan_to_num(0.0, 0.0, 0.0).sum(0)
     return sums
+
+
+def _scale(length: Tensor, clip: float) -> Tensor:
+    """What makes gradients of these lengths no longer than `clip`."""
+    return torch.where(length.isfinite(), (clip / length).clamp_max(1.0), 0.0)
