@@ -81,8 +81,30 @@ def _break_the_clip(stack: ExitStack) -> None:
     )
 
 
+def table(path: Path) -> str:
+    """What docs/audit.md shows of the file."""
+    kinds: dict[tuple[bool, str, float], list[dict[str, str]]] = {}
+    for line in _lines(path):
+        kinds.setdefault((line["clip"] == "broken", line["unit"], float(line["noise"])), []).append(line)
+    rows = [
+        "| unit | noise | clip | runs | epsilon, at most | epsilon, at least | below |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (is_broken, unit, noise), lines in sorted(kinds.items()):
+        lower, upper = (sorted(float(line[key]) for line in lines) for key in ("lower", "upper"))
+        below = sum(line["below"] == "True" for line in lines)
+        found = f"{lower[0]:.2f} to {lower[-1]:.2f}"
+        clip = "broken" if is_broken else "works"
+        rows.append(f"| {unit} | {noise:g} | {clip} | {len(lines)} | {upper[-1]:.2f} | {found} | {below} |")
+    return "\n".join(rows)
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+
+
 def main() -> None:
-    """Make what is not in the file yet, and say how many are below."""
+    """Make what is not in the file yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--runs", type=int, default=50)
@@ -90,8 +112,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     names = [field.name for field in fields(Trial)]
-    lines = list(csv.DictReader(options.out.open())) if options.out.exists() else []
-    done = {tuple(line[name] for name in names) for line in lines}
+    done = {tuple(line[name] for name in names) for line in _lines(options.out)}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for trial in trials(options.runs):
         if tuple(str(value) for value in asdict(trial).values()) in done:
@@ -104,10 +125,7 @@ def main() -> None:
                 writer.writeheader()
             writer.writerow(line)
         print(" ".join(f"{key}={value}" for key, value in line.items()), flush=True)
-    lines = list(csv.DictReader(options.out.open()))
-    for clip in ("works", "broken"):
-        below = [line["below"] == "True" for line in lines if line["clip"] == clip]
-        print(f"clip {clip}: below the account in {sum(below)} of {len(below)} runs")
+    print(table(options.out))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from recipes.privacy.audit import table
 
 from federation.toy_federation import (
     CLASSES,
@@ -194,3 +196,13 @@ def test_audits_that_cannot_be_made_are_refused(more: dict[str, Any], said: str)
     few = make_data((3, 3), (2, 2))
     with pytest.raises(FedotpError, match=said):
         audit_federation(METHODS["promptfl"](), make_task(), few, make_settings(), **more)
+
+
+def test_the_page_shows_what_was_recorded() -> None:
+    root = Path(__file__).parents[2]
+    shown = table(root / "docs" / "results" / "audit.csv")
+    assert shown in (root / "docs" / "audit.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.split("|")[3:-1]] for line in shown.splitlines()[2:]]
+    assert sum(int(runs) for clip, runs, *_ in lines if clip == "works") == 50
+    for clip, runs, *_, below in lines:
+        assert below == (runs if clip == "works" else "0")
