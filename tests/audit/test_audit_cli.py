@@ -38,6 +38,9 @@ def test_a_run_that_promises_is_audited(made: Path) -> None:
     probed = command("probe", made / "private")
     assert probed.status == 0, probed.err
     assert f"epsilon {kept['upper']:.3g}" in probed.out  # the most that it allows
+    listed = command("runs", "show", made / "private")
+    assert f"epsilon {kept['lower']:.3g}" in listed.out
+    assert "members told" in listed.out
     shown = command("report", made / "private", "--no-analysis")
     assert shown.status == 0, shown.err
     assert '"kind":"gradients"' in (made / "private" / "report.html").read_text()

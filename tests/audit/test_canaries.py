@@ -88,13 +88,13 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedotp.federation._random.np.random.Generator", Quiet)
 
 
-@pytest.mark.parametrize("unit", ["example", "site"])
+@pytest.mark.parametrize(("unit", "method"), [("example", "promptfl"), ("example", "dp-fpl"), ("site", "promptfl")])
 @pytest.mark.parametrize("breaking", [without_clip, without_noise])
 def test_a_promise_that_was_broken_on_purpose_is_caught(
-    unit: str, breaking: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    unit: str, method: str, breaking: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaking(monkeypatch)
-    found = audited(unit)
+    found = audited(unit, method)
     assert found.upper is not None
     assert found.lower > found.upper
     assert found.is_broken

@@ -121,9 +121,25 @@ def print_run(directory: "RunDirectory") -> None:
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
+    _print_findings(directory)
     for check in check_run(summary):
         if not check.is_passed:
             Console().print(cell(check.sentence(directory.told.title), "bold yellow"))
+
+
+def _print_findings(directory: "RunDirectory") -> None:
+    """Print what attacks on the run have found, where somebody made them."""
+    from fedotp.runs import reading
+
+    rows: list[tuple[object, ...]] = []
+    with reading(directory):
+        if (audit := directory.finding("audit")) is not None:
+            rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; found by fedotp audit"))
+        if (probe := directory.finding("probe")) is not None:
+            auc = max(attack["auc"]["value"] for attack in probe["attacks"])
+            rows.append(("members told", f"AUC {auc:.3f}", "by the best attack of fedotp probe; 0.5 is chance"))
+    if rows:
+        facts(rows)
 
 
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
