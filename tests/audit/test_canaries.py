@@ -19,7 +19,7 @@ from federation.toy_federation import (
     simulator,
     state_of,
 )
-from fedotp.audit import Audit, audit_federation
+from fedotp.audit import Audit, Bound, audit_federation
 from fedotp.audit._audit import _mislabelled
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Images, Settings
@@ -154,9 +154,22 @@ def test_images_show_how_little_is_protected_where_nothing_is_promised() -> None
     found = audit_federation(METHODS["coop"](), make_task(), by_heart(), hard, canaries=50)
     assert found.upper is None
     assert not found.is_broken
-    assert found.bounds["personal"].epsilon > 0
+    assert found.lower == found.bounds["personal"].epsilon > 0
     untrained = replace(hard, federation=replace(hard.federation, rounds=0))
     assert audit_federation(METHODS["promptfl"](), make_task(), by_heart(), untrained, canaries=50).lower == 0
+
+
+@pytest.mark.parametrize(
+    ("upper", "covered", "lower"), [(None, False, 3.0), (2.0, False, 1.0), (2.0, True, 3.0), (0.5, False, 1.0)]
+)
+def test_a_promise_is_broken_by_what_it_covers_only(upper: float | None, covered: bool, lower: float) -> None:
+    bounds = {
+        name: Bound(epsilon, 1e-5, 0.95, 50, 25, 25, 20, (50, 25))
+        for name, epsilon in {"shared": 1.0, "personal": 3.0}.items()
+    }
+    found = Audit("example", "images", upper, bounds, 4, covered)
+    assert found.lower == lower
+    assert found.is_broken == (upper is not None and lower > upper)
 
 
 def test_images_are_mislabelled_and_put_in_by_coin() -> None:

@@ -30,7 +30,7 @@ COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A real run in two domains."""
+    """A real run in two domains, with an invented audit and probe."""
     folder = tmp_path_factory.mktemp("toy")
     save(CLIP.random(TINY), folder / "tiny.safetensors")
     draw_day_and_night(folder / "data", COLOURS, 6)
@@ -42,7 +42,10 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
         "federation": {"rounds": 3, "local_epochs": 1},
         "optimizer": {"lr": 0.05},
     }
-    return run(Config.from_dict(tables), folder / "run")
+    done = run(Config.from_dict(tables), folder / "run")
+    done.save_finding("audit", an_audit())
+    done.save_finding("probe", a_probe())
+    return done
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,7 @@ class Audit:
         upper: the accountant's epsilon; None where nothing is promised.
         bounds: lower bounds by what was looked at: all "releases", the "shared" prompt, the "personal" classifiers.
         rounds: of the audited run.
+        covered: whether the clients' own classifiers are covered by what is promised.
     """
 
     unit: str
@@ -56,11 +57,14 @@ class Audit:
     upper: float | None
     bounds: dict[str, Bound]
     rounds: int
+    covered: bool = False
 
     @property
     def lower(self) -> float:
-        """The largest lower bound on what was released; the clients' own classifiers are not, unless exported."""
-        return max((bound.epsilon for name, bound in self.bounds.items() if name != PERSONAL), default=0.0)
+        """The largest lower bound on what is covered by the promise; where there is none, on anything."""
+        everything = self.covered or self.upper is None
+        names = [name for name in self.bounds if everything or name != PERSONAL]
+        return max((self.bounds[name].epsilon for name in names), default=0.0)
 
     @property
     def is_broken(self) -> bool:
@@ -145,6 +149,7 @@ def audit_federation(
         federation.facts().get("privacy", {}).get("epsilon"),
         {name: _best(tried, included, delta, confidence) for name, tried in scores.items()},
         federation.round,
+        settings.privacy.private,
     )
 
 
