@@ -43,7 +43,7 @@ def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_updat
     make_keys(tmp_path / "keys", ["localhost"], SITES)
     run, port = tmp_path / "run", free_port()
     with recording(read_server_keys(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
-        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--round-timeout", 30, "--patience", 0]
+        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--round-timeout", 15, "--patience", 0]
         started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how)
         started.until(lambda: "listening" in started.log("server"))
         for part, site in enumerate(SITES):
