@@ -31,10 +31,12 @@ def invent_run(
     complete: bool = True,
     share: str | None = None,
     views: bool = False,
+    spent: float = 0.0,
 ) -> RunDirectory:
     """A run of `clients` that get better round by round; one that is not complete lacks its last round and the end.
 
-    With `views` it was seen on base and novel classes, and so was its global part.
+    With `spent` every round spends so much epsilon. With `views` it was seen on base and novel classes, and so was its
+    global part.
     `controls` are accuracies, the same for all clients. With `share` ("nothing", "scores" or "predictions"), the
     clients are real sites that tell so much.
     """
@@ -64,7 +66,7 @@ def invent_run(
         predictions = Predictions(client, rows.ravel(), label, predicted, random.random(rows.size))
         evaluation = evaluate_predictions(predictions, n_classes, domains)
         if round_:
-            directory.append_metrics(_round(round_, n_clients))
+            directory.append_metrics(_round(round_, n_clients) | ({"epsilon": spent * round_} if spent else {}))
         if share != "nothing":
             directory.append_metrics({"kind": "evaluation", "round": round_, "seconds": 0.5, **evaluation.as_dict()})
         for view in _views(predictions, n_classes) if views else ():

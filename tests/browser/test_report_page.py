@@ -252,7 +252,7 @@ def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
 
 def test_privacy_from_above_and_below(page: Page, tmp_path: Path) -> None:
     """Audit and probe beside the account; runs without either do not matter."""
-    kept, broken = (invent_run(tmp_path / name, method=name) for name in ("fedotp", "promptfl"))
+    kept, broken = (invent_run(tmp_path / name, method=name, spent=0.5) for name in ("fedotp", "promptfl"))
     kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
     kept.save_finding("probe", a_probe())
     broken.save_finding("audit", an_audit(upper=2.0, lower=4.5))
@@ -270,6 +270,7 @@ def test_privacy_from_above_and_below(page: Page, tmp_path: Path) -> None:
     page.get_by_label("In detail").select_option(label="PromptFL")
     expect(part.get_by_text("the promise is broken")).to_be_visible()
     assert picture(chart(page, "Epsilon from above and below"))
+    assert picture(chart(page, "Epsilon spent, round by round"))
     page.get_by_label("In detail").select_option(label="FedOTP")
     expect(part.get_by_text("the promise is broken")).to_have_count(0)
 

@@ -259,10 +259,12 @@ def test_lines_written_after_the_last_checkpoint_are_forgotten(inputs: Path, tmp
     assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)
 
 
-@pytest.mark.parametrize("unit", ["example", "site"])
+@pytest.mark.parametrize("unit", ["example", "site", "group"])
 def test_a_run_that_goes_on_has_spent_what_one_never_stopped_has(unit: str, inputs: Path, tmp_path: Path) -> None:
     """A round that is made again releases the same bits again, and is counted once."""
     config = make_config(inputs).override([f"privacy.unit={unit}", "privacy.noise=2"])
+    if unit == "group":
+        config = config.override(["data.groups=([a-z]+/[0-9]+)[.]png", "partition.n_clients=3"])
     counting = Deadly()
     whole = fedotp.run(config, tmp_path / "whole", observer=counting)
     expected = outcome(whole)

@@ -216,6 +216,8 @@ def _training(rounds: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     columns["sampled"] = [len(record["sampled"]) for record in rounds]
     for key in ("loss", "seconds"):
         columns[key] = [_short(record[key]) for record in rounds]
+    if any("epsilon" in record for record in rounds):
+        columns["epsilon"] = [_short(record.get("epsilon")) for record in rounds]
     return columns
 
 

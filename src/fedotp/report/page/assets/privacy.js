@@ -9,6 +9,22 @@ const interval = ([value, ...ends], digits, unit = 1) => {
   return others.length ? `${first} [${others.join(', ')}]` : first;
 };
 
+// What was spent, as accounted for after every round.
+function spentOption() {
+  const shown = shownRuns().filter((run) => run.training.epsilon);
+  if (!shown.length) return null;
+  return {
+    grid: grid(), xAxis: rounds(Math.max(...shown.map((run) => run.training.round.at(-1)))),
+    yAxis: yAxis('epsilon, of who has spent most'),
+    series: shown.map((run) => ({
+      ...lineOf(run), showSymbol: false, data: [[0, 0], ...run.training.round.map((round, i) => [round, run.training.epsilon[i]])],
+    })),
+    tooltip: tooltip((params) => [
+      `After round ${params[0].value[0]}`, params.map((param) => [key(shown[param.seriesIndex]), epsilonText(param.value[1])]),
+    ], byRound),
+  };
+}
+
 function epsilonOption() {
   const { audit } = focus().privacy ?? {};
   if (!audit) return null;
@@ -94,10 +110,16 @@ function attackTable() {
 
 function privacy() {
   const looked = runs.filter((run) => run.privacy);
-  if (!looked.length) return;
+  const isAccounted = runs.some((run) => run.training.epsilon);
+  if (!looked.length && !isAccounted) return;
   const node = section('privacy', 'Privacy', 'Privacy, from above and from below', 'What is promised is accounted for from above; what leaks at least '
     + 'is found out by attacking. Between the two is what nobody knows.');
   node.append(...looked.filter((run) => run.privacy.problem).map((run) => el('p', { class: 'notice' }, `Left out: ${run.privacy.problem}`)));
+  if (isAccounted) {
+    const chart = addChart('Epsilon spent, round by round', 240, spentOption);
+    node.append(el('h3', {}, 'The account'), chart.node);
+    onChange(chart.refresh);
+  }
   if (looked.some((run) => run.privacy.audit)) {
     const said = el('p', { class: 'note' });
     const chart = addChart('Epsilon from above and below', () => 100 + 40 * (focus().privacy?.audit?.bounds.length ?? 1), epsilonOption);
