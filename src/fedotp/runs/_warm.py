@@ -17,6 +17,7 @@ from fedotp.config import Config
 from fedotp.federation import FederatedData, HeldFeatures, Images, Predictions, RoundSettings, Settings, Simulator
 from fedotp.methods import Task
 from fedotp.ot import score
+from fedotp.privacy import PrivacySettings
 
 _IMAGES = 8
 _MOST_CLIENTS = 16
@@ -63,9 +64,12 @@ def first_round(config: Config, task: Task, n_clients: int) -> Predictions:
 
 
 def _short(config: Config) -> Settings:
-    """One epoch, all clients, the optimizer and the precision of `config`."""
+    """One epoch, all clients, the optimizer and the precision of `config`; made-up images need no privacy.
+
+    Private steps choose kernels for the whole process, and images are encoded beside this.
+    """
     rounds = RoundSettings(local_epochs=1, batch_size=config.federation.batch_size)
-    return replace(config.settings, federation=rounds)
+    return replace(config.settings, federation=rounds, privacy=PrivacySettings())
 
 
 def _made_up(task: Task, n_clients: int) -> FederatedData:
