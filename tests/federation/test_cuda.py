@@ -10,6 +10,7 @@ from toy_federation import in_order, make_data, make_novel, make_settings, make_
 
 from fedotp.federation import Features, FederatedData, HeldFeatures, Simulator
 from fedotp.methods import METHODS, PromptSettings, Task
+from fedotp.privacy import PrivacySettings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -40,6 +41,26 @@ def test_a_gpu_trains_what_the_cpu_trains(method: str, dtype: torch.dtype, toler
         torch.testing.assert_close(on_cpu(there)[name], value, rtol=0, atol=tolerance)
     losses = [in_order(federation.predict()).loss for federation in (here, there)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=100 * tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-3)])
+@pytest.mark.parametrize("method", ["fedotp", "promptfl", "dp-fpl", "fedtpg"])
+def test_private_steps_on_a_gpu_are_those_on_the_cpu(method: str, dtype: torch.dtype, tolerance: float) -> None:
+    """Images on the GPU, transport by the kernel in float32; the noise is the seed's on both."""
+    precision = str(dtype).removeprefix("torch.")
+    settings = replace(
+        make_settings(compute={"precision": precision}),
+        privacy=PrivacySettings("example", noise=2.0, clip=0.5, private=True),
+    )
+    found = []
+    for device, data in (("cpu", make_data()), ("cuda", resident())):
+        clip = copy.deepcopy(small_clip(dtype)).to(device)
+        task = Task(clip, make_task().classes, PromptSettings(n_ctx=3, std=0.1))
+        federation = simulator(method, settings, task=task, data=data)
+        federation.run_round()
+        found.append(on_cpu(federation))
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, rtol=0, atol=tolerance)
 
 
 def resident() -> FederatedData:
