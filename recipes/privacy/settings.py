@@ -10,62 +10,69 @@ from fedotp.runs import Trial
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 0.0)
 """What may be spent in all; 0 stands for a run without privacy."""
 SPLITS = range(6)
-OTHER_SPLITS = (100, 101)
+OTHER_SPLITS = (100,)
 """On which steps' lengths are chosen; they count for nothing else."""
-RATES = (0.01, 0.03, 0.1, 0.3)
-NOISY_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
-CLIPS = (0.03, 0.1, 0.3, 1.0)
+CHOSEN_AT = (4.0, 0.0)
+"""The epsilons at which they are. At others steps are shorter or longer as noise is more or less than at 4."""
+RATES = (0.03, 0.1, 0.3)
+NOISY_RATES = (0.003, 0.01, 0.03, 0.1)
+CLIPS = (0.03, 0.1, 0.3)
 DELTA = 1e-4  # of 400 images of a client, or 100 clients
-_ROUNDS = 10
 
 
 @dataclass(frozen=True)
 class Setting:
     """A federation in which `unit` is hidden, and the methods run in it, by what a table calls them.
 
-    Units take part in a release with probability `rate`; there are `releases` of them. How long a step is, where there
+    Units take part in a release with probability `rate`; there are `steps` of them in each of `rounds`. How long a step is, where there
     is privacy, is decided by `key`, of which `values` are tried; without it is the learning rate.
     """
 
     unit: str
+    rounds: int
     changes: tuple[str, ...]
     methods: Mapping[str, tuple[str, ...]]
     rate: float
-    releases: int
+    steps: int
     key: str
     values: tuple[float, ...]
+
+    def noise(self, epsilon: float) -> float:
+        """The noise multiplier with which a whole run spends so much."""
+        return noise_for(epsilon, self.rounds * self.steps, DELTA, self.rate)
 
 
 _START = (
     "evaluation.every=0",
     "prompt.words=a photo of a",  # where noise drowns all, what is left is near zero-shot
-    f"federation.rounds={_ROUNDS}",
     f"privacy.delta={DELTA}",
 )
 
 SETTINGS = {
     # Five clients with 400 images each, as many as a small hospital might have: 4 steps of about 100 images a round.
+    # Gradients of single images take long on a CPU, so rounds are few.
     "example": Setting(
         "example",
+        3,
         (*_START, "federation.batch_size=100", "privacy.clip=1"),  # half of the images' gradients are longer
         {
             "PromptFL": ("method.name=promptfl",),
-            "FedOTP": ("method.name=fedotp",),
             "FedOTP, private too": ("method.name=fedotp", "privacy.private=true"),
             "DP-FPL, private too": ("method.name=dp-fpl", "privacy.private=true"),
         },
         rate=100 / 400,
-        releases=4 * _ROUNDS,
+        steps=4,
         key="optimizer.lr",
         values=NOISY_RATES,
     ),
     # A hundred clients with 20 images each, all of them in every round: with five nothing could be hidden.
     "site": Setting(
         "site",
+        10,
         (*_START, "partition.scheme=dirichlet", "partition.alpha=0.5", "partition.n_clients=100", "optimizer.lr=0.3"),
         {"PromptFL": ("method.name=promptfl",), "FedOTP": ("method.name=fedotp",)},
         rate=1.0,
-        releases=_ROUNDS,
+        steps=1,
         key="privacy.clip",  # nearly every update is longer: a round moves the prompt by about this
         values=CLIPS,
     ),
@@ -87,10 +94,12 @@ def asked(name: str, steps: Mapping[tuple[str, ...], float] | None, *, device: s
     setting = SETTINGS[name]
     splits = SPLITS if steps is not None else OTHER_SPLITS
     for method, chosen in setting.methods.items():
-        for target in EPSILONS[1::3] if toy else EPSILONS:
+        for target in CHOSEN_AT if steps is None or toy else EPSILONS:
             where = (name, method, f"{target:g}")
             key, values = (setting.key, setting.values) if target else ("optimizer.lr", RATES)
-            for value in (values[1:3] if toy else values) if steps is None else (steps[where],):
+            if steps is not None:
+                values = (_scaled(setting, steps, where),)
+            for value in values[:2] if toy else values:
                 for split in splits[:2] if toy else splits:
                     config = _config(setting, chosen, target, device, toy=toy)
                     config = config.override([f"{key}={value}", f"partition.seed={split}", f"seed={split}"])
@@ -99,13 +108,23 @@ def asked(name: str, steps: Mapping[tuple[str, ...], float] | None, *, device: s
                     yield Asked(line, Trial(folder, {"method": method, "epsilon": where[-1]}, config))
 
 
+def _scaled(setting: Setting, steps: Mapping[tuple[str, ...], float], where: tuple[str, ...]) -> float:
+    """The step chosen at CHOSEN_AT, so much longer that noise moves a prompt as far; without privacy as it is."""
+    name, method, target = where
+    if target == "0":
+        return steps[where]
+    noise = [setting.noise(epsilon) for epsilon in (CHOSEN_AT[0], float(target))]
+    return float(f"{steps[name, method, f'{CHOSEN_AT[0]:g}'] * noise[0] / noise[1]:.3g}")
+
+
 def _config(setting: Setting, method: tuple[str, ...], target: float, device: str, *, toy: bool) -> Config:
-    config = load_config("demo").override([*setting.changes, *method, f"compute.device={device}"])
+    changes = [*setting.changes, *method, f"federation.rounds={setting.rounds}", f"compute.device={device}"]
+    config = load_config("demo").override(changes)
     if toy:
         few = ["partition.shots=8", "federation.batch_size=4"] if setting.unit == "example" else []
         config = config.override(["federation.rounds=1", *few])
     if not target:
         return config.override(["privacy.unit=none", "privacy.private=false"])
-    noise = noise_for(target, setting.releases, DELTA, setting.rate)
     budget = 0 if toy else target
-    return config.override([f"privacy.unit={setting.unit}", f"privacy.noise={noise}", f"privacy.epsilon={budget}"])
+    noise = f"privacy.noise={setting.noise(target)}"
+    return config.override([f"privacy.unit={setting.unit}", noise, f"privacy.epsilon={budget}"])
