@@ -9,13 +9,13 @@ from fedotp.runs import Trial
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 0.0)
 """What may be spent in all; 0 stands for a run without privacy."""
-SPLITS = range(6)
+SPLITS = range(5)
 OTHER_SPLITS = (100,)
 """On which steps' lengths are chosen; they count for nothing else."""
 CHOSEN_AT = (4.0, 0.0)
 """The epsilons at which they are. At others steps are shorter or longer as noise is more or less than at 4."""
 RATES = (0.03, 0.1, 0.3)
-NOISY_RATES = (0.003, 0.01, 0.03, 0.1)
+NOISY_RATES = (0.01, 0.03, 0.1, 0.3)
 CLIPS = (0.03, 0.1, 0.3)
 DELTA = 1e-4  # of 400 images of a client, or 100 clients
 
@@ -24,8 +24,8 @@ DELTA = 1e-4  # of 400 images of a client, or 100 clients
 class Setting:
     """A federation in which `unit` is hidden, and the methods run in it, by what a table calls them.
 
-    Units take part in a release with probability `rate`; there are `steps` of them in each of `rounds`. How long a step is, where there
-    is privacy, is decided by `key`, of which `values` are tried; without it is the learning rate.
+    Units take part in a release with probability `rate`; there are `steps` of them in each of `rounds`. How long a step
+    is, where there is privacy, is decided by `key`, of which `values` are tried; without it is the learning rate.
     """
 
     unit: str
@@ -57,7 +57,7 @@ SETTINGS = {
         (*_START, "federation.batch_size=100", "privacy.clip=1"),  # half of the images' gradients are longer
         {
             "PromptFL": ("method.name=promptfl",),
-            "FedOTP, private too": ("method.name=fedotp", "privacy.private=true"),
+            "FedOTP": ("method.name=fedotp",),
             "DP-FPL, private too": ("method.name=dp-fpl", "privacy.private=true"),
         },
         rate=100 / 400,
