@@ -1,9 +1,9 @@
 """What privacy costs: accuracy at several epsilons, one training image or one whole site hidden.
 
-    python -m recipes.privacy.study runs/privacy --jobs 12 --device cuda
+    python -m recipes.privacy.study runs/privacy --jobs 2
 
-First the length of steps is chosen, for every method and epsilon, on two splits of their own; then all is run with it
-on six others. Every run is a directory below FOLDER/runs; FOLDER/runs.csv has its numbers and grows with every run that
+First the length of steps is chosen, for every method, on a split of its own; then all is run with it on five others.
+Every run is a directory below FOLDER/runs; FOLDER/runs.csv has its numbers and grows with every run that
 ends. Again: what has a line is left out.
 """
 
