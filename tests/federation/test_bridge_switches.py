@@ -36,7 +36,7 @@ def test_momentum_goes_from_client_to_client_and_from_round_to_round() -> None:
                 leaves["shared"].copy_(server)
                 leaves["private"].copy_(private[client])
             work = LocalWork(np.array([client]), round_, 2, 0.05, 2 * round_)
-            for step in federation.trainer._steps(work, work.clients):
+            for step in federation.trainer._steps(work, work.clients, None):
                 batch = federation.trainer._batch(work, work.clients, step, None)
                 one.zero_grad()
                 params = {name: leaf[None] for name, leaf in leaves.items()}

@@ -1,17 +1,15 @@
 """`fedotp calibrate`: give a bundle limits, by images of the site's own."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fedotp._text import counted, printable
+from fedotp._text import printable
 from fedotp.cli._options import DEVICE, BackboneOption, DeviceOption, ScoreName, ScoreOption
+from fedotp.cli._promise import promise
 from fedotp.cli.show import command, print_paths
 from fedotp.errors import FedotpError
-
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.limits import Calibration
 
 app = typer.Typer()
 
@@ -56,14 +54,3 @@ def calibrate(
     assert calibrated.calibration is not None
     print(f"{printable(calibrated.client)}: {promise(calibrated.calibration)}")
     print_paths([("use it", command("predict", bundle, "IMAGE", "--coverage", "0.9"))])
-
-
-def promise(calibration: "Calibration") -> str:
-    """In one line what can be promised with it."""
-    from fedotp.limits import COVERAGES, least_images
-
-    n = len(calibration)
-    possible = [f"{coverage:g}" for coverage in COVERAGES if n >= least_images(coverage)]
-    sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {COVERAGES[0]:g}"
-    flags = "unlike images are flagged" if calibration.can_flag else "too few to flag unlike images"
-    return f"calibrated by {counted(n, 'image')}: {sets}; {flags}"

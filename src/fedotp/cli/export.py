@@ -17,7 +17,7 @@ from fedotp.cli._options import (
     ScoreName,
     ScoreOption,
 )
-from fedotp.cli.calibrate import promise
+from fedotp.cli._promise import promise
 from fedotp.cli.show import command, print_paths
 
 app = typer.Typer()
