@@ -4,7 +4,8 @@ A training step of prompts is over a thousand small kernels; launching them one 
 they run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import torch
@@ -28,14 +29,42 @@ class Recorded(Generic[T]):
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
                 work()
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may use the GPU
-            self.result = work()
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            with _capture(self._graph):
+                self.result = work()
 
     def __call__(self) -> T:
         """Launch it; the result is the one of the recording, with new values in it."""
         self._graph.replay()
         return self.result
+
+
+@contextmanager
+def _capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """Record into `graph` what is launched on the current stream.
+
+    If something in it waited for the GPU, torch's `capture_end` raises before it has cleaned up: the random generator
+    would refuse to draw for the rest of the process, and the allocator would keep the recording's memory. So both
+    are restored here, which `torch.cuda.graph` does not do.
+    """
+    device, pool = torch.cuda.current_device(), torch.cuda.graph_pool_handle()
+    generator = torch.cuda.default_generators[device]
+    state = generator.get_state()
+    graph.capture_begin(pool, capture_error_mode="thread_local")  # other threads may use the GPU
+    try:
+        yield
+    finally:
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            fresh = torch.Generator(f"cuda:{device}")
+            fresh.set_state(state)
+            generator.graphsafe_set_state(fresh)
+            torch._C._cuda_endAllocateToPool(device, pool)
+            torch._C._cuda_releasePool(device, pool)
+            torch.cuda.synchronize()
+            raise
 
 
 class Recordings(Generic[T]):
@@ -52,6 +81,5 @@ class Recordings(Generic[T]):
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:  # it waits for the GPU somewhere, which a recording cannot
-                torch.cuda.synchronize()
                 self._made[key] = None
         return self._made[key]
