@@ -4,6 +4,7 @@ A training step of prompts is over a thousand small kernels; launching them one 
 they run.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
@@ -44,13 +45,14 @@ class Recorded(Generic[T]):
 def _capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Record into `graph` what is launched on the current stream.
 
-    If something in it waited for the GPU, torch's `capture_end` raises before it has cleaned up: the random generator
-    would refuse to draw for the rest of the process, and the allocator would keep the recording's memory. So both
-    are restored here, which `torch.cuda.graph` does not do.
+    Python's garbage collector waits meanwhile: an older graph that it deletes would end the recording. If something
+    waits for the GPU, torch's `capture_end` raises before it has cleaned up: the random generator would refuse to draw
+    for the rest of the process, and the allocator would keep the recording's memory. Both are restored here.
     """
     device, pool = torch.cuda.current_device(), torch.cuda.graph_pool_handle()
     generator = torch.cuda.default_generators[device]
-    state = generator.get_state()
+    state, collects = generator.get_state(), gc.isenabled()
+    gc.disable()
     graph.capture_begin(pool, capture_error_mode="thread_local")  # other threads may use the GPU
     try:
         yield
@@ -65,6 +67,9 @@ def _capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
             torch._C._cuda_releasePool(device, pool)
             torch.cuda.synchronize()
             raise
+        finally:
+            if collects:
+                gc.enable()
 
 
 class Recordings(Generic[T]):
