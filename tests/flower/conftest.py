@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedotp.flower.link import _post
-from fedotp.flower.server import _welcome
+from fedotp.flower.server import _secure_rounds, _welcome
 from runs.toy_run import make_inputs
 
 
@@ -18,6 +18,13 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server in this process looks for answers at once: sites in this process have given them."""
     for module in (_post, _welcome):
         monkeypatch.setattr(module, "_PAUSE", 0.01)
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not pause before a secure sum that was void is made again, and give up soon."""
+    monkeypatch.setattr(_secure_rounds, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_secure_rounds, "_MOST_VOID", 2)
 
 
 @pytest.fixture(scope="session")

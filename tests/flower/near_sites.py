@@ -13,18 +13,25 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fedotp
 from fedotp.flower.client_app import app
+from fedotp.flower.keys._keys import make_keys, read_server_keys
 from runs.toy_run import make_config
 
 Meddle = Callable[[Message, Message], Message | None]
 """Takes a message and a site's answer to it; returns what arrives, None for nothing."""
+Forge = Callable[[Message], None]
+"""Changes a message of the server's before it reaches the site."""
 
 
 @dataclass
 class NearGrid:
-    """Delivers at once. `nodes` are the sites' node configurations; `meddle` changes answers, by node."""
+    """Delivers at once. `nodes` are the sites' node configurations; `meddle` changes answers, by node.
+
+    `forge` changes what the server sends: so it lies.
+    """
 
     nodes: dict[int, dict[str, Any]]
     meddle: dict[int, Meddle] = field(default_factory=dict)
+    forge: Forge = lambda message: None
     offline: set[int] = field(default_factory=set)
     came: dict[int, str] = field(default_factory=dict)
     sent: list[Message] = field(default_factory=list)
@@ -46,6 +53,7 @@ class NearGrid:
 
     def _deliver(self, message: Message) -> str:
         number, node = str(uuid4()), message.metadata.dst_node_id
+        self.forge(message)
         self.sent.append(message)
         message.metadata.__dict__["_message_id"] = number
         context = Context(
@@ -65,6 +73,16 @@ class NearGrid:
 def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
     """Node configurations of sites that each take one client's part of the configuration's data set."""
     return {100 + i: {"part": i, "name": f"site-{i}", "state": str(folder / f"site-{i}"), **options} for i in range(n)}
+
+
+def with_keys(folder: Path, n: int, **options: Any) -> tuple[NearGrid, dict[str, str]]:
+    """Sites with keys, and their public keys by name."""
+    names = [f"site-{i}" for i in range(n)]
+    make_keys(folder / "keys", ["localhost"], names)
+    sites = parts(folder, n, **options)
+    for node, name in zip(sites, names, strict=True):
+        sites[node]["keys"] = str(folder / "keys/sites" / name)
+    return NearGrid(sites), read_server_keys(folder / "keys/server").sites
 
 
 def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:

@@ -1,4 +1,4 @@
-"""Secure sums over TLS with real processes, one of which is killed in the middle of a round.
+"""Secure sums over TLS with real processes: a site is killed in the middle of a round; a server lies.
 
 What the same search finds where sums are not secure: `test_real_sites.py`.
 """
@@ -32,6 +32,44 @@ Site.train = dying
 from fedotp.cli import main
 main()
 """
+LYING = """
+from dataclasses import replace
+from fedotp.flower.server import _secure_rounds
+from fedotp.flower.server._asking import Asking
+_secure_rounds._MOST_VOID = 1
+honest = Asking._order
+def lying(self, member, kind, told, round_, server):
+    agreement = self._welcome.agreement
+    if kind == "train" and member.name != "west":  # what they add is then the prompt that they received
+        still = agreement.config.override(["optimizer.lr=1e-12", "optimizer.weight_decay=0"])
+        self._welcome.agreement = replace(agreement, config=still)
+    try:
+        return honest(self, member, kind, told, round_, server)
+    finally:
+        self._welcome.agreement = agreement
+Asking._order = lying
+from fedotp.cli import main
+main()
+"""
+
+
+def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs).override(["partition.n_clients=4"])
+    (tmp_path / "study.toml").write_text(config.to_toml())
+    make_keys(tmp_path / "keys", ["localhost"], SITES)
+    port = free_port()
+    with processes(tmp_path) as started:
+        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--patience", 0]
+        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how, code=LYING)
+        started.until(lambda: "listening" in started.log("server"))
+        for part, site in enumerate(SITES):
+            where = ["--server", f"localhost:{port}", "--state", f"state/{site}", "--require-secure"]
+            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where)
+        assert started.wait("server") != 0
+        assert "round 1 was void 1 times in a row: 1 of 4 sites have sent masked numbers" in started.log("server")
+        for site in SITES:
+            refused = "refused: the server asks for a secure sum of another agreement" in started.log(site)
+            assert refused == (site != "west"), started.all_logs()
 
 
 def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_update(inputs: Path, tmp_path: Path) -> None:

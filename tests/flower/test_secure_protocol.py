@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.flower.secure import (
+    Circle,
     Dealt,
     FixedPoint,
     ServerSession,
@@ -32,7 +33,7 @@ from fedotp.flower.secure._crypto import KeyPair
 from fedotp.flower.secure._shamir import PRIME, combine, split, weights_at_zero
 
 STEPS = ("keys", "shares", "masked", "endorse", "reveal")
-SESSION = Session("a" * 32, 1, "b" * 32, share=0.5, bound=64, most_images=1000)
+SESSION = Session("a" * 32, 3, "b" * 32, agreement="c" * 64, prompt="d" * 64, share=0.5, bound=64, most_images=1000)
 LENGTH = 17
 
 
@@ -54,6 +55,19 @@ class Signed:
             raise FedotpError(f"it was not signed with the key of {name}") from None
 
 
+def site_of(
+    number: int,
+    name: str,
+    *,
+    session: Session = SESSION,
+    signed: bool = True,
+    n_images: int = 7,
+    accepted: int = 2,
+) -> SiteSession:
+    identity = Signed(name) if signed else Unsigned()
+    return SiteSession(session, number, name, identity, n_images=n_images, accepted=accepted)
+
+
 @dataclass
 class Play:
     """All parties of one sum in this process; `drops` are those who say nothing from a step on."""
@@ -67,8 +81,7 @@ class Play:
         self.server = ServerSession(self.session, Signed() if self.signed else Unsigned(), LENGTH)
         names = {10 * i: f"site-{i}" for i in range(self.n)}  # numbers with gaps: not all sites are drawn
         self.sites = {
-            number: SiteSession(self.session, number, name, Signed(name) if self.signed else Unsigned())
-            for number, name in names.items()
+            number: site_of(number, name, session=self.session, signed=self.signed) for number, name in names.items()
         }
         draw = np.random.default_rng(0)
         self.numbers = {number: draw.integers(0, 2**64, LENGTH, np.uint64) for number in self.sites}
@@ -87,8 +100,8 @@ class Play:
 
     def masked(self) -> None:
         for number in self.there("masked", self.server.dealers):
-            masked = self.sites[number].mask(self.server.letters_for(number), self.numbers[number])
-            self.server.take_masked(number, masked)
+            self.sites[number].hold(self.server.letters_for(number))
+            self.server.take_masked(number, self.sites[number].mask(self.numbers[number]))
 
     def endorse(self) -> None:
         for number in self.there("endorse", self.server.survivors):
@@ -157,7 +170,7 @@ def test_masked_numbers_look_like_chance_and_are_others_in_every_session() -> No
 
 
 def test_keys_are_fresh_for_every_session() -> None:
-    sites = [SiteSession(SESSION, 0, "site-0", Unsigned()) for _ in range(2)]
+    sites = [site_of(0, "site-0") for _ in range(2)]
     assert sites[0].advertise().keys != sites[1].advertise().keys
 
 
@@ -182,6 +195,28 @@ def test_a_site_wants_as_many_sites_as_its_owner_says() -> None:
         play.sites[0].share(play.server.circle.adverts, least=5)
 
 
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(3, 40), share=st.floats(0.5, 0.999) | st.sampled_from([2 / 3, 2 / 3 - 1e-6, 2 / 3 - 1e-12]))
+def test_a_strong_sum_is_one_of_which_two_lists_cannot_both_be_signed(n: int, share: float) -> None:
+    """By counting: two lists take as many sites in both as a third of them and more."""
+    session = replace(SESSION, share=share)
+    adverts = {i: site_of(i, f"site-{i}", session=session, signed=False).advertise() for i in range(n)}
+    circle = Circle(session, adverts)
+    in_both = 2 * circle.threshold - n
+    if 3 * in_both <= n:
+        with pytest.raises(FedotpError, match=rf"of {n} sites would open the secure sum; this one wants"):
+            circle.require_strong()
+    else:
+        circle.require_strong()
+
+
+@pytest.mark.parametrize(("share", "strong"), [(2 / 3, True), (2 / 3 - 1e-6, False), (0.5, False)])
+def test_a_site_that_insists_counts_the_sites_that_open_a_sum(share: float, strong: bool) -> None:
+    play = Play(6, replace(SESSION, share=share)).until("keys")
+    why = refusal(lambda adverts: play.sites[0].share(adverts, strong=True), play.server.circle.adverts)
+    assert why == "" if strong else "4 of 6 sites would open the secure sum; this one wants 5" in why
+
+
 def test_a_site_reveals_one_share_of_each_other_and_never_both() -> None:
     play = Play(5, drops={"masked": [4]}).until("reveal")
     held = play.sites[0]._held
@@ -202,7 +237,13 @@ def lie_to_two(play: Play) -> None:
 
 
 def mask_twice(play: Play) -> None:
-    play.until("masked").sites[0].mask(play.server.letters_for(0), play.numbers[0] + np.uint64(1))
+    play.until("masked").sites[0].mask(play.numbers[0] + np.uint64(1))
+
+
+def hold_twice(play: Play) -> None:
+    letters = play.until("masked").server.letters_for(0)
+    del letters[40]
+    play.sites[0].hold(letters)
 
 
 def deal_twice(play: Play) -> None:
@@ -230,46 +271,94 @@ def survive_unheard(play: Play) -> None:
 
 
 def mask_first(play: Play) -> None:
-    play.until("keys").sites[0].mask({}, play.numbers[0])
+    play.until("shares").sites[0].mask(play.numbers[0])
+
+
+def hold_first(play: Play) -> None:
+    play.until("keys").sites[0].hold({})
 
 
 def few_letters(play: Play) -> None:
-    play.until("shares").sites[0].mask({10: play.server.letters_for(0)[10]}, play.numbers[0])
+    play.until("shares").sites[0].hold({10: play.server.letters_for(0)[10]})
 
 
 def changed_letter(play: Play) -> None:
     letters = play.until("shares").server.letters_for(0)
     letters[10] = letters[10][:-1] + bytes([letters[10][-1] ^ 1])
-    play.sites[0].mask(letters, play.numbers[0])
+    play.sites[0].hold(letters)
 
 
 def letter_of_another(play: Play) -> None:
     letters = play.until("shares").server.letters_for(0)
-    play.sites[0].mask({**letters, 10: letters[20]}, play.numbers[0])
+    play.sites[0].hold({**letters, 10: letters[20]})
 
 
 def letter_of_another_session(play: Play) -> None:
     other = Play(play.n).until("shares")
-    play.until("shares").sites[0].mask(other.server.letters_for(0), play.numbers[0])
+    play.until("shares").sites[0].hold(other.server.letters_for(0))
 
 
 def swapped_keys(play: Play) -> None:
     """The server puts keys of its own in a site's place."""
     adverts = dict(play.until("keys").server.circle.adverts)
-    own = SiteSession(SESSION, 10, "site-1", Unsigned()).advertise()
+    own = site_of(10, "site-1", signed=False).advertise()
     play.sites[0].share({**adverts, 10: replace(own, signature=adverts[10].signature)})
 
 
-def keys_of_another_session(play: Play) -> None:
-    """Signed by the site, but for another sum: the server may have opened that key since."""
+def another_session(play: Play, **others: Any) -> None:
+    """What one site signs is of another session than what the others sign."""
     adverts = dict(play.until("keys").server.circle.adverts)
-    old = SiteSession(replace(SESSION, attempt="e" * 32), 10, "site-1", Signed("site-1")).advertise()
-    play.sites[0].share({**adverts, 10: old})
+    play.sites[0].share({**adverts, 10: site_of(10, "site-1", session=replace(SESSION, **others)).advertise()})
+
+
+def keys_of_another_session(play: Play) -> None:
+    """The server may have opened that key since."""
+    another_session(play, attempt="e" * 32)
+
+
+def another_agreement(play: Play) -> None:
+    another_session(play, agreement="e" * 64)
+
+
+def another_prompt(play: Play) -> None:
+    another_session(play, prompt="e" * 64)
+
+
+def another_round(play: Play) -> None:
+    another_session(play, round=4)
+
+
+def another_bound_on_weights(play: Play) -> None:
+    another_session(play, most_images=1)
+
+
+def another_weight(play: Play) -> None:
+    adverts = dict(play.until("keys").server.circle.adverts)
+    play.sites[0].share({**adverts, 10: replace(adverts[10], weight=1)})
+
+
+def another_start(play: Play) -> None:
+    adverts = dict(play.until("keys").server.circle.adverts)
+    play.sites[0].share({**adverts, 10: replace(adverts[10], accepted=0)})
+
+
+def another_weight_of_ones_own(play: Play) -> None:
+    adverts = dict(play.until("keys").server.circle.adverts)
+    play.sites[0].share({**adverts, 0: replace(adverts[0], weight=1)})
+
+
+def weight_beyond_the_bound(play: Play) -> None:
+    adverts = dict(play.until("keys").server.circle.adverts)
+    play.sites[0].share({**adverts, 10: replace(adverts[10], weight=1001)})
+
+
+def start_from_later(play: Play) -> None:
+    site_of(0, "site-0", accepted=3)
 
 
 def stranger(play: Play) -> None:
     adverts = dict(play.until("keys").server.circle.adverts)
-    own = SiteSession(SESSION, 90, "invented", Unsigned()).advertise()
+    own = site_of(90, "invented", signed=False).advertise()
     play.sites[0].share({**adverts, 90: own})
 
 
@@ -282,19 +371,30 @@ def not_asked(play: Play) -> None:
 LIES: list[tuple[Callable[[Play], None], str]] = [
     (lie_about_survivors, "told of other survivors before"),
     (lie_to_two, "not signed with the key of site-1"),
-    (mask_twice, "has masked other numbers in the same secure sum"),
+    (mask_twice, "masks its numbers once in a secure sum"),
+    (hold_twice, "has received other shares in the same secure sum"),
     (deal_twice, "told of other sites before"),
     (reveal_first, "not told who is in the sum"),
     (reveal_to_few, "1 of 5 sites have signed who is in the sum; a secure sum needs 3"),
     (survive_without_oneself, "this one among them"),
     (survive_unheard, "must be sites that have dealt out shares"),
-    (mask_first, "does not know yet who takes part"),
+    (mask_first, "after it has received all shares"),
+    (hold_first, "does not know yet who takes part"),
     (few_letters, "2 of 5 sites have dealt out shares; a secure sum needs 3"),
     (changed_letter, "the sealed share of site site-1 was changed on its way"),
     (letter_of_another, "the sealed share of site site-1 was changed on its way"),
     (letter_of_another_session, "or is for another sum"),
     (swapped_keys, "not signed with the key of site-1"),
     (keys_of_another_session, "not signed with the key of site-1"),
+    (another_agreement, "not signed with the key of site-1"),
+    (another_prompt, "not signed with the key of site-1"),
+    (another_round, "not signed with the key of site-1"),
+    (another_bound_on_weights, "not signed with the key of site-1"),
+    (another_weight, "not signed with the key of site-1"),
+    (another_start, "not signed with the key of site-1"),
+    (another_weight_of_ones_own, "own keys are not among those of the secure sum"),
+    (weight_beyond_the_bound, "site-1 counts with 1001 images in the secure sum; right is from 1 to 1000"),
+    (start_from_later, "a secure sum of round 3, from round 3 and with 7 images; right is an earlier round"),
     (stranger, "not signed with the key of invented"),
     (not_asked, "own keys are not among those of the secure sum"),
 ]
@@ -311,8 +411,8 @@ def test_asked_twice_for_the_same_a_site_says_the_same() -> None:
     play = Play(4).until("reveal")
     site = play.sites[0]
     assert site.share(play.server.circle.adverts) is site.share(play.server.circle.adverts)
-    again = site.mask(play.server.letters_for(0), play.numbers[0])
-    np.testing.assert_array_equal(again, play.server._masked[0])
+    site.hold(play.server.letters_for(0))
+    np.testing.assert_array_equal(site.masked, play.server._masked[0])
     assert site.reveal(play.server.signatures) == site.reveal(play.server.signatures)
 
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 from flwr.app import Message
 from holdings import folder_bytes, message_bytes, n_found, object_bytes, patterns
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, named, parts, with_keys
 from typer.testing import CliRunner
 
 from fedotp.cli import app
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.keys._keys import make_keys
 from fedotp.flower.secure import FixedPoint, SiteSession, VoidSumError
-from fedotp.flower.server import _secure, _secure_rounds
+from fedotp.flower.server import _secure
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site import _app
@@ -33,11 +33,7 @@ STEPS = ("query.secure_keys", "query.secure_shares", "train", "query.secure_surv
 N = 4
 
 
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not pause before a sum that was void is made again, and give up soon."""
-    monkeypatch.setattr(_secure_rounds, "_FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(_secure_rounds, "_MOST_VOID", 2)
+pytestmark = pytest.mark.usefixtures("hurry")
 
 
 class Heard:
@@ -121,14 +117,14 @@ def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
 def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_path: Path, heard: Heard) -> None:
     """In each of five rounds, it falls silent at another step."""
     config = of_four(inputs, federation={"rounds": 5})
-    grid = NearGrid(parts(tmp_path, N))
+    grid, public_keys = with_keys(tmp_path, N, require_secure=True)
     lost = [silent(step, group=str(round_)) for round_, step in enumerate(STEPS, 1)]
 
     def meddle(message: Message, reply: Message) -> Message | None:
         return reply if all(each(message, reply) is not None for each in lost) else None
 
     grid.meddle[102] = meddle
-    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    run = serve(grid, config, QUICK, tmp_path / "run", public_keys=public_keys, **named(grid))
     answered = [record["answered"] for record in run.metrics("round")]
     assert answered == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]] * 2
     assert run.summary["secure"]["void"] == 0
@@ -180,11 +176,9 @@ def held_by(grid: NearGrid, folder: Path, heard: Heard) -> list[bytes]:
     return message_bytes(grid.answered) + folder_bytes(folder) + object_bytes(*heard.attempts)
 
 
-def unmasked(
-    site: SiteSession, letters: dict[int, bytes], numbers: np.ndarray, mask: Any = SiteSession.mask
-) -> np.ndarray:
-    """A site that masks its numbers and sends them as they were."""
-    mask(site, letters, numbers)
+def unmasked(site: SiteSession, numbers: np.ndarray) -> np.ndarray:
+    """A site that sends its numbers as they are."""
+    site.masked = numbers
     return numbers
 
 
@@ -236,17 +230,8 @@ def test_what_sites_do_not_share_is_not_in_the_sum(inputs: Path, tmp_path: Path,
 # Who signs -------------------------------------------------------------------------------------------------------
 
 
-def with_keys(folder: Path) -> tuple[NearGrid, dict[str, str]]:
-    names = [f"site-{i}" for i in range(3)]
-    make_keys(folder / "keys", ["localhost"], names)
-    sites = parts(folder, 3)
-    for node, name in zip(sites, names, strict=True):
-        sites[node]["keys"] = str(folder / "keys/sites" / name)
-    return NearGrid(sites), read_server_keys(folder / "keys/server").sites
-
-
 def test_sites_that_know_each_others_keys(inputs: Path, tmp_path: Path) -> None:
-    grid, keys = with_keys(tmp_path)
+    grid, keys = with_keys(tmp_path, 3)
     config = make_deployable(inputs, federation={"rounds": 1})
     run = serve(grid, config, QUICK, tmp_path / "run", public_keys=keys, **named(grid))
     assert run.summary["secure"]["sums"] == 1
@@ -254,7 +239,7 @@ def test_sites_that_know_each_others_keys(inputs: Path, tmp_path: Path) -> None:
 
 def test_a_site_that_one_does_not_know_makes_it_refuse(inputs: Path, tmp_path: Path, lines: Any) -> None:
     """As if the server had invented it."""
-    grid, _ = with_keys(tmp_path)
+    grid, _ = with_keys(tmp_path, 3)
     grid.nodes[102] = {key: value for key, value in grid.nodes[102].items() if key != "keys"}
     with pytest.raises(FedotpError, match="round 1 was void 2 times in a row: 1 of 3 sites have dealt out shares"):
         serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
@@ -262,7 +247,7 @@ def test_a_site_that_one_does_not_know_makes_it_refuse(inputs: Path, tmp_path: P
 
 
 def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid, keys = with_keys(tmp_path)
+    grid, keys = with_keys(tmp_path, 3)
     grid.nodes[103] = {"part": 0, "name": "site-3", "state": str(tmp_path / "site-3")}
     run = serve(
         grid,
@@ -355,27 +340,8 @@ def test_a_site_can_insist(
     assert not any(message.content.array_records for message in grid.answered)
 
 
-def test_a_server_that_asks_for_another_round_after_all_gets_none(inputs: Path, tmp_path: Path) -> None:
-    """A plain one, where the agreement says that sums are secure; another than that of the sum; a second in one sum."""
-    grid = NearGrid(parts(tmp_path, 3))
-    serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
-    order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    told = order.content.config_records["config"]
-    before = dict(told)
-    for changes, why in (
-        ({"weight": 1}, "has answered another order in the same secure sum"),
-        ({"server-round": 2}, "round 2 in a secure sum of round 1"),
-        ({"session": ""}, "says nothing right of a secure sum"),
-    ):
-        for key, value in {**before, **changes}.items():
-            told[key] = value
-        grid._deliver(order)
-        assert why in str(grid.answered[-1].content.config_records["config"]["refused"])
-        assert not grid.answered[-1].content.array_records
-
-
 def test_keys_that_cannot_be_read_are_not_done_without(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid, _ = with_keys(tmp_path)
+    grid, _ = with_keys(tmp_path, 3)
     (tmp_path / "keys/sites/site-0/site.key").chmod(0o644)
     with pytest.raises(FedotpError, match="void 2 times in a row: a secure sum of 2 sites"):
         serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))

@@ -23,7 +23,6 @@ COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
 KEYS, SHARES, SURVIVORS, SIGNATURES = "secure_keys", "secure_shares", "secure_survivors", "secure_signatures"
 SESSION = "session"
 MARKS = "marks"
-WEIGHT = "weight"
 MASKED = "masked"
 
 # what a site says of itself

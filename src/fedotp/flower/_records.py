@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
+from fedotp.flower.secure import digest
 from fedotp.methods import Parameters
 
 _HEADER = 10_000  # bytes of an array beyond its values
@@ -38,6 +39,13 @@ def content_of(reply: Message) -> RecordDict:
 def to_record(params: Parameters) -> ArrayRecord:
     """Parameters, without client axis, as arrays."""
     return ArrayRecord({name: Array(value.detach().cpu().contiguous().numpy()) for name, value in params.items()})
+
+
+def digest_of(params: Parameters) -> str:
+    """Equal for equal parameters: names, types, shapes and all values."""
+    values = {name: params[name].detach().cpu().contiguous().numpy() for name in sorted(params)}
+    facts = ((name, str(value.dtype), str(value.shape), value.tobytes()) for name, value in values.items())
+    return digest(*(part if isinstance(part, bytes) else part.encode() for each in facts for part in each)).hex()
 
 
 def from_record(record: ArrayRecord, expected: Parameters) -> Parameters:

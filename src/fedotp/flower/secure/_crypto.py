@@ -17,7 +17,7 @@ from fedotp.flower.secure._fixed import Words
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
-_DOMAIN = b"fedotp secure aggregation 1: "
+_DOMAIN = b"fedotp secure aggregation 2: "
 
 
 @dataclass(frozen=True)

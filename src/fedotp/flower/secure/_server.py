@@ -35,8 +35,7 @@ class ServerSession:
 
     def take_advert(self, number: int, advert: Advert) -> None:
         """A site's keys."""
-        statement = self.session.keys_statement(number, advert.name, advert.keys)
-        self._identity.check(advert.name, statement, advert.signature)
+        self._identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
         if any(advert.keys == other.keys for other in self._adverts.values()):
             raise FedotpError("its keys are those of another site")
         self._adverts[number] = advert

@@ -3,8 +3,9 @@
 import json
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 from fedotp.errors import FedotpError
@@ -16,6 +17,8 @@ LEAST_SITES = SECURE_SITES
 
 _MOST_SITES, _MOST_BOUND = 10_000, 10**6
 _MOST_IMAGES = 10**8  # times a float32, a number that a float64 still holds
+_MOST_ROUNDS = 2**32
+_COUNT_BYTES = 8
 
 
 class Identity(Protocol):
@@ -60,11 +63,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Session:
-    """One attempt at a secure sum.
+    """One attempt at a secure sum: what every site of it signs and compares before it trains.
 
     Attributes:
         run, round: the run's own name, and its round from 1.
         attempt: chosen by the server, another one each time.
+        agreement: digest of the whole agreement.
+        prompt: digest of the shared parameters that every site starts from.
         share, bound: see Terms.
         most_images: no site counts with more.
     """
@@ -72,12 +77,16 @@ class Session:
     run: str
     round: int
     attempt: str
+    agreement: str
+    prompt: str
     share: float
     bound: int
     most_images: int
 
     def __post_init__(self) -> None:
         Terms(self.share, self.bound)
+        if not 1 <= self.round < _MOST_ROUNDS:
+            raise FedotpError(f"a secure sum of round {self.round}; right is from 1 to {_MOST_ROUNDS - 1}")
         if not 1 <= self.most_images <= _MOST_IMAGES:
             raise FedotpError(
                 f"a secure sum in which a site counts with up to {self.most_images} images; right is up to "
@@ -97,7 +106,7 @@ class Session:
     @classmethod
     def of(cls, text: str) -> "Session":
         """Read what a stranger has written."""
-        kinds = {"run": str, "round": int, "attempt": str, "share": float, "most_images": int, "bound": int}
+        kinds = {item.name: item.type for item in fields(cls)}
         try:
             values = json.loads(text)
             right = isinstance(values, dict) and {name: type(value) for name, value in values.items()} == kinds
@@ -107,36 +116,59 @@ class Session:
             raise FedotpError("the message says nothing right of a secure sum; install the same version of fedotp")
         return cls(**values)
 
-    def keys_statement(self, number: int, name: str, keys: bytes) -> bytes:
-        """What a site signs of its keys."""
-        return digest(b"keys", self.text.encode(), str(number).encode(), name.encode(), keys)
+    def keys_statement(self, number: int, advert: "Advert") -> bytes:
+        """What a site signs before it trains."""
+        return digest(b"keys", self.text.encode(), *advert.parts(number))
 
 
 @dataclass(frozen=True)
 class Advert:
-    """A site's public keys of one session: one for letters, one for masks; signed."""
+    """What a site says of itself in one session, signed.
+
+    Attributes:
+        name: the site's name.
+        letters, masks: its public keys, one for letters and one for masks.
+        weight: with how many images it counts in the sum.
+        accepted: the round after which it stood where it starts from; 0 for the beginning.
+        signature: the site's, see `Session.keys_statement`.
+    """
 
     name: str
     letters: bytes
     masks: bytes
-    signature: bytes
+    weight: int
+    accepted: int
+    signature: bytes = b""
 
     @property
     def keys(self) -> bytes:
         """Both keys: 64 bytes."""
         return self.letters + self.masks
 
+    @property
+    def counts(self) -> bytes:
+        """Weight and accepted round: 16 bytes."""
+        return self.weight.to_bytes(_COUNT_BYTES) + self.accepted.to_bytes(_COUNT_BYTES)
+
+    def parts(self, number: int) -> tuple[bytes, ...]:
+        """All that is said of site `number`, without the signature."""
+        return str(number).encode(), self.name.encode(), self.keys, self.counts
+
     @classmethod
     def of(cls, name: str, content: bytes) -> "Advert":
         """Of `content`, a stranger's."""
-        if not 2 * KEY_BYTES <= len(content) <= 1000:
-            raise FedotpError(f"the keys of {name} have {len(content)} bytes; right are two keys and a signature")
-        return cls(name, content[:KEY_BYTES], content[KEY_BYTES : 2 * KEY_BYTES], content[2 * KEY_BYTES :])
+        ends = (0, KEY_BYTES, 2 * KEY_BYTES, 2 * KEY_BYTES + _COUNT_BYTES, 2 * KEY_BYTES + 2 * _COUNT_BYTES)
+        if not ends[-1] <= len(content) <= 1000:
+            raise FedotpError(
+                f"the keys of {name} have {len(content)} bytes; right are two keys, two counts and a signature"
+            )
+        letters, masks, weight, accepted = (content[start:end] for start, end in pairwise(ends))
+        return cls(name, letters, masks, int.from_bytes(weight), int.from_bytes(accepted), content[ends[-1] :])
 
     @property
     def content(self) -> bytes:
-        """Keys and signature."""
-        return self.keys + self.signature
+        """Keys, counts and signature."""
+        return self.keys + self.counts + self.signature
 
 
 @dataclass(frozen=True)
@@ -158,6 +190,12 @@ class Circle:
             raise FedotpError(
                 "two sites of the secure sum have the same name or the same keys; right are different ones"
             )
+        for advert in self.adverts.values():
+            if not 1 <= advert.weight <= self.session.most_images:
+                raise FedotpError(
+                    f"site {advert.name} counts with {advert.weight} images in the secure sum; right is from 1 to "
+                    f"{self.session.most_images}"
+                )
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -176,13 +214,9 @@ class Circle:
 
     @cached_property
     def transcript(self) -> bytes:
-        """32 bytes that stand for all of it: other ones if a single site was told anything else."""
-        told = [
-            part
-            for number in self.numbers
-            for part in (str(number).encode(), self.adverts[number].name.encode(), self.adverts[number].keys)
-        ]
-        return digest(b"circle", self.session.text.encode(), *told)
+        """32 bytes that stand for all of it: other ones if a single site has received anything else."""
+        parts = [part for number in self.numbers for part in self.adverts[number].parts(number)]
+        return digest(b"circle", self.session.text.encode(), *parts)
 
     @cached_property
     def places(self) -> dict[int, int]:
@@ -190,10 +224,23 @@ class Circle:
         return {number: place for place, number in enumerate(self.numbers, 1)}
 
     def check_names(self, identity: Identity) -> None:
-        """Refuse keys that a site did not sign."""
+        """Refuse keys that a site did not sign, or not for this session."""
         for number, advert in self.adverts.items():
-            statement = self.session.keys_statement(number, advert.name, advert.keys)
-            identity.check(advert.name, statement, advert.signature)
+            identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
+
+    def require_strong(self) -> None:
+        """Refuse a threshold at which a server and a third of the sites could have two lists of survivors signed."""
+        least = 2 * len(self.adverts) // 3 + 1
+        if self.threshold < least:
+            raise FedotpError(
+                f"{self.threshold} of {len(self.adverts)} sites would open the secure sum; this one wants {least} "
+                "(--require-secure); raise --secure-threshold"
+            )
+
+    def members(self, numbers: Collection[int]) -> frozenset[tuple[str, int, int, int]]:
+        """Who `numbers` are: names, numbers, weights, and where each starts from; equal sums have equal ones."""
+        adverts = {number: self.adverts[number] for number in numbers if number in self.adverts}
+        return frozenset((each.name, number, each.weight, each.accepted) for number, each in adverts.items())
 
     def survivors_statement(self, survivors: Collection[int]) -> bytes:
         """What a site signs of who is in the sum."""

@@ -1,8 +1,10 @@
 """A site's side of a secure sum: it answers each step once, and forgets everything with the round.
 
-advertise   make two keys, sign the public ones
-share       deal out shares of its mask key and of the seed of its own mask, each sealed for one site
-mask        add to its numbers its own mask, and one with every other site that the other subtracts
+advertise   make two keys; sign the public ones, the session, its weight and where it starts from
+share       if all others have signed the same session: deal out shares of its mask key and of the seed of its own mask,
+            each sealed for one site
+hold        open the shares of others, which only those who know the same circle can have sealed
+mask        train; add to its numbers its own mask, and one with every other site that the other subtracts
 endorse     sign who has sent masked numbers
 reveal      once enough have signed the same: of each who has, the share of the seed, of each who has not, that of
             the key; never both of one site
@@ -10,7 +12,7 @@ reveal      once enough have signed the same: of each who has, the share of the 
 
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedotp.errors import FedotpError
 from fedotp.flower.secure._crypto import KeyPair, derive, digest, mask, seal, unseal
@@ -30,37 +32,52 @@ class Dealt:
 class SiteSession:
     """Site `number`, called `name`, in one session."""
 
-    def __init__(self, session: Session, number: int, name: str, identity: Identity) -> None:
-        """Keys are drawn now."""
+    def __init__(
+        self, session: Session, number: int, name: str, identity: Identity, *, n_images: int, accepted: int
+    ) -> None:
+        """Of a site that has `n_images` images and starts from where it stood after round `accepted`; keys are drawn.
+
+        It counts with all of its images, or as many as the session allows.
+        """
+        if n_images < 1 or not 0 <= accepted < session.round:
+            raise FedotpError(
+                f"a secure sum of round {session.round}, from round {accepted} and with {n_images} images; right is an "
+                "earlier round, and at least one image"
+            )
         self.session, self.number = session, number
-        self._name, self._identity = name, identity
+        self._identity = identity
         self._letters, self._masks = KeyPair(), KeyPair()
+        weight = min(n_images, session.most_images)
+        self.advert = Advert(name, self._letters.public, self._masks.public, weight, accepted)
         self._seed = secrets.token_bytes(32)
         self._circle: Circle | None = None
         self._dealt: Dealt | None = None
         self._own_shares = b""
+        self._given = b""  # digest of the letters that were opened
         self._held: dict[int, bytes] = {}  # the shares of every site that has dealt, both of each
-        self._masked: tuple[bytes, Words] | None = None
+        self.masked: Words | None = None
         self._survivors: frozenset[int] | None = None
 
     def advertise(self) -> Advert:
-        """The site's public keys."""
-        keys = self._letters.public + self._masks.public
-        signature = self._identity.sign(self.session.keys_statement(self.number, self._name, keys))
-        return Advert(self._name, self._letters.public, self._masks.public, signature)
+        """The site's public keys, its weight and where it starts from."""
+        return replace(
+            self.advert, signature=self._identity.sign(self.session.keys_statement(self.number, self.advert))
+        )
 
-    def share(self, adverts: Mapping[int, Advert], *, least: int = 0) -> Dealt:
-        """Shares for every site of the circle, which has `least` sites or more."""
+    def share(self, adverts: Mapping[int, Advert], *, least: int = 0, strong: bool = False) -> Dealt:
+        """Shares for every site of the circle, which has `least` sites or more and, if asked, a `strong` threshold."""
         circle = Circle(self.session, dict(adverts))
         if self._circle is not None and self._dealt is not None:
             if circle.transcript != self._circle.transcript:
                 raise FedotpError("this site was told of other sites before, in the same secure sum; it deals no more")
             return self._dealt
         own = circle.adverts.get(self.number)
-        if own is None or own.keys != self._letters.public + self._masks.public or own.name != self._name:
+        if own is None or own.parts(self.number) != self.advert.parts(self.number):
             raise FedotpError("this site's own keys are not among those of the secure sum")
         if len(circle.adverts) < least:
             raise FedotpError(f"a secure sum of {len(circle.adverts)} sites; this one wants {least} or more")
+        if strong:
+            circle.require_strong()
         circle.check_names(self._identity)
         places = circle.places.values()
         of_seed = split(self._seed, circle.threshold, places)
@@ -76,15 +93,12 @@ class SiteSession:
         self._circle, self._dealt = circle, Dealt(sealed, marks)
         return self._dealt
 
-    def mask(self, letters: Mapping[int, bytes], numbers: Words) -> Words:
-        """`numbers` under masks that cancel in the sum over the sites whose `letters` have come, and this one."""
+    def hold(self, letters: Mapping[int, bytes]) -> None:
+        """Open and keep the shares that others have dealt to this site."""
         circle = self.circle
         given = digest(*(part for number in sorted(letters) for part in (str(number).encode(), letters[number])))
-        given = digest(given, numbers.tobytes())
-        if self._masked is not None:
-            if self._masked[0] != given:
-                raise FedotpError("this site has masked other numbers in the same secure sum; it masks no more")
-            return self._masked[1]
+        if self._given not in (b"", given):
+            raise FedotpError("this site has received other shares in the same secure sum; it masks no more")
         held = {self.number: self._own_shares}
         for number, letter in letters.items():
             if number not in circle.adverts or number == self.number:
@@ -96,17 +110,24 @@ class SiteSession:
                 raise FedotpError(f"the sealed share of site {name} was changed on its way, or is for another sum")
             held[number] = opened
         circle.require_enough(held, "have dealt out shares")
+        self._held, self._given = held, given
+
+    def mask(self, numbers: Words) -> Words:
+        """`numbers` under masks that cancel in the sum over the sites whose shares this one holds; once."""
+        circle = self.circle
+        if not self._held or self.masked is not None:
+            raise FedotpError("a site masks its numbers once in a secure sum, after it has received all shares")
         masked = numbers + mask(derive(self._seed, circle.about(b"own", self.number, self.number)), len(numbers))
-        for number in held:
+        for number in self._held:
             if number != self.number:
                 masked = add_pair(circle, masked, self._masks, self.number, number)
-        self._held, self._masked = held, (given, masked)
+        self.masked = masked
         return masked
 
     def endorse(self, survivors: Collection[int]) -> bytes:
         """This site's signature that it takes `survivors` for those whose masked numbers were added up."""
         circle, chosen = self.circle, frozenset(survivors)
-        if self._masked is None:
+        if self.masked is None:
             raise FedotpError("this site has masked nothing yet, and cannot say who is in the sum")
         if self._survivors not in (None, chosen):
             raise FedotpError("this site was told of other survivors before, in the same secure sum; it signs no more")

@@ -131,7 +131,7 @@ class Asking:
     def expected_upload(self, number: int, round_: int, server: Parameters) -> Parameters:
         """What a site's update would be had it not trained: its names, shapes and types (no client axis)."""
         private = {name: value.cpu() for name, value in self._method.private(self._task).items()}
-        received = _with_axis(self._sent_to(number, server))
+        received = _with_axis(self.sent_to(number, server))
         params = self._method.start(received, _with_axis(private))
         chance = [draws(self._settings.seed, "upload", round_, number)]
         return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
@@ -144,11 +144,11 @@ class Asking:
         self._welcome.agreement.put(config)
         content = RecordDict({words.CONFIG: config})
         if server is not None:
-            content[words.ARRAYS] = to_record(self._sent_to(number, server))
+            content[words.ARRAYS] = to_record(self.sent_to(number, server))
         assert member.node is not None
         return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
 
-    def _sent_to(self, number: int, server: Parameters) -> Parameters:
+    def sent_to(self, number: int, server: Parameters) -> Parameters:
         """What the server sends to a site, without client axis."""
         known = torch.tensor([number]) if number < self._n_sites else None
         return {name: value[0] for name, value in self._method.send(server, known, 1).items()}

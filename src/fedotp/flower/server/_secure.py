@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Message
 from fedotp.errors import FedotpError
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._records import content_of, read_array, strangers_words
+from fedotp.flower._records import content_of, digest_of, read_array, strangers_words
 from fedotp.flower.secure import (
     Advert,
     Average,
@@ -58,20 +58,34 @@ class SecureRound:
         identity: Identity,
         round_: int,
         weights: Mapping[int, int],
+        server: Parameters,
         expected: Parameters,
     ) -> None:
-        """Site `number` counts with `weights[number]` images; `expected` is what an update looks like."""
+        """Site `number` counts with up to `weights[number]` images; `expected` is what an update looks like."""
         self._asking, self._registry, self._round = asking, registry, round_
-        self._weights = weights
+        self._weights, self._server = weights, server
         self._like = {name: value.cpu().numpy() for name, value in expected.items()}
         assert agreement.secure is not None
-        terms, most = asdict(agreement.secure), max(weights.values())
-        self._session = Session(agreement.run, round_ + 1, secrets.token_hex(16), **terms, most_images=most)
+        prompts = {digest_of(asking.sent_to(number, server)) for number in weights}
+        if len(prompts) > 1:
+            raise FedotpError(
+                "secure sums do not go with a method whose server sends each site another prompt: all sites of a sum "
+                "sign that they receive the same"
+            )
+        self._session = Session(
+            agreement.run,
+            round_ + 1,
+            secrets.token_hex(16),
+            agreement=agreement.digest,
+            prompt=prompts.pop(),
+            **asdict(agreement.secure),
+            most_images=max(weights.values()),
+        )
         self._sum = ServerSession(self._session, identity, n_numbers(self._like))
         self.opened = Opened()
         self.all_answered = True
 
-    def run(self, present: Sequence[Member], server: Parameters, least: int) -> Opened:
+    def run(self, present: Sequence[Member], least: int) -> Opened:
         """Go through all steps; VoidSumError says that the sum cannot be opened.
 
         Fewer than `least` survivors are not worth an average, and nothing is opened.
@@ -82,11 +96,9 @@ class SecureRound:
         names = [adverts[number].name for number in self._sum.circle.numbers]
         known = {**pack({number: advert.content for number, advert in adverts.items()}), "names": names}
         self._query(words.SHARES, adverts, known, self._take_shares)
-        told = {n: {**pack(self._sum.letters_for(n)), words.WEIGHT: self._weights[n]} for n in self._sum.dealers}
-        orders = self._asking.orders_to_train(
-            [members[n] for n in told], self._round, server, {n: self._record(facts) for n, facts in told.items()}
-        )
-        self._ask(list(told), orders, self._take_masked)
+        letters = {n: self._record(pack(self._sum.letters_for(n))) for n in self._sum.dealers}
+        orders = self._asking.orders_to_train([members[n] for n in letters], self._round, self._server, letters)
+        self._ask(list(letters), orders, self._take_masked)
         survivors = self.opened.survivors = self._sum.survivors
         if len(survivors) < least:
             return self.opened
@@ -133,7 +145,13 @@ class SecureRound:
         keys = _facts(reply).get(words.KEYS)
         if not isinstance(keys, bytes):
             raise FedotpError("there are no keys in its answer")
-        self._sum.take_advert(number, Advert.of(self._registry.names[number], keys))
+        advert, most = Advert.of(self._registry.names[number], keys), self._weights[number]
+        if not 1 <= advert.weight <= most:
+            raise FedotpError(
+                f"it counts with {advert.weight} images; right is from 1 to {most}, as was agreed on. If it has more "
+                "now, stop the server and go on with --resume and --allow-new-counts"
+            )
+        self._sum.take_advert(number, advert)
 
     def _take_shares(self, number: int, reply: Message) -> None:
         facts = _facts(reply)

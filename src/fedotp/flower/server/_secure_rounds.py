@@ -53,10 +53,11 @@ class SecureRounds:
                 self._identity,
                 round_,
                 weights,
+                server,
                 expected(next(iter(weights))),
             )
             try:
-                opened = attempt.run(present, server, least)
+                opened = attempt.run(present, least)
             except VoidSumError as error:
                 self.voids += 1
                 in_a_row = in_a_row + 1 if attempt.all_answered else 0

@@ -86,9 +86,9 @@ def secure_keys(message: Message, context: Context) -> Message:
     """Begin a secure sum: make keys for it."""
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
-        agreement = Agreement.of(config)
-        site.sums.require(agreement)
-        keys = site.sums.keys(agreement, _int(config, words.NUMBER), config)
+        agreement, number = Agreement.of(config), _int(config, words.NUMBER)
+        n_images = site.agree(agreement, number)[words.TRAIN_IMAGES]
+        keys = site.sums.keys(agreement, config, number, _int(config, words.ACCEPTED), n_images)
         return RecordDict({words.CONFIG: ConfigRecord({words.KEYS: keys})})
 
     return _answer(message, context, work)
@@ -146,19 +146,15 @@ def _masked(site: Site, message: Message, order: tuple[Agreement, int, int, int,
 
     def work(circle: Circle, weight: int) -> Words:
         done = site.train(*order)
-        if not done.n_examples:
-            raise DisagreementError("there is nothing here to train on")
         return row_of(
             circle.fixed,
             {name: value.detach().cpu().numpy() for name, value in done.update.items()},
-            weight=min(weight, done.n_examples),
+            weight=weight,
             loss=done.loss if site.settings.shares("loss") else None,
             n_images=done.n_images,
         )
 
-    numbers = {"order": repr(order[1:4]).encode()}
-    received = {name: value.detach().cpu().numpy().tobytes() for name, value in order[-1].items()}
-    return site.sums.masked(order[0], _config(message), order[2], {**numbers, **received}, work)
+    return site.sums.masked(_config(message), order, work)
 
 
 def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool) -> None:

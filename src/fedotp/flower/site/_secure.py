@@ -1,8 +1,7 @@
 """A site's part in secure sums: one at a time, with keys that live for that one and are never written down."""
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from flwr.app import ConfigRecord
 from fedotp.errors import FedotpError
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._records import digest_of
 from fedotp.flower.keys import KeyIdentity, read_site_keys
 from fedotp.flower.secure import (
     Advert,
@@ -25,10 +25,11 @@ from fedotp.flower.secure import (
     unpack_names,
     unpack_numbers,
 )
+from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
 
-_STRONG = 2 / 3 - 1e-6  # a share beyond which a server that lies about who dropped out gets nothing
+_STRONG = 2 / 3  # from this share on, a server that lies about who dropped out gets nothing
 
 
 @contextmanager
@@ -53,8 +54,7 @@ class SecureSums:
         self._name, self._keys, self._required, self._least = name, keys, required, least
         self._identity: Identity | None = None
         self._current: SiteSession | None = None
-        self._answered: tuple[bytes, Words] | None = None
-        self._opened: dict[tuple[str, int], frozenset[int]] = {}  # by run and round: who was in the sum
+        self._opened: dict[tuple[str, int], frozenset[object]] = {}  # by run and round: who was in the sum
 
     def require(self, agreement: Agreement) -> None:
         """Refuse a federation whose server would see this site's update, if the owner said so."""
@@ -71,55 +71,52 @@ class SecureSums:
                 f"{agreement.secure.share:g}; raise --secure-threshold"
             )
 
-    def keys(self, agreement: Agreement, number: int, record: ConfigRecord) -> bytes:
-        """Keys for a new sum, which ends the last one."""
-        session = _session(agreement, record)
-        if self._current is None or self._current.session != session or self._current.number != number:
-            self._answered = None
-            self._current = SiteSession(session, number, self._name, self._own_identity())
+    def keys(self, agreement: Agreement, record: ConfigRecord, number: int, accepted: int, n_images: int) -> bytes:
+        """Keys for a new sum, which ends the last one; this site has `n_images` images."""
+        session, current = _session(agreement, record), self._current
+        if current is None or (current.session, *_order_of(current)) != (session, number, session.round, accepted):
+            identity = self._own_identity()
+            with disagreeing():
+                current = SiteSession(session, number, self._name, identity, n_images=n_images, accepted=accepted)
+            self._current = current
         with disagreeing():
-            return self._current.advertise().content
+            return current.advertise().content
 
     def shares(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
         """Sealed shares for all others."""
         with disagreeing():
             names, keys = unpack_names(record), unpack(record)
             adverts = {number: Advert.of(names[number], content) for number, content in keys.items()}
-            dealt = self._now(agreement, record).share(adverts, least=self._least)
+            dealt = self._now(agreement, record).share(adverts, least=self._least, strong=self._required)
         own = dealt.marks.keys() - dealt.letters.keys()  # for itself, no letter
         return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {words.MARKS: pack(dealt.marks)["parts"]}
 
     def masked(
         self,
-        agreement: Agreement,
         record: ConfigRecord,
-        round_: int,
-        order: Mapping[str, bytes],
+        order: tuple[Agreement, int, int, int, Parameters],
         train: Callable[[Circle, int], Words],
     ) -> Words:
-        """What `train` makes, in round `round_`, of this sum's circle and this site's weight; masked.
+        """What `train` makes of this sum's circle and this site's weight; masked.
 
-        Asked twice for the same `order`, the site answers the same and does not train again; another is refused.
+        The order must be the one that all sites of the sum have signed. Asked twice, the site answers the same and does
+        not train again.
         """
+        agreement, *numbers, received = order
         session = self._now(agreement, record)
-        if session.session.round != round_:
-            raise DisagreementError(f"round {round_} in a secure sum of round {session.session.round}")
+        if tuple(numbers) != _order_of(session):
+            raise DisagreementError(
+                "the server orders (number, round, accepted round) = "
+                f"{tuple(numbers)}; the sites of the secure sum have signed {_order_of(session)}"
+            )
+        if digest_of(received) != session.session.prompt:
+            raise DisagreementError("the server has sent another prompt than the sites of the secure sum have signed")
         with disagreeing():
-            letters = unpack(record)
-        weight = record.get(words.WEIGHT)
-        if not isinstance(weight, int) or not 1 <= weight <= session.session.most_images:
-            raise DisagreementError(f"the server counts this site with {weight!r} images; right is from 1")
-        asked = hashlib.sha256(repr((sorted(letters.items()), weight)).encode())
-        for name in sorted(order):
-            asked.update(hashlib.sha256(name.encode() + order[name]).digest())
-        if self._answered is not None:
-            if self._answered[0] != asked.digest():
-                raise DisagreementError("this site has answered another order in the same secure sum")
-            return self._answered[1]
-        numbers = train(session.circle, weight)
-        with disagreeing():
-            self._answered = asked.digest(), session.mask(letters, numbers)
-        return self._answered[1]
+            session.hold(unpack(record))
+        if session.masked is None:
+            session.mask(train(session.circle, session.advert.weight))
+        assert session.masked is not None
+        return session.masked
 
     def endorsed(self, agreement: Agreement, record: ConfigRecord) -> bytes:
         """A signature under who is in the sum.
@@ -128,8 +125,9 @@ class SecureSums:
         """
         session = self._now(agreement, record)
         with disagreeing():
-            survivors = frozenset(unpack_numbers(record))
-            if self._opened.get(_round_of(session), survivors) != survivors:
+            survivors = unpack_numbers(record)
+            members = session.circle.members(survivors)
+            if self._opened.get(_round_of(session), members) != members:
                 raise DisagreementError(
                     f"this site has helped to open another sum of round {session.session.round}, and the two would "
                     "tell a single site's update; start the site again to allow it"
@@ -141,7 +139,7 @@ class SecureSums:
         session = self._now(agreement, record)
         with disagreeing():
             revealed = session.reveal(unpack(record))
-        self._opened[_round_of(session)] = session.survivors
+        self._opened[_round_of(session)] = session.circle.members(session.survivors)
         return pack(revealed)
 
     def _now(self, agreement: Agreement, record: ConfigRecord) -> SiteSession:
@@ -165,12 +163,18 @@ def _round_of(session: SiteSession) -> tuple[str, int]:
     return session.session.run, session.session.round
 
 
+def _order_of(session: SiteSession) -> tuple[int, int, int]:
+    """The site's number, the round and the last accepted round, as signed."""
+    return session.number, session.session.round, session.advert.accepted
+
+
 def _session(agreement: Agreement, record: ConfigRecord) -> Session:
     """What sum a message is about; it must be one that was agreed on."""
     if agreement.secure is None:
         raise DisagreementError("the server asks for a secure sum, and none was agreed on")
     with disagreeing():
         session = Session.of(str(record.get(words.SESSION, "")))
-    if session.terms != agreement.secure or session.run != agreement.run:
-        raise DisagreementError("the server asks for another secure sum than was agreed on")
+    agreed = agreement.secure, agreement.run, agreement.digest
+    if (session.terms, session.run, session.agreement) != agreed:
+        raise DisagreementError("the server asks for a secure sum of another agreement than the one in its message")
     return session

@@ -1,0 +1,278 @@
+"""A server that lies in secure sums, to unmodified sites that have real keys and insist on secure sums.
+
+Each lie would let it compute one site's update, or a part of it: all sites but the target do something whose result is
+known beforehand, or hardly count; or two sums of a round differ by one site. The server is not given the sites' public
+keys: a liar would not check signatures.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Message
+from near_sites import NearGrid, make_deployable, named, with_keys
+
+from fedotp.errors import FedotpError
+from fedotp.federation import load_server
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._records import to_record
+from fedotp.flower.secure import Advert, VoidSumError
+from fedotp.flower.server import _secure
+from fedotp.flower.server._registry import Member
+from fedotp.flower.server._serve import serve
+from fedotp.flower.server._settings import ServerSettings
+from fedotp.methods import METHODS
+
+pytestmark = pytest.mark.usefixtures("hurry")
+
+SECURE = ServerSettings(secure=True, round_timeout=0.2, patience=0.0)
+TARGET = 102
+KEYS, SHARES, TRAIN, SIGNATURES = "query.secure_keys", "query.secure_shares", "train", "query.secure_signatures"
+IMAGES = [7, 4, 5, 12]  # of the four sites
+
+
+def of_sites(inputs: Path, n: int = 4, rounds: int = 1) -> Any:
+    return make_deployable(inputs, federation={"rounds": rounds}).override([f"partition.n_clients={n}"])
+
+
+def facts(message: Message) -> Any:
+    return message.content.config_records.get("config", {})
+
+
+def answers(grid: NearGrid, step: str) -> list[Message]:
+    """Those in which a site does what it is asked to in a step."""
+    return [each for each in grid.answered if each.metadata.message_type == step and "refused" not in facts(each)]
+
+
+def weights(grid: NearGrid) -> list[int]:
+    return [Advert.of("", facts(each)["secure_keys"]).weight for each in answers(grid, KEYS)]
+
+
+# One sum -----------------------------------------------------------------------------------------------------------
+
+
+def agreeing_on(section: str, **values: Any) -> Callable[[Message], None]:
+    """Another configuration in the agreement."""
+
+    def forge(message: Message) -> None:
+        agreement = json.loads(facts(message)["agreement"])
+        agreement["config"][section] |= values
+        facts(message)["agreement"] = json.dumps(agreement, sort_keys=True)
+
+    return forge
+
+
+standing_still = agreeing_on("optimizer", lr=1e-12, weight_decay=0.0)  # a site adds the prompt that it received
+
+
+def plain(message: Message) -> None:
+    agreement = json.loads(facts(message)["agreement"])
+    facts(message)["agreement"] = json.dumps({**agreement, "secure": None}, sort_keys=True)
+
+
+def zeroed(message: Message) -> None:
+    """Another prompt."""
+    arrays = message.content.array_records["arrays"]
+    zeros = {name: torch.zeros_like(torch.tensor(array.numpy())) for name, array in arrays.items()}
+    message.content.array_records["arrays"] = to_record(zeros)
+
+
+def saying(key: str, value: object) -> Callable[[Message], None]:
+    def forge(message: Message) -> None:
+        facts(message)[key] = value
+
+    return forge
+
+
+def meeting(**changes: Any) -> Callable[[Message], None]:
+    """Another session."""
+
+    def forge(message: Message) -> None:
+        session = json.loads(facts(message)["session"])
+        facts(message)["session"] = json.dumps({**session, **changes}, sort_keys=True)
+
+    return forge
+
+
+def consistent(message: Message) -> None:
+    """Another configuration, and a session that says so."""
+    standing_still(message)
+    meeting(agreement=Agreement.of(facts(message)).digest)(message)
+
+
+def outweighed(message: Message) -> None:
+    """On the way, the first site's weight becomes 1."""
+    contents = list(facts(message)["parts"])
+    contents[0] = replace(Advert.of("", contents[0]), weight=1).content
+    facts(message)["parts"] = contents
+
+
+Lie = tuple[str, Callable[[Message], None], str]
+LIES: dict[str, Lie] = {
+    "another agreement in the order": (TRAIN, standing_still, "a secure sum of another agreement"),
+    "another agreement in all steps": ("", standing_still, "a secure sum of another agreement"),
+    "another agreement that is signed": ("", consistent, "was not signed with its key"),
+    "other privacy in the order": (TRAIN, agreeing_on("privacy", clip=1e-9), "a secure sum of another agreement"),
+    "a plain order": (TRAIN, plain, "only where updates are added up securely"),
+    "another prompt in the order": (TRAIN, zeroed, "has sent another prompt than the sites of the secure sum"),
+    "another prompt that is signed": ("", meeting(prompt="0" * 64), "was not signed with its key"),
+    "another round in the order": (TRAIN, saying("server-round", 9), r"orders .* = \(\d, 9, 0\); .* \(\d, 1, 0\)"),
+    "another number in the order": (TRAIN, saying("number", 9), r"orders .* = \(9, 1, 0\); .* \(\d, 1, 0\)"),
+    "another start in the order": (TRAIN, saying("accepted", 1), r"orders .* = \(\d, 1, 1\); .* \(\d, 1, 0\)"),
+    "a start that is yet to come": (KEYS, saying("accepted", 1), "a secure sum of round 1, from round 1"),
+    "another round that is signed": ("", meeting(round=2), "was not signed with its key"),
+    "another bound on weights": ("", meeting(most_images=1), "site-2 counts with 5 images .*; right is from 1 to 1"),
+    "a larger bound on weights": ("", meeting(most_images=13), "was not signed with its key"),
+    "another weight of a site": (SHARES, outweighed, "own keys are not among those|was not signed with its"),
+    "another threshold": ("", meeting(share=0.9), "a secure sum of another agreement"),
+    "no session in the order": (TRAIN, saying("session", ""), "says nothing right of a secure sum"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
+    lie: str, inputs: Path, tmp_path: Path, lines: pytest.LogCaptureFixture
+) -> None:
+    step, forge, why = LIES[lie]
+
+    def to_others(message: Message) -> None:
+        is_of_it = message.metadata.message_type == step if step else "session" in facts(message)
+        if is_of_it and message.metadata.dst_node_id != TARGET:
+            forge(message)
+
+    grid, _ = with_keys(tmp_path, 4, require_secure=True)
+    grid.forge = to_others
+    with pytest.raises(FedotpError, match="round 1 was void 2 times in a row"):
+        serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
+    refusals = [line for line in lines.messages if line.startswith("refused: ")]
+    assert len([line for line in refusals if re.search(why, line)]) >= 2 * 3  # all others, in each sum
+    assert len(answers(grid, TRAIN)) <= 2  # the target's at most: of one site, nothing can be opened
+    assert not answers(grid, SIGNATURES)
+
+
+# Weights -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [0, 5, 1])
+def test_a_site_counts_with_its_own_images_up_to_the_bound_that_all_sign(
+    most: int, inputs: Path, tmp_path: Path
+) -> None:
+    """And the sum is the plain federation's under the same bound."""
+    averages = []
+    for settings in (replace(SECURE, max_images=most), replace(SECURE, max_images=most, secure=False)):
+        grid, keys = with_keys(tmp_path / str(settings.secure), 4)
+        out = tmp_path / str(settings.secure) / "run"
+        run = serve(grid, of_sites(inputs), settings, out, public_keys=keys, **named(grid))
+        averages.append(load_server(run.checkpoint))
+        assert weights(grid) == ([min(n, most or max(IMAGES)) for n in IMAGES] if settings.secure else [])
+    torch.testing.assert_close(*averages, rtol=0, atol=1e-6)
+
+
+def test_a_site_that_counts_with_more_than_was_agreed_on_is_left_out(
+    inputs: Path, tmp_path: Path, lines: pytest.LogCaptureFixture
+) -> None:
+    grid, keys = with_keys(tmp_path, 4)
+
+    def modest(message: Message, reply: Message) -> Message:
+        if "train-images" in facts(reply):
+            facts(reply)["train-images"] = 3
+        return reply
+
+    grid.meddle[103] = modest
+    run = serve(grid, of_sites(inputs), SECURE, tmp_path / "run", public_keys=keys, **named(grid))
+    assert next(iter(run.metrics("round")))["answered"] == [0, 1, 2]
+    assert "site site-3: it counts with 7 images; right is from 1 to 3, as was agreed on" in lines.text
+
+
+# Two sums ----------------------------------------------------------------------------------------------------------
+
+
+def another_site(members: list[Member], grid: NearGrid) -> None:
+    """A colluder under the number that the target had; it can say itself what it has added."""
+    members[3], members[4] = members[4], members[3]
+    grid.offline = {103}
+
+
+def another_bound(members: list[Member], grid: NearGrid) -> None:
+    """Only the largest site counts with less than before."""
+    for member in members:
+        member.agreed = min(member.agreed, sorted(each.agreed for each in members)[-2])
+
+
+def another_start(members: list[Member], grid: NearGrid) -> None:
+    """One site starts from its initial private prompt."""
+    members[2].accepted = 0
+
+
+def another_number(members: list[Member], grid: NearGrid) -> None:
+    """Two sites draw their batches otherwise."""
+    members[1], members[2] = members[2], members[1]
+
+
+@pytest.mark.parametrize("lie", [another_site, another_bound, another_start, another_number])
+def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
+    lie: Callable[[list[Member], NearGrid], None],
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: pytest.LogCaptureFixture,
+) -> None:
+    """In the second round, the server opens the sum, says that it was void, and asks for another one."""
+    grid, _ = with_keys(tmp_path, 5, require_secure=True)
+    grid.offline = {104}
+    total, opened, attempts = _secure.ServerSession.total, [], []
+    begin = _secure.SecureRound.__init__
+
+    def beginning(attempt: Any, *given: Any) -> None:
+        attempts.append(given[1])
+        begin(attempt, *given)
+
+    def once_more(attempt: _secure.ServerSession) -> np.ndarray:
+        opened.append(total(attempt))
+        if attempt.session.round == 2:
+            lie(attempts[-1].members, grid)
+            raise VoidSumError("says the server")
+        return opened[-1]
+
+    monkeypatch.setattr(_secure.SecureRound, "__init__", beginning)
+    monkeypatch.setattr(_secure.ServerSession, "total", once_more)
+    settings = replace(SECURE, min_sites=4)
+    with pytest.raises(FedotpError, match=r"round 2 was void 2 times in a row: [01] of 4 sites have signed who is in"):
+        serve(grid, of_sites(inputs, 5, rounds=2), settings, tmp_path / "run", **named(grid))
+    assert len(opened) == 2  # one in each round
+    assert lines.text.count("refused: this site has helped to open another sum of round 2") == (
+        3 if lie is another_site else 4
+    )
+
+
+# Who can open a sum ------------------------------------------------------------------------------------------------
+
+
+def test_a_threshold_just_below_two_thirds_is_refused(
+    inputs: Path, tmp_path: Path, lines: pytest.LogCaptureFixture
+) -> None:
+    """Of six sites four would open a sum, so that with two of them a server has two lists of survivors signed."""
+    grid, _ = with_keys(tmp_path, 6, require_secure=True)
+    settings = replace(SECURE, secure_threshold=2 / 3 - 1e-6)
+    with pytest.raises(FedotpError, match="every site was refused"):
+        serve(grid, of_sites(inputs, 6), settings, tmp_path / "run", **named(grid))
+    assert lines.text.count("wants sums that more than 2/3 of the sites open (--require-secure)") >= 6
+
+
+def test_a_method_that_sends_each_site_another_prompt_has_no_secure_sums(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(method: Any, server: dict[str, torch.Tensor], clients: torch.Tensor | None, n: int) -> Any:
+        shift = 0 if clients is None else clients.float().mean()
+        return {name: (value + shift).expand(n, *value.shape) for name, value in server.items()}
+
+    monkeypatch.setattr(METHODS["fedotp"], "send", send)
+    grid, _ = with_keys(tmp_path, 4)
+    with pytest.raises(FedotpError, match="do not go with a method whose server sends each site another prompt"):
+        serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
