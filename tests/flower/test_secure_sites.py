@@ -369,6 +369,36 @@ def test_a_round_made_again_is_opened_for_the_same_sites_only(
     np.testing.assert_array_equal(*opened)
 
 
+def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resume(
+    inputs: Path, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sites have helped to open it, and see that everything is the same."""
+    grid, public_keys = with_keys(tmp_path, N, require_secure=True)
+    facts: Any = {"public_keys": public_keys, **named(grid)}
+    with monkeypatch.context() as patch:
+        total = _secure.ServerSession.total
+
+        def opening(attempt: _secure.ServerSession) -> np.ndarray:
+            opened = total(attempt)
+            if attempt.session.round == 2:
+                heard.totals.append((attempt.circle.fixed, opened))
+                raise KeyboardInterrupt
+            return opened
+
+        patch.setattr(_secure.ServerSession, "total", opening)
+        with pytest.raises(KeyboardInterrupt):
+            serve(grid, of_four(inputs), QUICK, tmp_path / "run", **facts)
+    resume_serving(grid, tmp_path / "run", QUICK, **facts)
+    assert RunDirectory.open(tmp_path / "run").summary["secure"] == {
+        "threshold": 2 / 3,
+        "range": 64,
+        "sums": 1,
+        "void": 0,
+    }
+    _, (_, first), (_, second) = heard.totals
+    np.testing.assert_array_equal(first, second)
+
+
 def test_a_run_that_goes_on_stays_secure(inputs: Path, tmp_path: Path) -> None:
     def stop(message: Message, reply: Message) -> Message:
         if message.metadata.message_type == "train" and message.metadata.group_id == "2":
