@@ -4,6 +4,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,11 +28,12 @@ _STEPS = ("query.secure_keys", "query.secure_shares", "train", "query.secure_sur
 _begin = SiteSession.__init__
 
 
-def _foreseeable(site: SiteSession, session: Any, number: int, name: str, identity: Any) -> None:
+def _foreseeable(site: SiteSession, session: Any, number: int, name: str, identity: Any, **counts: int) -> None:
     """A site whose keys and seed are digests of its name."""
-    _begin(site, session, number, name, identity)
+    _begin(site, session, number, name, identity, **counts)
     letters, masks, seed = (hashlib.sha256(f"{name} {what}".encode()).digest() for what in ("letters", "masks", "seed"))
     site._letters, site._masks, site._seed = KeyPair.of(letters), KeyPair.of(masks), seed
+    site.advert = replace(site.advert, letters=site._letters.public, masks=site._masks.public)
 
 
 @contextmanager
@@ -48,7 +50,8 @@ def _without_chance() -> Iterator[None]:
 
 
 def _serve_with(grid: Any, folder: Path, out: Path) -> None:
-    config = make_deployable(toy_inputs(folder), federation={"rounds": 1, "min_clients": 1})
+    inputs = toy_inputs(folder).resolve()  # the same wherever it is read: sites sign the agreement
+    config = make_deployable(inputs, federation={"rounds": 1, "min_clients": 1})
     settings = ServerSettings(round_timeout=1, patience=0, secure=True)
     _serve.serve(grid, config, settings, out, classes=CLASSES, **named(grid))
 
