@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydicom import Dataset
 
 _MOST_READS = 100_000  # of a file's elements and their values
+_MOST_COLOURS = 1 << 16  # of a palette
 _DEFLATED = b"1.2.840.10008.1.2.1.99"  # all of the file compressed: however much that may become
 _RLE = "1.2.840.10008.1.2.5"
 _JPEGS = tuple(f"1.2.840.10008.1.2.4.{n}" for n in (50, 51, 57, 70, 90, 91))
@@ -130,8 +131,32 @@ class DicomFile:
     def _coloured(self, pixels: "NDArray[Any]") -> "NDArray[Any]":
         from pydicom.pixels.processing import apply_color_lut
 
+        self._require_short_segments()
         coloured: NDArray[Any] = apply_color_lut(pixels, self._file)
         return coloured[..., :3]
+
+    def _require_short_segments(self) -> None:
+        """Refuse a palette in segments (PS3.3 C.7.9.2) that expand to too many colours: six bytes can stand for 65,535.
+
+        Segments that refer to others are refused, too.
+        """
+        import numpy as np
+
+        for colour in ("Red", "Green", "Blue"):
+            if not (data := self._file.get(f"Segmented{colour}PaletteColorLookupTableData")):
+                continue
+            bits = int(_one(self._file, "RedPaletteColorLookupTableDescriptor")[2])
+            order = ">" if self._syntax == _NATIVE[2] else "<"
+            numbers = np.frombuffer(data, "u1" if bits // 8 == 1 else f"{order}u2")
+            at = n = 0
+            while at + 1 < len(numbers):
+                kind, length = int(numbers[at]), int(numbers[at + 1])
+                if kind > 1 or not length:
+                    raise FedotpError(f"a palette with a segment of kind {kind} and length {length} is not read")
+                n += length
+                if n > _MOST_COLOURS:
+                    raise FedotpError(f"a palette whose segments expand to more than {_MOST_COLOURS:,} colours")
+                at += 2 + (length if kind == 0 else 1)
 
     def _grey(self) -> Image.Image:
         """Numbers from 0 on; where they are not what is meant, the file says what is."""

@@ -27,13 +27,14 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from data.dicom_made import dataset, dicom, read, table, written
+from data.dicom_made import dataset, dicom, palette, read, table, written
 from fedotp._images import decode_image
 from fedotp.clip import to_rgb
 from fedotp.data import check_dataset, read_folder
 from fedotp.errors import FedotpError
 
 RNG = np.random.default_rng(0)
+BLANK = np.zeros((4, 4), np.uint8)
 
 
 def seen(content: bytes, window: str = "file") -> NDArray[np.uint8]:
@@ -215,6 +216,16 @@ def test_palette_colours_are_looked_up(bits: int) -> None:
     np.testing.assert_array_equal(expected, theirs >> (bits - 8))
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_palette_in_segments_is_expanded(bits: int) -> None:
+    """Four colours one by one, then a line to the last of 256."""
+    pixels = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    white = 2**bits - 1
+    colours = np.concatenate([[0, white, 9, 3], np.rint(3 + (white - 3) * np.arange(1, 253) / 252)]).astype(int)
+    content = palette(pixels, (0, 4, 0, white, 9, 3), (1, 252, white), bits=bits)
+    np.testing.assert_array_equal(seen(content), (colours >> (bits - 8)).reshape(16, 16))
+
+
 def _compressed(syntax: Any, image: Image.Image, form: str, photometric: str, **facts: Any) -> bytes:
     pixels = np.asarray(image)
     made = dataset()
@@ -323,12 +334,15 @@ def _elements() -> bytes:
         (_runs(), "runs of more pixels than the picture has"),
         (_another_jpeg(), r"says \(4, 4\) pixels, the JPEG in it \(4000, 4000\)"),
         (_elements(), "more than 100,000 elements"),
+        (palette(BLANK, (0, 1, 7), *[(1, 65535, 7)] * 2033), "segments expand to more than 65,536 colours"),
+        (palette(BLANK, (0, 1, 7), (2, 1, 0, 0)), "a palette with a segment of kind 2"),
+        (palette(BLANK, *[(0, 0)] * 9), "a palette with a segment of kind 0 and length 0"),
         (bytes(128) + b"DICM", "a DICOM file without PhotometricInterpretation"),
         (bytes(128) + b"DICM" + bytes(99), "a DICOM file without"),
     ],
     ids=[
         *("gigantic", "short", "empty", "frames", "kind", "width", "table", "deflated", "runs", "jpeg", "elements"),
-        *("nothing", "zeros"),
+        *("segments", "references", "no-segments", "nothing", "zeros"),
     ],
 )
 def test_hostile_files_are_refused_in_one_line(content: bytes, reason: str) -> None:

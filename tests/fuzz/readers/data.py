@@ -9,7 +9,7 @@ from pydicom.uid import RLELossless
 
 from clip.clip_oracles import random_clip
 from coloured_squares import draw_squares
-from data.dicom_made import dicom, table
+from data.dicom_made import dicom, palette, table
 from data.layouts import (
     caltech101,
     cifar10,
@@ -57,6 +57,7 @@ def _make_dicom(folder: Path) -> None:
         "table": dicom(grey, bits=12, VOILUTSequence=shown),
         "rgb": dicom(colour, "RGB", 8),
         "ybr": dicom(colour, "YBR_FULL", 8),
+        "palette": palette(colour[..., 0], (0, 2, 0, 9), (1, 254, 65535)),
         "x-ray": dicom(grey, "MONOCHROME1", 12, PixelPaddingValue=0),
     }
     for kind in ("sound", "broken"):
