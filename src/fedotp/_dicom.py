@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from fedotp._greys import Function, Greys, Table, Window
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, MissingPackageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,12 +106,12 @@ class DicomFile:
             self._require_short_runs()
         elif self._syntax not in (*_JPEGS, *_NATIVE):
             raise FedotpError(f"DICOM's transfer syntax {self._syntax[:64]} is not read")
-        try:
-            pixels, facts = get_decoder(self._syntax).as_array(self._file, index=0)
-        except RuntimeError as error:
-            raise FedotpError(
-                f"{' '.join(str(error).split())[:200]} (pip install pylibjpeg pylibjpeg-libjpeg)"
-            ) from error
+        decoder = get_decoder(self._syntax)
+        if not decoder.is_available:
+            raise MissingPackageError(
+                f"reading DICOM's transfer syntax {self._syntax} needs: pip install pylibjpeg pylibjpeg-libjpeg"
+            )
+        pixels, facts = decoder.as_array(self._file, index=0)
         return pixels, str(facts["photometric_interpretation"])
 
     def _require_short_runs(self) -> None:
@@ -241,7 +241,7 @@ def _pydicom() -> Any:
     try:
         import pydicom
     except ImportError as error:
-        raise FedotpError("reading DICOM needs pydicom: pip install 'fedotp[medical]'") from error
+        raise MissingPackageError("reading DICOM needs pydicom: pip install 'fedotp[medical]'") from error
     return pydicom
 
 

@@ -14,7 +14,7 @@ from fedotp._dicom import DicomFile, is_dicom
 from fedotp._files import read_regular
 from fedotp._greys import Greys, has_more_bits
 from fedotp._text import one_line
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, MissingPackageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,12 +125,12 @@ def _require_format(name: str) -> None:
     if name == "AVIF":
         Image.init()
         if name not in Image.OPEN:
-            raise FedotpError("reading AVIF needs Pillow 11.3 or later: pip install -U pillow")
+            raise MissingPackageError("reading AVIF needs Pillow 11.3 or later: pip install -U pillow")
     elif name not in Image.OPEN:
         try:
             from pillow_heif import register_heif_opener
         except ImportError as error:
-            raise FedotpError("reading HEIC needs pillow-heif: pip install 'fedotp[heif]'") from error
+            raise MissingPackageError("reading HEIC needs pillow-heif: pip install 'fedotp[heif]'") from error
         register_heif_opener(thumbnails=False)
 
 
@@ -159,6 +159,8 @@ def _complaints() -> Iterator[None]:
     """Pillow tells of broken and of gigantic pictures in many ways; all of them become a `FedotpError`."""
     try:
         yield
+    except MissingPackageError:
+        raise
     except UnidentifiedImageError as error:
         raise FedotpError(f"not an image of a known format ({_KNOWN})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

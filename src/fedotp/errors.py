@@ -28,6 +28,10 @@ class SettingError(FedotpError):
         return SettingError(whole, self.given, self.right)
 
 
+class MissingPackageError(FedotpError):
+    """An image needs a package that is not installed. The image is not broken, and must not be left out as such."""
+
+
 class TransientError(FedotpError):
     """Nothing is wrong with the input, and the same command may succeed later: no descriptors left, a link that broke.
 

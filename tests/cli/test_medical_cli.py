@@ -1,6 +1,7 @@
 """A folder of DICOM files and of 16-bit pictures: checked, trained on, exported, predicted, served."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,21 @@ def test_the_check_reads_them(ward: Path, fedotp: Fedotp) -> None:
     done = fedotp("data", "check", ward / "scans")
     assert done.status == 0, done.err
     assert "24 images, 0 broken" in done.out
+
+
+def test_without_pydicom_no_scan_is_taken_for_broken(
+    ward: Path, made: Path, tmp_path: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is any left out, though broken ones may be."""
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    words = ("--set", f"data.dataset={ward / 'scans'}", "--set", f"data.store={tmp_path}")
+    for done in (
+        fedotp("data", "check", ward / "scans"),
+        fedotp("data", "partition", ward / "scans", "--scheme", "iid", "--skip-broken"),
+        fedotp("run", made / "tiny.toml", *words, "--set", "data.skip_broken=true", "--out", tmp_path / "run"),
+    ):
+        assert (done.status, done.out) == (2, "")
+        assert done.err.lstrip() == "error: reading DICOM needs pydicom: pip install 'fedotp[medical]'\n"
 
 
 def test_a_site_reads_its_table(ward: Path, made: Path) -> None:

@@ -118,6 +118,11 @@ def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> No
         ("path,label,split", ["a.png,x,train", "b.png,y,test"], "line 3: label 'y' has no line of split train"),
         ("path,label", ['a.png,"x'], "line 2: not CSV"),
         (
+            "path,label",
+            ["a.png,x", "b.nii.gz,x"],
+            r"line 3: fedotp does not read images \*\.nii\.gz; convert them to PNG",
+        ),
+        (
             "path,label,split,group",
             ["oslo/p0_0.png,x,train,7", "oslo/p0_1.png,x,test,7"],
             "1 group in train and in test, for example '7' with oslo/p0_0.png and oslo/p0_1.png",

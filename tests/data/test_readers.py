@@ -644,11 +644,11 @@ def test_val_beside_test_is_left_out_and_said(tmp_path: Path) -> None:
 
 def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) -> None:
     write_tree(tmp_path, [f"{c}/{i}.png" for c in "ab" for i in range(5)])
-    for name in ("a/1.NEF", "b/2.nef", "b/3.nii", "b/notes.txt", "b/._1.nef"):
+    for name in ("a/1.NEF", "b/2.nef", "b/3.nii", "b/4.NII.gz", "b/notes.txt", "b/._1.nef"):
         (tmp_path / name).write_bytes(b"x")
     dataset = read_folder(tmp_path)
     (told,) = dataset.notes
-    assert told.startswith("left out, as fedotp does not read them: 2 .nef, 1 .nii; convert them to PNG or JPEG, ")
+    assert told.startswith("left out, as fedotp does not read them: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG or ")
     assert told.endswith("nibabel and rawpy can read them")
     for path in (tmp_path / "a").glob("*.png"):
         path.unlink()

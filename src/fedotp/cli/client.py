@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedotp._places import cache_folder
+from fedotp._text import printable
 from fedotp.cli._options import DEVICE, InsecureOption, KeysOption
 from fedotp.cli.posix import need_posix
 from fedotp.errors import FedotpError
@@ -120,7 +121,8 @@ def _existing(data: str) -> str:
 
     path = Path(data).expanduser()
     known = str(path.resolve()) if path.exists() else data
-    load_dataset(known)
+    for note in load_dataset(known).notes:
+        print(printable(f"note: {note}"))
     return known
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fedotp._greys import has_more_bits, largest_share
 from fedotp._images import reason
 from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef, SplitName
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, MissingPackageError
 
 _DARK = 1 / 16  # of the range: 12 bits in 16
 _BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
@@ -64,6 +64,8 @@ def check_dataset(
                 if has_more_bits(image) and (largest_share(image) or 1) <= _DARK:
                     dark.append(ref)
                 return hashlib.sha256(content).digest(), None
+        except MissingPackageError:
+            raise
         except (OSError, FedotpError) as error:
             return b"", reason(error)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedotp.data._files import read_text
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
-from fedotp.data.sets._image_files import Item, file_dataset, relative
+from fedotp.data.sets._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data.sets._names import readable
 from fedotp.data.sets._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
 from fedotp.errors import FedotpError, listed
@@ -121,6 +121,8 @@ def _row(table: Path, line: int, header: list[str], cells: list[str]) -> _Row:
         path = relative(given["path"], table)
     except FedotpError as error:
         raise FedotpError(f"{where}: {error}") from error
+    if unread := unread_suffix(path):
+        raise FedotpError(f"{where}: fedotp does not read images *{unread}; {how_to_convert([unread])}")
     return _Row(line, path, given["label"], names.get(split, ""), given.get("site", ""), given.get("group", ""))
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 from fedotp import _images
 from fedotp._text import counted
 from fedotp.data._types import Ints
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, MissingPackageError
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -144,6 +144,8 @@ class Split:
         try:
             with self.decoded(self.read(i)) as image:
                 return image
+        except MissingPackageError:
+            raise
         except (OSError, FedotpError) as error:
             raise FedotpError(
                 f"cannot read image {self.where(i)}: {_images.reason(error)}; replace it or skip broken images"

@@ -23,6 +23,7 @@ _NOBODYS = ("__MACOSX", "@eaDir")  # folders that archives and disks add, with f
 
 # Images that are not read, and what turns them into PNG or JPEG.
 _UNREAD = {
+    ".nii.gz": "nibabel",
     ".nii": "nibabel",
     ".jp2": "Pillow",
     ".dng": "rawpy",
@@ -98,8 +99,13 @@ def _images_of(folder: str | Path, names: Iterable[str]) -> list[str]:
 
 def _unread(names: Iterable[str]) -> Counter[str]:
     """How many of the visible files there are of each kind of image that is not read."""
-    suffixes = (os.path.splitext(name)[1].lower() for name in names if not name.startswith("."))
-    return Counter(suffix for suffix in suffixes if suffix in _UNREAD)
+    suffixes = (unread_suffix(name) for name in names if not name.startswith("."))
+    return Counter(suffix for suffix in suffixes if suffix)
+
+
+def unread_suffix(name: str) -> str:
+    """How the name of an image ends that fedotp does not read; "" for others."""
+    return next((suffix for suffix in _UNREAD if name.lower().endswith(suffix)), "")
 
 
 def _notes(unread: Counter[str]) -> tuple[str, ...]:
@@ -107,8 +113,12 @@ def _notes(unread: Counter[str]) -> tuple[str, ...]:
     if not unread:
         return ()
     kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in sorted(unread.items()))
-    tools = " and ".join(sorted({_UNREAD[suffix] for suffix in unread}))
-    return (f"left out, as fedotp does not read them: {kinds}; convert them to PNG or JPEG, {tools} can read them",)
+    return (f"left out, as fedotp does not read them: {kinds}; {how_to_convert(unread)}",)
+
+
+def how_to_convert(suffixes: Iterable[str]) -> str:
+    """What to do with images that fedotp does not read."""
+    return f"convert them to PNG or JPEG, {' and '.join(sorted({_UNREAD[each] for each in suffixes}))} can read them"
 
 
 def relative(path: str, listed_in: Path) -> str:

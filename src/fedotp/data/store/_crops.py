@@ -15,7 +15,7 @@ from PIL import Image
 
 from fedotp._images import decoded, read_image, reason
 from fedotp.clip import Shown, Window, to_rgb
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, MissingPackageError
 
 View = tuple[int, int]  # seed and number; 0 and 0 for the plain view
 
@@ -137,6 +137,8 @@ def look(request: Request, rows: Rows) -> Looked:
                         shown.append(_show(picture, request.transform, rng, rows, row, request.room))
                     else:
                         rows.put(row, request.transform.crop(picture, rng))
+    except MissingPackageError:
+        raise
     except (OSError, FedotpError) as error:
         return Looked(digest, reason(error))
     return Looked(digest, shown=tuple(shown))
