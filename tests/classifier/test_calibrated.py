@@ -1,12 +1,14 @@
 """Calibrated classifiers: what they predict, what a bundle keeps, what makes a calibration void, what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from classifier_made import Made
+from PIL import Image
 
 import fedotp
 from fedotp.classifier import Classifier, calibrated_by, save_calibration
@@ -22,7 +24,7 @@ def classifier(made: Made) -> Classifier:
 @pytest.fixture(scope="module")
 def calibrated(made: Made, classifier: Classifier) -> Classifier:
     """By all images of the data, in a folder per class."""
-    return calibrated_by(classifier, made.inputs / "data")
+    return calibrated_by(classifier, made.inputs / "data", every=True)
 
 
 def test_sets_hold_the_classes_that_fit_as_well_as_the_true_ones_did(made: Made, calibrated: Classifier) -> None:
@@ -88,7 +90,7 @@ def test_a_bundle_is_calibrated_where_it_is(made: Made, classifier: Classifier, 
     loaded = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
     assert loaded.calibration is None
     (tmp_path / "bundle" / "mine.txt").write_text("a note of the site's")
-    save_calibration(calibrated_by(loaded, made.inputs / "data", score="aps"), tmp_path / "bundle")
+    save_calibration(calibrated_by(loaded, made.inputs / "data", score="aps", every=True), tmp_path / "bundle")
     again = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
     assert again.calibration is not None
     assert (len(again.calibration), again.calibration.score) == (36, "aps")
@@ -97,9 +99,12 @@ def test_a_bundle_is_calibrated_where_it_is(made: Made, classifier: Classifier, 
     assert "mine.txt" in after
 
 
-def test_test_images_only(made: Made, classifier: Classifier) -> None:
+def test_only_test_images_unless_all_are_asked_for(made: Made, classifier: Classifier) -> None:
     """Of the folder that a client trained on, those it did not train on."""
-    found = calibrated_by(classifier, made.inputs / "data", test_only=True).calibration
+    said: list[str] = []
+    found = calibrated_by(classifier, made.inputs / "data", on_left_out=said.append).calibration
+    line = "8 images to calibrate by; left out: 28 training images (`fedotp calibrate --all` takes them)"
+    assert said == [line]
     data = fedotp.data.load_dataset(str(made.inputs / "data"))
     expected = classifier.calibrated(
         [data.test.image(i) for i in range(len(data.test))], [data.classes[label] for label in data.test.labels]
@@ -107,6 +112,51 @@ def test_test_images_only(made: Made, classifier: Classifier) -> None:
     assert found is not None
     assert expected is not None
     np.testing.assert_array_equal(found.conformity, expected.conformity)
+
+
+def test_copies_count_once(made: Made, classifier: Classifier, tmp_path: Path) -> None:
+    """Six images twenty times promise no more than six images do."""
+    day = made.inputs / "data" / "day"
+    originals = [path for name in ("red", "blue") for path in sorted((day / name).iterdir())[:3]]
+    for copy in range(20):
+        for path in originals:
+            there = tmp_path / "copies" / path.parent.name / f"{copy}-{path.name}"
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, there)
+    said: list[str] = []
+    found = calibrated_by(classifier, tmp_path / "copies", every=True, on_left_out=said.append)
+    assert said == ["6 images to calibrate by; left out: 114 copies of others"]
+    expected = classifier.calibrated(originals, [path.parent.name for path in originals]).calibration
+    assert found.calibration is not None
+    assert expected is not None
+    np.testing.assert_allclose(found.calibration.conformity, expected.conformity, atol=1e-6)
+    with pytest.raises(FedotpError, match=r"a coverage of 0\.9 needs at least 9 calibration images, and there are 6"):
+        found.predict(originals[0], coverage=0.9)
+    with pytest.raises(
+        FedotpError, match=r"copies: at least 2 images are needed; 0 images .* 6 images that are training"
+    ):
+        calibrated_by(classifier, tmp_path / "copies")
+
+
+def test_a_runs_training_images_are_left_out_wherever_they_lie(
+    made: Made, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder's own split would test with images that the run has trained on."""
+    data = fedotp.data.load_dataset(str(made.inputs / "data"))
+    trained, tested = ({Path(split.where(i)) for i in range(len(split))} for split in (data.train, data.test))
+    for part, paths in (("train", trained), ("test", {*tested, *sorted(trained)[:5]})):
+        for path in paths:
+            there = tmp_path / "new" / part / path.parent.name / f"{path.parts[-3]}-{path.name}"
+            there.parent.mkdir(parents=True, exist_ok=True)
+            if part == "test":
+                shutil.copy(path, there)
+            else:
+                Image.effect_noise((32, 32), 80).convert("RGB").save(there)
+    run = made.run("fedotp").path
+    found = fedotp.load(run, "client-1", calibrate=tmp_path / "new").calibration
+    assert found is not None
+    assert len(found) == len(tested)
+    assert "5 images that are training images, too" in caplog.text
 
 
 def test_aps(made: Made, classifier: Classifier) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def bundle(run: Path, made: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp("bundles") / "one"
     assert command("export", run, "--client", client, "--out", folder).status == 0
     weights = made / "tiny.safetensors"
-    done = command("calibrate", folder, made / "images", "--backbone", weights)
+    done = command("calibrate", folder, made / "images", "--all", "--backbone", weights)
     assert done.status == 0, done.err
     assert "calibrated by 48 images: sets up to a coverage of 0.95; unlike images are flagged" in done.out
     return folder
@@ -53,6 +54,34 @@ def test_a_stranger_is_flagged(bundle: Path, made: Path, place: Path, fedotp: Fe
     Image.effect_noise((32, 32), 200).convert("RGB").save(place / "noise.png")
     done = fedotp("predict", bundle, place / "noise.png", "--backbone", made / "tiny.safetensors")
     assert done.out.rstrip().endswith("unlike what this client was calibrated on (p = 0.04)")
+
+
+def test_test_images_of_a_site_of_a_table(bundle: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
+    """By default; what was left out is said."""
+    shutil.copytree(bundle, place / "bundle")
+    for day in ("day", "night"):
+        for path in sorted((made / "images" / day).rglob("*.png")):
+            new = place / "scans" / day / path.parent.name / path.name
+            new.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, new)
+            if path.name == "1.png":
+                shutil.copy(path, new.with_name("copy.png"))
+    lines = [
+        f"{path.relative_to(place)},{path.parent.name},{path.parts[-3]},{'test' if path.name > '4' else 'train'}"
+        for path in sorted((place / "scans").rglob("*.png"))
+    ]
+    (place / "scans.csv").write_text("\n".join(["path,label,site,split", *lines]))
+    words = ("calibrate", "bundle", "scans.csv", "--backbone", made / "tiny.safetensors")
+    done = fedotp(*words, "--site", "night")
+    assert done.status == 0, done.err
+    assert done.out.splitlines()[:2] == [
+        "12 images to calibrate by; left out: 12 training images (`fedotp calibrate --all` takes them), "
+        "3 images that are training images, too",
+        f"{library.load(bundle, backbone=made / 'tiny.safetensors').client}: calibrated by 12 images: "
+        "sets up to a coverage of 0.9; too few to flag unlike images",
+    ]
+    done = fedotp(*words, "--site", "oslo")
+    assert (done.status, done.err) == (2, "error: scans has no site 'oslo'; its sites are day, night\n")
 
 
 def test_by_the_test_images_of_the_run(run: Path, made: Path, place: Path, fedotp: Fedotp) -> None:

@@ -41,6 +41,19 @@ def test_a_new_client_is_fitted_and_the_run_stays_as_it_is(
     assert again.err == "error: run/joined/new-site exists already; choose another --name\n"
 
 
+def test_a_site_of_a_table_joins(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
+    """With its own images and its own classes only."""
+    found = [path for path in sorted((made / "images").rglob("*.png")) if path.parts[-3:-1] != ("night", "red")]
+    lines = [f"{path.relative_to(made)},{path.parent.name},{path.parts[-3]}" for path in found]
+    (made / "sites.csv").write_text("\n".join(["path,label,site", *lines]))
+    done = fedotp("join", "run", "--data", made / "sites.csv", "--site", "night", "--json")
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    assert (result["client"], result["train_images"], result["test_images"]) == ("night", 12, 4)
+    done = fedotp("join", "run", "--data", made / "sites.csv", "--site", "dawn")
+    assert (done.status, done.err) == (2, "error: sites has no site 'dawn'; its sites are day, night\n")
+
+
 def test_what_cannot_join_is_refused_in_one_line(
     trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp
 ) -> None:

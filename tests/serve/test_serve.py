@@ -58,13 +58,13 @@ def test_limits_of_a_calibrated_client(run: RunDirectory, image: Path) -> None:
         number = page.upload(image.read_bytes())
         found = page.look(number, "client-0").json["limits"]
         assert page.look(number, "client-0", mass=0.3).json["limits"] == {"images": None}
-    assert found["images"] == 36
+    assert found["images"] == 8
     expected = calibrated.predict(image)
     assert expected.p_values is not None
     assert (found["p_value"], found["unlike"]) == (expected.p_values[0], bool(expected.unlike[0]))
     for each, least in zip(found["sets"], (4, 9, 19, 99), strict=True):
         assert each["least"] == least
-        if least > 36:
+        if least > 8:
             assert each["set"] is None
         else:
             assert each["set"] == calibrated.predict(image, coverage=each["coverage"]).sets[0]

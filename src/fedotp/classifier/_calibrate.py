@@ -1,45 +1,87 @@
-"""Where calibration images come from: a folder of the site's own, or its test images in the run."""
+"""Where calibration images come from: images of the site's own, or its test images in the run."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from PIL.Image import Image
-
+from fedotp._text import counted
 from fedotp.classifier._classifier import Classifier
 from fedotp.classifier._from_run import RunClassifiers
-from fedotp.data import Split, load_dataset
+from fedotp.data import content_of, load_dataset
 from fedotp.errors import FedotpError
 from fedotp.limits import SCORE, Score
 from fedotp.runs import class_numbers
 
 TEST = "test"  # in place of a folder
 
+log = logging.getLogger("fedotp.classifier")
+
 
 def calibrated_by_test(run: RunClassifiers, client: str, score: Score) -> Classifier:
     """The classifier of `client`, calibrated by its own test images, of which no prompt was trained."""
-    images, labels = run.test_images(client)
-    if not labels:
+    rows, contents = run.test_rows(client)
+    if not len(rows):
         raise FedotpError(f"{client} has no test images to calibrate by; give a folder of its images")
-    return run.classifier(client)._calibrated(images, labels, score)
+    kept, left_out = _once(contents, run.trained)
+    if left_out:
+        log.warning("%s", _line(len(kept), left_out))
+    return run.classifier(client)._calibrated(*run.test_images(rows[kept]), score)
 
 
 def calibrated_by(
-    classifier: Classifier, data: str | Path, *, score: Score = SCORE, test_only: bool = False
+    classifier: Classifier,
+    data: str | Path,
+    *,
+    score: Score = SCORE,
+    site: str | None = None,
+    every: bool = False,
+    trained: AbstractSet[bytes] = frozenset(),
+    on_left_out: Callable[[str], object] = log.warning,
 ) -> Classifier:
     """The classifier, calibrated by a folder of labelled images (or any data set) that it did not train on.
 
-    Of data that come divided into training and test images only the latter are taken: it may have trained on the
-    others. With `test_only` the same holds for a division that fedotp draws: for the folder that it did train on.
+    Args:
+        data: as for `fedotp.data.load_dataset`. Only its test images are taken, also of a split that fedotp draws: the
+            classifier may have trained on the others.
+        site: take the images of this site (or domain) only.
+        every: take training images, too: the classifier has trained on none of them.
+        trained: digests of images that are left out, see `fedotp.data.content_of`.
+        on_left_out: called with a line that says how many images were left out. Images of equal content count once.
     """
     dataset = load_dataset(data)
     number = class_numbers(classifier.classes, dataset, classifier.client)
-    splits = [dataset.test] if test_only or not dataset.is_drawn else [dataset.train, dataset.test]
-    labels = [classifier.classes[number[label]] for split in splits for label in split.labels]
-    return classifier.calibrated(list(_pictures(classifier, splits)), labels, score=score)
+    train, test = dataset.train, dataset.test
+    if not every:
+        trained = {*trained, *(content_of(train, i) for i in range(len(train)))}
+    if site is not None:
+        here = dataset.site_number(site)
+        train, test = (split.select(split.domains == here) for split in (train, test))
+    found = [(split, i) for split in ([train, test] if every else [test]) for i in range(len(split))]
+    kept, left_out = _once([content_of(split, i) for split, i in found], trained)
+    if not every:
+        left_out.insert(0, f"{counted(len(train), 'training image')} (`fedotp calibrate --all` takes them)")
+    if len(kept) < 2:
+        raise FedotpError(f"{dataset.name}: at least 2 images are needed; {_line(len(kept), left_out)}")
+    if left_out:
+        on_left_out(_line(len(kept), left_out))
+    images, labels = [], []
+    for split, i in (found[place] for place in kept):
+        images.append(classifier.transform.crop(split.image(i)))  # small, so that many fit into memory
+        labels.append(classifier.classes[number[split.labels[i]]])
+    return classifier.calibrated(images, labels, score=score)
 
 
-def _pictures(classifier: Classifier, splits: list[Split]) -> Iterator[Image]:
-    """The images as the tower sees them: small, so that many fit into memory."""
-    for split in splits:
-        for i in range(len(split)):
-            yield classifier.transform.crop(split.image(i))
+def _once(contents: Sequence[bytes], trained: AbstractSet[bytes]) -> tuple[list[int], list[str]]:
+    """The places of images to calibrate by, each content once and none of those trained on; what is left out."""
+    first: dict[bytes, int] = {}
+    for i, content in enumerate(contents):
+        first.setdefault(content, i)
+    kept = [i for content, i in first.items() if content not in trained]
+    copies = (len(contents) - len(first), "copy of another", "copies of others")
+    also = (len(first) - len(kept), "image that is a training image, too", "images that are training images, too")
+    return kept, [counted(*each) for each in (copies, also) if each[0]]
+
+
+def _line(n: int, left_out: Sequence[str]) -> str:
+    return f"{counted(n, 'image')} to calibrate by; left out: {', '.join(left_out)}"

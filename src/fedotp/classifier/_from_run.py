@@ -15,9 +15,10 @@ from fedotp._files import read_regular
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Simulator, held_out
+from fedotp.federation import Ints, Simulator, held_out
 from fedotp.methods import Memory, Parameters
 from fedotp.runs import (
+    Prepared,
     RunDirectory,
     StoredParameters,
     deployed_parameters,
@@ -88,15 +89,28 @@ class RunClassifiers:
             memory=memory,
         )
 
-    def test_images(self, client: str) -> tuple[Iterator[ImageFeatures], list[str]]:
-        """The client's own test images, a batch at a time, and the names of their classes."""
+    def test_rows(self, client: str) -> tuple[Ints, list[bytes]]:
+        """Which test images (n,) are the client's own, and the digest of each one's content."""
         if client not in self._trained:
             raise FedotpError(f"{client} joined the run later, which does not know its images: calibrate by a folder")
         try:
-            test = self._restored.data.test
+            prepared, simulator = self._restored
         except FedotpError as error:
             raise FedotpError(f"cannot calibrate by the test images of {client}: {error}") from error
-        rows, task = test.clients[self._trained.index(client)], self._task
+        rows = simulator.data.test.clients[self._trained.index(client)]
+        return rows, [prepared.encoded.test.contents[row] for row in rows]
+
+    @property
+    def trained(self) -> frozenset[bytes]:
+        """The digests of the images that some client has trained on; none where the data are not here."""
+        try:
+            return frozenset(self._restored[0].encoded.train.contents)
+        except FedotpError:
+            return frozenset()
+
+    def test_images(self, rows: Ints) -> tuple[Iterator[ImageFeatures], list[str]]:
+        """The test images at `rows` (n,), a batch at a time, and the names of their classes."""
+        test, task = self._restored[1].data.test, self._task
         parts = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
         images = (test.read(part[None], 0, task.device, task.dtype)[0] for part in parts)
         names = [task.classes[label] for label in test.labels[rows]]
@@ -141,16 +155,16 @@ class RunClassifiers:
         return deployed_parameters(self._stored, method, self._task, private, None), None
 
     @cached_property
-    def _restored(self) -> Simulator:
+    def _restored(self) -> tuple[Prepared, Simulator]:
         """The whole federation, with its images."""
-        return restore(self.run.path, self._changes)[1]
+        return restore(self.run.path, self._changes)
 
     @property
     def _federation(self) -> Simulator:
         """The same, for methods that predict with the help of the images."""
         title = self.run.config.method.title
         try:
-            return self._restored
+            return self._restored[1]
         except FedotpError as error:
             raise FedotpError(f"{title} predicts with the help of the client's own images: {error}") from error
 

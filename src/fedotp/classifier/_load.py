@@ -65,7 +65,7 @@ def open_classifiers(
 def _calibrated(run: RunClassifiers, client: str, by: str | Path, score: Score) -> Classifier:
     if by == TEST:
         return calibrated_by_test(run, client, score)
-    return calibrated_by(run.classifier(client), by, score=score)
+    return calibrated_by(run.classifier(client), by, score=score, trained=run.trained)
 
 
 def load(
@@ -84,8 +84,8 @@ def load(
         client: may be left out where there is one only.
         backbone: a file of the backbone's weights, where those named in the run are not here.
         device: "auto" for a GPU where there is one, or for example "cpu".
-        calibrate: a folder of the client's own images that it did not train on, or "test" for its test images in
-            the run; with them there are prediction sets and p-values (docs/limits.md).
+        calibrate: a folder of the client's own images, of which the test images are taken, or "test" for its test
+            images in the run; with them there are prediction sets and p-values (docs/limits.md).
         score: what the sets are made by.
 
     Examples:

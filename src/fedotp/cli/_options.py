@@ -178,9 +178,15 @@ CalibrateOption = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER|test",
-        help="Calibrate by images of the client's own that it did not train on: a folder of them, or test.",
+        help="Calibrate by test images of the client's own: of a folder or table, or test for those of the run.",
         show_default=False,
     ),
+]
+
+
+SiteOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Take the images of this site only: of a table's column site, or a domain's."),
 ]
 
 

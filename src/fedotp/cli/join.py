@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedotp._bars import encoding_progress
 from fedotp._text import printable
-from fedotp.cli._options import QuietBarOption, RunArgument
+from fedotp.cli._options import QuietBarOption, RunArgument, SiteOption
 
 app = typer.Typer()
 
@@ -19,10 +19,12 @@ def join(
     run: RunArgument,
     data: Annotated[
         Path,
-        typer.Option(help="Folder with the new client's images, a folder per class.", show_default=False),
+        typer.Option(help="The new client's images: a folder per class, or a table *.csv.", show_default=False),
     ],
+    site: SiteOption = None,
     name: Annotated[
-        str | None, typer.Option(help="What to call the client; the folder's name if not given.", show_default=False)
+        str | None,
+        typer.Option(help="What to call the client; the site's or folder's name if not given.", show_default=False),
     ] = None,
     epochs: Annotated[
         int, typer.Option(min=0, help="Passes over its images; 0: as many as a client of the run had.")
@@ -42,7 +44,7 @@ def join(
 
     shown = Console(stderr=True).is_terminal and not quiet and not as_json
     with encoding_progress(quiet=not shown, transient=True) as on_progress:
-        result = join_run(run, data, name=name, epochs=epochs, on_progress=on_progress)
+        result = join_run(run, data, site=site, name=name, epochs=epochs, on_progress=on_progress)
     if as_json:
         print(json.dumps(result))
         return

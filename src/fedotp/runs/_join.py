@@ -21,6 +21,7 @@ def join(
     path: str | Path,
     data: str | Path,
     *,
+    site: str | None = None,
     name: str | None = None,
     epochs: int = 0,
     on_progress: OnProgress | None = None,
@@ -32,8 +33,9 @@ def join(
     prompt and an untrained private one, "after" the fitted one.
 
     Args:
-        data: a folder of images (or the name of a data set); its classes must be among those of the run.
-        name: what to call the client; by default the name of the data set.
+        data: a folder of images, a table of them, or the name of a data set; its classes must be among the run's.
+        site: take the images of this site (or domain) only.
+        name: what to call the client; by default the name of the site or of the data set.
         epochs: passes over its images; 0 for as many as a client of the run had in all its rounds.
         on_progress: told how encoding goes, as by `fedotp.data.encode`.
     """
@@ -41,9 +43,9 @@ def join(
     if not run.checkpoint.is_file():
         raise FedotpError(f"{path} has no checkpoint yet; go on with `{run.resume_command}`")
     config = run.config
-    dataset = load_dataset(data)
+    dataset = load_dataset(data) if site is None else load_dataset(data).of_site(site)
     number = class_numbers(run.manifest["data"]["classes"], dataset, "the run")
-    name = name or dataset.name
+    name = name or site or dataset.name
     folder = run.path / "joined" / name
     if Path(name).name != name or name in (".", ".."):
         raise FedotpError(f"--name {name!r} must be a plain name: it becomes a folder of the run")

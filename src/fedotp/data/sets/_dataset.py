@@ -17,7 +17,7 @@ from PIL import Image
 from fedotp import _images
 from fedotp._text import counted
 from fedotp.data._types import Ints
-from fedotp.errors import FedotpError, MissingPackageError
+from fedotp.errors import FedotpError, MissingPackageError, listed
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -281,20 +281,33 @@ class Dataset:
 
         Each is a data set of its own, with its own images alone.
         """
-        n_classes = len(self.classes)
+        n_classes, both = len(self.classes), (self.train, self.test)
         if n_classes < 4:
             raise FedotpError(f"{self.name}: {n_classes} classes are too few for base and novel ones, two of each")
         middle = -(-n_classes // 2)
-        return self._of_classes(0, middle), self._of_classes(middle, n_classes)
+        return self._only(np.arange(middle), both), self._only(np.arange(middle, n_classes), both)
 
-    def _of_classes(self, first: int, stop: int) -> "Dataset":
-        """The classes from `first` on, before `stop`."""
-        kept = [split.select((split.labels >= first) & (split.labels < stop)) for split in (self.train, self.test)]
-        train, test = (replace(split, labels=split.labels - first) for split in kept)
-        coarse, coarse_of = np.unique(np.array(self.coarse_of[first:stop], np.int64), return_inverse=True)
+    def site_number(self, site: str) -> int:
+        """The number of the domain called `site`."""
+        if site not in self.domains:
+            raise FedotpError(f"{self.name} has no site {site!r}; its sites are {listed(self.domains)}")
+        return self.domains.index(site)
+
+    def of_site(self, site: str) -> "Dataset":
+        """The images of one site (or domain), with the classes it trains on; test images of others are left out."""
+        here = self.site_number(site)
+        train, test = (split.select(split.domains == here) for split in (self.train, self.test))
+        return self._only(np.unique(train.labels), (train, test))
+
+    def _only(self, labels: Ints, splits: tuple[Split, Split]) -> "Dataset":
+        """Those images of the splits whose classes are `labels` (k,), rising."""
+        kept = [split.select(np.isin(split.labels, labels)) for split in splits]
+        train, test = (replace(split, labels=np.searchsorted(labels, split.labels)) for split in kept)
+        of = [self.coarse_of[label] for label in labels] if self.coarse_of else []
+        coarse, coarse_of = np.unique(np.array(of, np.int64), return_inverse=True)
         return replace(
             self,
-            classes=self.classes[first:stop],
+            classes=tuple(self.classes[label] for label in labels),
             train=train,
             test=test,
             coarse_classes=tuple(self.coarse_classes[number] for number in coarse),

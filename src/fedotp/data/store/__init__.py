@@ -9,6 +9,7 @@ from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
+    from fedotp.data.store._content import content_of
     from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
     from fedotp.data.store._encode import encode, encoding_of
     from fedotp.data.store._storage import as_stored
@@ -24,6 +25,7 @@ __all__ = [
     "StoreInfo",
     "TokenStore",
     "as_stored",
+    "content_of",
     "default_store",
     "encode",
     "encoding_of",
@@ -32,6 +34,6 @@ __all__ = [
     "select_stores",
 ]
 
-_PARTS = ["_defaults", "_format", "_store", "_cache", "_storage", "_tokens", "_encode"]
+_PARTS = ["_defaults", "_format", "_store", "_cache", "_storage", "_tokens", "_content", "_encode"]
 
 __getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedotp._files import read_regular
+from fedotp._images import reason
 from fedotp.data.sets import FileContents, ImageArray, ImageFiles, Split
-from fedotp.data.store._crops import Portable, Request
+from fedotp.data.store._crops import Portable, Request, content_digest
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Digests
+from fedotp.errors import FedotpError
 
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
 _MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
@@ -63,6 +65,15 @@ class SplitImage:
             if isinstance(source, FileContents | ImageArray):
                 return Portable(content=self.read(), shape=self.shape)
         return None
+
+
+def content_of(split: Split, i: int) -> bytes:
+    """The digest of what image `i` of `split` is stored as: equal for copies."""
+    image = SplitImage(split, i)
+    try:
+        return content_digest(image.read(), image.shape)
+    except OSError as error:
+        raise FedotpError(f"cannot read image {split.where(i)}: {reason(error)}") from error
 
 
 def hash_images(

@@ -12,6 +12,7 @@ from fedotp._text import counted
 from fedotp.clip import ImageFeatures
 from fedotp.data._types import Ints
 from fedotp.data.sets import Dataset, SplitName
+from fedotp.data.store._format import DIGEST, split_keys
 from fedotp.data.store._storage import restore, unpack
 from fedotp.data.store._store import TokenStore
 
@@ -34,6 +35,12 @@ class EncodedSplit:
     def n_views(self) -> int:
         """Views of every image: 1, or the number of random crops drawn ahead."""
         return self.records.shape[0]
+
+    @cached_property
+    def contents(self) -> list[bytes]:
+        """The digest of every image's content, as of `content_of`."""
+        digests = split_keys(self.store.keys(self.records[0]))["digest"]
+        return [bytes(each).ljust(DIGEST.itemsize, b"\0") for each in digests]  # numpy cuts trailing zeros off
 
     def read(
         self,
