@@ -23,6 +23,7 @@ WINDOW = "file"
 """The window unless another one is asked for: what the file says."""
 
 RIGHT_WINDOW = '"file", "full", "data", centre/width such as "40/400", or from..to such as "0..4095"'  # for messages
+RIGHT_WINDOWS = '"oslo=-600/1500, bergen=0..65535"'
 _KEY = "greys"  # in the info of a picture
 _AT_A_TIME = 1 << 20  # pixels
 _NUMBER = r"(-?\d{1,12}(?:\.\d{1,6})?)"
@@ -51,12 +52,21 @@ class Window(NamedTuple):
         if self.function == "SIGMOID":
             with np.errstate(over="ignore"):
                 return np.asarray(1 / (1 + np.exp(-4 * (values - self.centre) / self.width)))
-        middle, width = self.centre, self.width
-        if self.function == "LINEAR":
-            middle, width = middle - 0.5, width - 1
+        middle, width = self._line
         if width == 0:
             return np.asarray(values > middle, np.float64)
         return np.asarray(((values - middle) / width + 0.5).clip(0, 1))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The values that become black and white, beyond which all are the same."""
+        middle, width = self._line if self.function != "SIGMOID" else (0, math.inf)
+        return middle - width / 2, middle + width / 2
+
+    @property
+    def _line(self) -> tuple[float, float]:
+        """The middle and the width of the linear functions."""
+        return (self.centre - 0.5, self.width - 1) if self.function == "LINEAR" else (self.centre, self.width)
 
     @property
     def is_sound(self) -> bool:
@@ -121,18 +131,47 @@ def read_window(text: str) -> Window | None:
     return window
 
 
+def read_windows(text: str) -> dict[str, str]:
+    """The windows of single sites, such as "oslo=-600/1500, bergen=0..65535"."""
+    parts = [part.rpartition("=") for part in text.split(",") if part.strip()]
+    windows = {site.strip(): window.strip() for site, _, window in parts}
+    for site, window in windows.items():
+        read_window(window)  # or refused
+        if not site:
+            raise FedotpError(f"window {window!r}: must be of a site, as in {RIGHT_WINDOWS}")
+    return windows
+
+
 def has_more_bits(image: "Image.Image") -> bool:
     """Whether a picture is of greys that a window is for."""
     return image.mode in ("I", "F") or image.mode.startswith("I;16")
 
 
-def largest_share(image: "Image.Image") -> float | None:
-    """How much of its bit depth a picture uses; None where it has none, or a window of its own."""
+def largest_share(image: "Image.Image", window: str = WINDOW) -> float:
+    """How much of its bit depth a picture uses where the window is all of it; 1 where it is not."""
     greys = _greys_of(image)
-    if greys.full is None or greys.window is not None or greys.by_data:
-        return None
+    if greys.full is None or _window(image, greys, window) != Window.between(*greys.full):
+        return 1
     low, high = greys.full
     return (_extent(image, greys)[1] - low) / (high - low)
+
+
+def clipped_share(image: "Image.Image", window: str = WINDOW) -> float:
+    """How many of a picture's pixels the window makes all black or all white.
+
+    Padding and pixels of the least value do not count: they are what is around the object.
+    """
+    greys = _greys_of(image)
+    seen = _window(image, greys, window)
+    if not isinstance(seen, Window):
+        return 0
+    (low, high), (least, _) = seen.ends, _extent(image, greys)
+    n = n_beyond = 0
+    for _, values in _values(image, greys):
+        values = _within(values, greys)
+        values = values[values > least]
+        n, n_beyond = n + values.size, n_beyond + int(((values < low) | (values > high)).sum())
+    return n_beyond / max(1, n)
 
 
 def eight_bits(image: "Image.Image", window: str = WINDOW) -> "Image.Image":
@@ -169,15 +208,20 @@ def _window(image: "Image.Image", greys: Greys, window: str) -> Window | Table:
 
 def _extent(image: "Image.Image", greys: Greys) -> tuple[float, float]:
     """The least and the largest value of a picture, without padding."""
-    import numpy as np
-
     low, high = math.inf, -math.inf
     for _, values in _values(image, greys):
-        if greys.padding is not None:
-            values = values[(values < greys.padding[0]) | (values > greys.padding[1])]
-        values = values[np.isfinite(values)]
+        values = _within(values, greys)
         low, high = min(low, values.min(initial=math.inf)), max(high, values.max(initial=-math.inf))
     return (float(low), float(high)) if low <= high else (0.0, 0.0)
+
+
+def _within(values: "Floats", greys: Greys) -> "Floats":
+    """Those (n,) of the values (h, W) that are finite and no padding."""
+    import numpy as np
+
+    if greys.padding is not None:
+        values = values[(values < greys.padding[0]) | (values > greys.padding[1])]
+    return values[np.isfinite(values)]
 
 
 def _values(image: "Image.Image", greys: Greys) -> "Iterator[tuple[slice, Floats]]":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from cli_made import Fedotp, command
 from PIL import Image
 
@@ -13,6 +14,9 @@ from data.dicom_made import dicom
 from fedotp.classifier import Classifier
 from fedotp.clip import load as load_clip
 from fedotp.config import Config
+from fedotp.data import load_dataset
+from fedotp.errors import FedotpError
+from fedotp.flower.site import SiteSettings
 from fedotp.flower.site._source import OwnImages
 from fedotp.runs import RunDirectory
 from serve.serve_made import served
@@ -84,6 +88,103 @@ def test_a_site_reads_its_table(ward: Path, made: Path) -> None:
     images = source.images(config, ("nodule", "no nodule"), load_clip(made / "tiny.safetensors"), None)
     assert images.names == ("oslo",)
     assert len(images.train.labels) + len(images.test.labels) == 24
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Slices of oslo in Hounsfield units, as DICOM, and of bergen in 16 bits, as PNG; a table of both."""
+    folder, rng = tmp_path_factory.mktemp("study"), np.random.default_rng(1)
+    lines = ["path,label,site"]
+    for site in ("oslo", "bergen"):
+        (folder / site).mkdir()
+        for kind, spot in (("nodule", 100), ("no nodule", -1100)):
+            for i in range(10):
+                values = rng.integers(-700, -500, (40, 44))
+                values[10:30, 10:30] = spot
+                name = f"{site}/{kind}-{i}"
+                if site == "oslo":
+                    content = dicom(values.astype(np.int16), RescaleIntercept=0, RescaleSlope=1)
+                    (folder / name).write_bytes(content)
+                else:
+                    name += ".png"
+                    Image.fromarray(((values + 1350) * 40).astype(np.uint16)).save(folder / name)
+                lines.append(f"{name},{kind},{site}")
+    (folder / "study.csv").write_text("\n".join(lines))
+    return folder
+
+
+LUNG, BERGEN = "-600/1500", "0..60000"
+
+
+def test_a_window_that_hides_a_site_is_said(study: Path, made: Path, tmp_path: Path, fedotp: Fedotp) -> None:
+    done = fedotp("data", "check", study / "study.csv", "--window", LUNG)
+    assert done.status == 0, done.err
+    assert "black or white: of 20 pictures of more than 8 bits the window -600/1500 hides nearly all" in done.out
+    assert "black or white" not in fedotp("data", "check", study / "study.csv", "--window", "data").out
+    assert fedotp("data", "check", study / "study.csv", "--window", "9").err.startswith("error: window '9': must be")
+    run = _trained_on(study, made, tmp_path, "--set", f"data.window={LUNG}")
+    (note,) = run.manifest["data"]["notes"]
+    assert note.startswith("the window -600/1500 makes nearly all pixels of most images of bergen black or white")
+
+
+def test_sites_have_windows_of_their_own_in_a_simulation(
+    study: Path, made: Path, tmp_path: Path, fedotp: Fedotp
+) -> None:
+    """What a client predicts afterwards is what the run tested."""
+    windows = ("--set", f"data.window={LUNG}", "--set", f"data.windows=bergen={BERGEN}")
+    run = _trained_on(study, made, tmp_path, *windows)
+    assert run.manifest["data"]["notes"] == []
+    dataset = load_dataset(study / "study.csv")
+    lines = run.predictions()
+    for number, client in enumerate(run.manifest["clients"]):
+        classifier = Classifier.from_run(run.path, client)
+        assert classifier.window == {"oslo": LUNG, "bergen": BERGEN}[client]
+        rows = np.flatnonzero(dataset.test.domains == dataset.domains.index(client))
+        mine = lines.client == number
+        found = classifier.predict([dataset.test.where(int(row)) for row in rows])
+        loss = -np.log(found.probabilities[np.arange(len(rows)), dataset.test.labels[rows]])
+        np.testing.assert_allclose(np.sort(loss), np.sort(lines.loss[mine]), atol=2e-3)
+    wrong = fedotp(
+        "run", made / "tiny.toml", "--set", f"data.dataset={study / 'study.csv'}", "--set", "data.windows=x=full"
+    )
+    assert (wrong.status, wrong.err) == (2, "error: study has no site 'x'; its sites are bergen, oslo\n")
+
+
+def test_a_real_site_sees_its_images_through_its_own_window(
+    study: Path, made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever window the federation has agreed on."""
+    lines = (study / "study.csv").read_text().splitlines()
+    (study / "bergen.csv").write_text("\n".join(line for line in lines if not line.endswith("oslo")))
+    agreed = Config.read(made / "tiny.toml").override([f"data.window={LUNG}"])
+    clip = load_clip(made / "tiny.safetensors")
+
+    def tokens(window: str, config: Config) -> torch.Tensor:
+        settings = SiteSettings(
+            "bergen", tmp_path, str(study / "bergen.csv"), backbone=str(made / "tiny.safetensors"), window=window
+        )
+        local = settings.local(config)
+        train = settings.source.images(local, ("no nodule", "nodule"), clip, None).train
+        return train.read(np.arange(16)[None], 0, torch.device("cpu"), torch.float32)[0].tokens
+
+    hidden = tokens("", agreed)
+    assert "site bergen: the window -600/1500 makes nearly all pixels of most images black or white" in caplog.text
+    caplog.clear()
+    own = tokens(BERGEN, agreed)
+    assert caplog.text == ""
+    torch.testing.assert_close(own, tokens("", agreed.override([f"data.window={BERGEN}"])))
+    torch.testing.assert_close(own, tokens("", agreed.override([f"data.windows=bergen={BERGEN}"])))
+    assert (own != hidden).any()
+    with pytest.raises(FedotpError, match="window 'wide': must be"):
+        tokens("wide", agreed)
+
+
+def _trained_on(study: Path, made: Path, folder: Path, *words: object) -> RunDirectory:
+    data = ("--set", f"data.dataset={study / 'study.csv'}", "--set", f"data.store={folder / 'store'}")
+    given = (*data, "--set", "partition.scheme=site", "--set", "partition.n_clients=2", *words)
+    done = command("run", made / "tiny.toml", *given, "--out", folder / "run", "--quiet")
+    assert done.status == 0, done.err
+    return RunDirectory.open(folder / "run")
 
 
 def test_the_run_records_its_window(trained: RunDirectory) -> None:

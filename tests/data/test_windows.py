@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from PIL import Image, features
 from store_made import tiny_clip
 
+from data.dicom_made import dicom
 from fedotp._images import MAX_PIXELS, decode_image
 from fedotp.clip import EvalTransform, TrainTransform, to_rgb
 from fedotp.config import Config
-from fedotp.data import check_dataset, encode, read_folder
+from fedotp.data import check_dataset, clipped_note, encode, read_folder
 from fedotp.data.store._crops import Portable, Request, Rows, look
 from fedotp.errors import FedotpError
 
@@ -110,6 +111,12 @@ def test_windows_that_cannot_be(window: str) -> None:
         to_rgb(Image.new("I;16", (2, 2)), window)
 
 
+@pytest.mark.parametrize("windows", ["0..4095", "oslo", "oslo=4", "=file", "oslo=file,=full"])
+def test_windows_of_sites_that_cannot_be(windows: str) -> None:
+    with pytest.raises(FedotpError, match=r'^data\.windows = .*: must be such as "oslo=-600/1500, bergen=0\.\.65535"'):
+        Config.from_dict({"data": {"dataset": "x", "windows": windows}})
+
+
 def test_tokens_of_another_window_are_others(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / "images" / name).mkdir(parents=True)
@@ -150,6 +157,29 @@ def test_the_check_counts_pictures_that_are_all_but_black(tmp_path: Path) -> Non
     dataset = read_folder(tmp_path)
     dark = {dataset.where(ref) for ref in check_dataset(dataset).dark}
     assert dark == {str(tmp_path / name / f"{i}.png") for name in "ab" for i in range(2)}
+
+
+def test_the_check_counts_pictures_of_which_a_window_hides_nearly_all(tmp_path: Path) -> None:
+    """A CT slice in the window of a question is not one, though most of it is air."""
+    air, body = np.full((64, 64), -1000), np.full((64, 64), 40)
+    slice_ = np.where(np.add.outer((np.arange(64) - 32) ** 2, (np.arange(64) - 32) ** 2) < 300, body, air)
+    slice_ = (slice_ + RNG.normal(0, 8, slice_.shape)).astype(np.int16)
+    phantom = np.where(slice_ > -500, RNG.integers(20_000, 60_000, slice_.shape), 0).astype(np.uint16)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            (tmp_path / name / f"ct{i}.dcm").write_bytes(
+                dicom(slice_, RescaleIntercept=0, RescaleSlope=1, PatientID=name)
+            )
+            Image.fromarray(phantom + i).save(tmp_path / name / f"{i}.png")
+    dataset = read_folder(tmp_path)
+    hidden = check_dataset(dataset, window="40/400")
+    assert {Path(dataset.where(ref)).name for ref in hidden.clipped} == {"0.png", "1.png"}
+    assert (hidden.dark, len(hidden.clipped)) == ((), 4)
+    for window in ("file", "full", "data", "-1100..65535"):
+        assert check_dataset(dataset, window=window).clipped == ()
+    assert clipped_note(dataset, "full") == ""
+    assert clipped_note(dataset, "-5000..-4000").startswith("the window -5000..-4000 makes nearly all pixels of most")
 
 
 def test_photos_of_phones_are_read(tmp_path: Path) -> None:

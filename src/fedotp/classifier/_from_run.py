@@ -73,6 +73,7 @@ class RunClassifiers:
         client = choose(client, self.names, str(self.run.path))
         number = self._trained.index(client) if client in self._trained else None
         params, memory = self._joined(client) if number is None else self._own(number)
+        site = client if number is None else self.run.manifest["domains"][number]
         config = self.run.config
         digest = hashlib.sha256(config.to_toml().encode()).hexdigest()
         return Classifier.of(
@@ -84,7 +85,7 @@ class RunClassifiers:
             storage=config.data.storage,
             precision=config.compute.precision,
             image_precision=config.data.precision,
-            window=config.data.window,
+            window=config.data.window_of(site),
             look=config.data.look,
             memory=memory,
         )

@@ -46,6 +46,13 @@ def client(
         str, typer.Option(metavar="FILE", help="The backbone's weights, if not where the configuration says.")
     ] = "",
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda:1 ...")] = DEVICE,
+    window: Annotated[
+        str,
+        typer.Option(
+            metavar="WINDOW",
+            help="How this site's greys of more than 8 bits are seen, as data.window; else as the federation says.",
+        ),
+    ] = "",
     part: Annotated[
         int, typer.Option(metavar="N", help="Instead of --data: part N of the server's own data set, for trials.")
     ] = -1,
@@ -70,6 +77,7 @@ def client(
     Examples:
       fedotp client --data ~/scans --server fed.example.org --keys keys/sites/north
       fedotp client --data ~/scans --keys keys/sites/north --share nothing --require-secure
+      fedotp client --data ~/scans.csv --window 0..65535 --keys keys/sites/north
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
     need_posix("client")
@@ -108,6 +116,7 @@ def client(
         share=share,  # type: ignore[arg-type]
         backbone=backbone,
         device=device,
+        window=window,
         keys="" if keys is None else str(keys.expanduser().resolve()),
         require_secure=require_secure,
         secure_sites=secure_sites,

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Table
 
 from fedotp import data
+from fedotp._greys import WINDOW, read_window
 from fedotp._text import counted, printable
 from fedotp.cli import _complete
 from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
@@ -84,18 +85,20 @@ def check(
     dataset: DatasetArgument,
     root: RootOption = None,
     groups: GroupsOption = "",
+    window: Annotated[str, typer.Option(help="How greys of more than 8 bits are seen, as data.window.")] = WINDOW,
     workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one per core if not given.")] = None,
 ) -> None:
     """Decode every image; report broken files, test images that are also in train, images that are there twice or under
-    two labels, and class counts.
+    two labels, and class counts. Of greys of more than 8 bits, report those that the window makes black or white.
 
     Exit status 1 if an image is broken. Example: fedotp data check office_caltech10 --root ~/data
     """
+    read_window(window)  # or refused
     loaded = data.load_dataset(dataset, root=root, groups=groups)
     columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(loaded.train) + len(loaded.test))
-        report = data.check_dataset(loaded, workers=workers, on_image=lambda: progress.advance(task))
+        report = data.check_dataset(loaded, window=window, workers=workers, on_image=lambda: progress.advance(task))
     _print_counts(loaded)
     found = f"{len(report.broken)} broken, {len(report.duplicates)} also in train, {len(report.twice)} there twice"
     print(f"{counted(report.n_images, 'image')}, {found}, {len(report.contradictions)} under two labels")
@@ -111,6 +114,11 @@ def check(
         _print(
             f"nearly black: {len(report.dark):,} pictures of more than 8 bits use a sixteenth of their range or less, "
             f'for example {loaded.where(report.dark[0])}; say the range of their camera, as in data.window = "0..4095"'
+        )
+    if report.clipped:
+        _print(
+            f"black or white: of {len(report.clipped):,} pictures of more than 8 bits the window {window} hides nearly "
+            f"all, for example {loaded.where(report.clipped[0])}; its numbers may have other units, try --window data"
         )
     if report.broken:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedotp._greys import RIGHT_WINDOW, WINDOW, read_window
+from fedotp._greys import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read_windows
 from fedotp._ranges import require_choices, require_from
 from fedotp._toml import show
 from fedotp.clip import Look
@@ -32,6 +32,8 @@ class DataSettings:
         window: how pictures of more than 8 bits are seen: "file" as the file says (DICOM's window), else in the full
             range of the bit depth; "full" in that in any case; "data" from the least to the largest value of each;
             "40/400" a centre and a width, "0..4095" a range, in the values of the file.
+        windows: those of single sites (or domains) whose files have other units, such as "oslo=-600/1500,
+            bergen=0..65535".
         groups: a regular expression that finds in the path of an image, below the data set's folder, the patient or the
             part it is of. Images of a group stay on one side of the split and with one client. "" for none.
         test_split: "val" tests on validation images instead, which are not trained on: to choose settings by.
@@ -55,6 +57,7 @@ class DataSettings:
     storage: Storage = STORAGE
     precision: Literal["float32", "bfloat16"] = "float32"
     window: str = WINDOW
+    windows: str = ""
     groups: str = ""
     test_split: Literal["test", "val"] = "test"
     skip_broken: bool = False
@@ -77,6 +80,10 @@ class DataSettings:
         except FedotpError:
             raise SettingError("data.window", show(self.window), RIGHT_WINDOW) from None
         try:
+            read_windows(self.windows)
+        except FedotpError as error:
+            raise SettingError("data.windows", show(self.windows), f"such as {RIGHT_WINDOWS} ({error})") from None
+        try:
             re.compile(self.groups)
         except re.error as error:
             right = f'a regular expression, for example "patient([0-9]+)" ({error})'
@@ -86,6 +93,15 @@ class DataSettings:
                 f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "
                 'for example "a photo of a {}."'
             )
+
+    def window_of(self, site: str | None) -> str:
+        """The window of the site or domain called so; None for images of several."""
+        return self.site_windows.get(site or "", self.window)
+
+    @property
+    def site_windows(self) -> dict[str, str]:
+        """The windows of single sites, by name."""
+        return read_windows(self.windows)
 
     @property
     def as_the_authors(self) -> str:

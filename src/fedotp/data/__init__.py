@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Split,
         bring_datasets,
         check_dataset,
+        clipped_note,
         coarse_labels,
         dataset_info,
         default_root,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         read_hf,
         readable,
         require_sound,
+        windowed,
     )
     from fedotp.data.store import (
         STORAGE,
@@ -100,6 +102,7 @@ __all__ = [
     "as_stored",
     "bring_datasets",
     "check_dataset",
+    "clipped_note",
     "coarse_labels",
     "content_of",
     "dataset_info",
@@ -128,6 +131,7 @@ __all__ = [
     "remove_stores",
     "require_sound",
     "select_stores",
+    "windowed",
 ]
 
 __getattr__, __dir__ = lazy_face(__name__, __all__, ["partition", "store", "_files", "sets", "_types"])

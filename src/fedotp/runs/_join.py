@@ -46,6 +46,7 @@ def join(
     dataset = load_dataset(data) if site is None else load_dataset(data).of_site(site)
     number = class_numbers(run.manifest["data"]["classes"], dataset, "the run")
     name = name or site or dataset.name
+    own_data = replace(config.data, window=config.data.window_of(name))
     folder = run.path / "joined" / name
     if Path(name).name != name or name in (".", ".."):
         raise FedotpError(f"--name {name!r} must be a plain name: it becomes a folder of the run")
@@ -53,7 +54,7 @@ def join(
         raise FedotpError(f"{folder} exists already; choose another --name")
     clip = load_backbone(config.backbone.source, find_device(config.compute.device))
     require_same(run, "backbone", config.backbone.name, clip.digest)
-    encoded = encode_for(config, dataset, clip, on_progress)
+    encoded = encode_for(replace(config, data=own_data), dataset, clip, on_progress)
     client = Client(name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
     images = FederatedData.of(encoded, [client])
     images = replace(

@@ -13,7 +13,7 @@ import torch
 import fedotp
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
-from fedotp.data import EncodedDataset
+from fedotp.data import EncodedDataset, clipped_note
 from fedotp.runs._origin import origin_facts, other_origins
 from fedotp.runs._prepare import Prepared
 
@@ -36,7 +36,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "test_images": len(dataset.test),
             "test_images_also_in_train": _in_both(prepared.encoded),
             "skipped": list(dataset.skipped),
-            "notes": list(dataset.notes),
+            "notes": [*dataset.notes, *filter(None, [clipped_note(dataset, shown.window)])],
         },
         **_novel(prepared),
         "partition": prepared.partition.digest,

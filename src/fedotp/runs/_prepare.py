@@ -22,6 +22,7 @@ from fedotp.data import (
     load_dataset,
     make_partition,
     other_images,
+    windowed,
 )
 from fedotp.errors import FedotpError
 from fedotp.federation import (
@@ -249,7 +250,8 @@ def _at(features: Features, rows: Ints) -> Features:
 
 def load_data(data: DataSettings) -> Dataset:
     """The data set that a configuration names."""
-    return load_dataset(data.source, root=data.root_folder, groups=data.groups, test_split=data.test_split)
+    dataset = load_dataset(data.source, root=data.root_folder, groups=data.groups, test_split=data.test_split)
+    return windowed(dataset, data.site_windows) if data.windows else dataset
 
 
 def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:

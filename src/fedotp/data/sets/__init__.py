@@ -2,7 +2,7 @@
 
 from fedotp.data.sets._box import ImageZip
 from fedotp.data.sets._catalog import DATASETS
-from fedotp.data.sets._check import Broken, CheckReport, broken_images, check_dataset, require_sound
+from fedotp.data.sets._check import Broken, CheckReport, broken_images, check_dataset, clipped_note, require_sound
 from fedotp.data.sets._coarse import coarse_labels
 from fedotp.data.sets._dataset import (
     SPLITS,
@@ -21,7 +21,7 @@ from fedotp.data.sets._hf import from_hf, read_hf
 from fedotp.data.sets._image_files import IMAGE_SUFFIXES, is_image
 from fedotp.data.sets._info import DatasetInfo
 from fedotp.data.sets._names import readable
-from fedotp.data.sets._painted import painted
+from fedotp.data.sets._painted import painted, windowed
 from fedotp.data.sets._registry import (
     bring_datasets,
     dataset_info,
@@ -51,6 +51,7 @@ __all__ = [
     "bring_datasets",
     "broken_images",
     "check_dataset",
+    "clipped_note",
     "coarse_labels",
     "dataset_info",
     "default_root",
@@ -65,4 +66,5 @@ __all__ = [
     "read_hf",
     "readable",
     "require_sound",
+    "windowed",
 ]

@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from fedotp._greys import has_more_bits, largest_share
+import numpy as np
+from PIL import Image
+
+from fedotp._greys import WINDOW, clipped_share, has_more_bits, largest_share, read_window
 from fedotp._images import reason
-from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef, SplitName
-from fedotp.errors import FedotpError, MissingPackageError
+from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef, Split, SplitName
+from fedotp.errors import FedotpError, MissingPackageError, listed
 
 _DARK = 1 / 16  # of the range: 12 bits in 16
+_CLIPPED = 0.9  # of the pixels; of a CT slice, the window of a question often hides the air around, half of it and more
+_SAMPLED = 32  # images of a domain
 _BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
 
 
@@ -29,8 +34,9 @@ class CheckReport:
     """What `check_dataset` found.
 
     Pairs of images with equal bytes: `duplicates` are (train image, test image), `twice` are two of one split, the
-    first and another, and `contradictions` are those of either kind whose labels differ. `dark` are pictures of more
-    than 8 bits without a window of their own that use a sixteenth of their range at most: all but black.
+    first and another, and `contradictions` are those of either kind whose labels differ. Of pictures of more than 8
+    bits, `dark` are those that use a sixteenth of the range they are seen in at most, and `clipped` those of which the
+    window makes nine tenths all black or all white.
     """
 
     n_images: int
@@ -39,14 +45,19 @@ class CheckReport:
     twice: tuple[tuple[ImageRef, ImageRef], ...] = ()
     contradictions: tuple[tuple[ImageRef, ImageRef], ...] = ()
     dark: tuple[ImageRef, ...] = ()
+    clipped: tuple[ImageRef, ...] = ()
 
 
 def check_dataset(
-    dataset: Dataset, *, workers: int | None = None, on_image: Callable[[], object] | None = None
+    dataset: Dataset,
+    *,
+    window: str = WINDOW,
+    workers: int | None = None,
+    on_image: Callable[[], object] | None = None,
 ) -> CheckReport:
     """Decode every image of `dataset` in `workers` threads (Pillow decodes without the interpreter lock).
 
-    `on_image` is called after each image, for a progress bar.
+    Greys of more than 8 bits are seen through `window`. `on_image` is called after each image, for a progress bar.
     """
     refs = [ImageRef(name, i) for name in SPLITS for i in range(len(dataset.split(name)))]
     broken: list[Broken] = []
@@ -55,14 +66,17 @@ def check_dataset(
     twice: list[tuple[ImageRef, ImageRef]] = []
 
     dark: list[ImageRef] = []
+    clipped: list[ImageRef] = []
 
     def look(ref: ImageRef) -> tuple[bytes, str | None]:
         split = dataset.split(ref.split)
         try:
             content = split.read(ref.index)
             with split.decoded(content) as image:
-                if has_more_bits(image) and (largest_share(image) or 1) <= _DARK:
+                if has_more_bits(image) and largest_share(image, window) <= _DARK:
                     dark.append(ref)
+                if _is_clipped(image, window):
+                    clipped.append(ref)
                 return hashlib.sha256(content).digest(), None
         except MissingPackageError:
             raise
@@ -83,8 +97,46 @@ def check_dataset(
                 duplicates.append((same_in_train, ref))
     contradictions = [pair for pair in (*twice, *duplicates) if len({_label(dataset, ref) for ref in pair}) > 1]
     return CheckReport(
-        len(refs), tuple(broken), tuple(duplicates), tuple(twice), tuple(contradictions), tuple(sorted(dark))
+        len(refs),
+        tuple(broken),
+        tuple(duplicates),
+        tuple(twice),
+        tuple(contradictions),
+        tuple(sorted(dark)),
+        tuple(sorted(clipped)),
     )
+
+
+def clipped_note(dataset: Dataset, window: str) -> str:
+    """A line about the domains of which `window` hides nearly all, by some images of each; "" if there are none."""
+    if read_window(window) is None:  # those with a name fit every image
+        return ""
+    hidden = []
+    for number, domain in enumerate(dataset.domains):
+        rows = np.flatnonzero(dataset.train.domains == number)
+        rows = rows[np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows))).astype(int)]
+        n = sum(_is_clipped_at(dataset.train, int(row), window) for row in rows)
+        if 2 * n > len(rows):
+            hidden.append(domain)
+    if not hidden:
+        return ""
+    whose = "" if len(dataset.domains) == 1 else f" of {listed(hidden)}"
+    return (
+        f"the window {window} makes nearly all pixels of most images{whose} black or white: they may have other units; "
+        "give a window of their own (data.windows, at a site --window)"
+    )
+
+
+def _is_clipped_at(split: Split, i: int, window: str) -> bool:
+    try:
+        with split.decoded(split.read(i)) as image:
+            return _is_clipped(image, window)
+    except (OSError, FedotpError):  # which is reported where it is read
+        return False
+
+
+def _is_clipped(image: Image.Image, window: str) -> bool:
+    return has_more_bits(image) and clipped_share(image, window) >= _CLIPPED
 
 
 def _label(dataset: Dataset, ref: ImageRef) -> int:

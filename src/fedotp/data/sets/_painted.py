@@ -1,11 +1,15 @@
-"""Images with a coloured patch on them: what the attackers of a simulated federation show."""
+"""Images that are changed before they are seen, in a simulated federation.
+
+Those of attackers have a coloured patch on them; greys of a site may have a window of their own.
+"""
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from PIL import Image, ImageDraw
 
-from fedotp._greys import WINDOW
+from fedotp._greys import WINDOW, has_more_bits
 from fedotp.clip import to_rgb
 from fedotp.data.sets._dataset import Dataset, FileContents, ImageSource, Split
 
@@ -31,10 +35,37 @@ class PaintedImages(FileContents):
     def read(self, row: int) -> bytes:
         """Return the bytes of a PNG file."""
         with self.source.decoded(self.source.read(row)) as image:
-            shown = paint(to_rgb(image, self.window), self.side)
-        file = io.BytesIO()
-        shown.save(file, "PNG", compress_level=1)
-        return file.getvalue()
+            return _png(paint(to_rgb(image, self.window), self.side))
+
+
+@dataclass(frozen=True)
+class WindowedImages(FileContents):
+    """The images of `source`; greys of more than 8 bits at the rows in `windows` are PNG files of what is seen."""
+
+    source: ImageSource
+    windows: Mapping[int, str]
+
+    def name(self, row: int) -> str:
+        """Return the image's own name."""
+        return self.source.name(row)
+
+    def where(self, row: int) -> str:
+        """Return where the image is."""
+        return self.source.where(row)
+
+    def read(self, row: int) -> bytes:
+        """Return the bytes of the image's own file, or of the PNG file."""
+        content = self.source.read(row)
+        if row not in self.windows:
+            return content
+        with self.source.decoded(content) as image:
+            return _png(to_rgb(image, self.windows[row])) if has_more_bits(image) else content
+
+
+def _png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG", compress_level=1)
+    return file.getvalue()
 
 
 def paint(image: Image.Image, side: float) -> Image.Image:
@@ -55,6 +86,21 @@ def painted(dataset: Dataset, side: float, window: str = WINDOW) -> Dataset:
     """The same data set with the patch on every image; greys are seen through `window` first."""
     train, test = (_painted(split, side, window) for split in (dataset.train, dataset.test))
     return replace(dataset, train=train, test=test)
+
+
+def windowed(dataset: Dataset, windows: Mapping[str, str]) -> Dataset:
+    """The same data set with the greys of some sites (or domains), by name, seen through windows of their own."""
+    by_number = {dataset.site_number(site): window for site, window in windows.items()}
+    train, test = (_windowed(split, by_number) for split in (dataset.train, dataset.test))
+    return replace(dataset, train=train, test=test)
+
+
+def _windowed(split: Split, windows: Mapping[int, str]) -> Split:
+    if not isinstance(split.source, FileContents):  # bare pixels have 8 bits
+        return split
+    places = zip(split.rows.tolist(), split.domains.tolist(), strict=True)
+    by_row = {row: windows[domain] for row, domain in places if domain in windows}
+    return replace(split, source=WindowedImages(split.source, by_row))
 
 
 def _painted(split: Split, side: float, window: str) -> Split:

@@ -61,7 +61,7 @@ class SplitImage:
         source = self.split.source
         if isinstance(source, ImageFiles):
             return Portable(path=os.path.join(source.root, source.paths[self.split.rows[self.i]]))
-        with suppress(OSError):
+        with suppress(OSError, FedotpError):
             if isinstance(source, FileContents | ImageArray):
                 return Portable(content=self.read(), shape=self.shape)
         return None

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 import fedotp
+from fedotp._greys import read_window
 from fedotp._ranges import require, require_choices
 from fedotp.classifier import Classifier, Origin, backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
@@ -49,6 +50,7 @@ class SiteSettings:
             "loss", "scores" on its own test images, or "predictions" for each of them (without the images' names).
         backbone: where its backbone lies, if not where the configuration says.
         device: where it computes.
+        window: how its own greys of more than 8 bits are seen, if not as the configuration says.
         keys: the folder of its keys, with which it signs its part in secure sums; "": it has none.
         require_secure: it takes part only where nobody sees its update, the server included.
         secure_sites: it takes part in secure sums of at least so many sites.
@@ -61,6 +63,7 @@ class SiteSettings:
     share: Share = SHARE
     backbone: str = ""
     device: str = "auto"
+    window: str = ""
     keys: str = ""
     require_secure: bool = False
     secure_sites: int = LEAST_SITES
@@ -68,6 +71,8 @@ class SiteSettings:
     def __post_init__(self) -> None:
         require_choices(self)
         require(self.secure_sites >= LEAST_SITES, "secure-sites", self.secure_sites, f"at least {LEAST_SITES}")
+        if self.window:
+            read_window(self.window)  # or refused
         if bool(self.data) == (self.part >= 0):
             raise FedotpError(f"site {self.name}: give its images, or the number of its part, and not both")
 
@@ -81,16 +86,17 @@ class SiteSettings:
         return SHARES.index(self.share) >= SHARES.index(what)
 
     def local(self, config: Config) -> Config:
-        """The federation's configuration with the site's own folders and device."""
+        """The federation's configuration with the site's own folders, device and window."""
         if self.data and not self.backbone and not has_name(config.backbone.name):
             raise DisagreementError(
                 f"site {self.name}: the federation's backbone {config.backbone.name} is a file; "
                 "say with --backbone where it lies here"
             )
-        own = replace(config.data, store=str(self.state / "tokens"), root="")
+        data = replace(config.data, window=self.window or config.data.window_of(self.name))
+        own = replace(data, store=str(self.state / "tokens"), root="")
         return replace(
             config,
-            data=own if self.data else config.data,  # parts of one data set share its tokens
+            data=own if self.data else data,  # parts of one data set share its tokens
             backbone=BackboneSettings(self.backbone) if self.backbone else config.backbone,
             compute=replace(config.compute, device=self.device),
         )

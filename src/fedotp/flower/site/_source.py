@@ -1,5 +1,6 @@
 """Where a site's images come from."""
 
+import logging
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -8,10 +9,12 @@ import numpy as np
 
 from fedotp.clip import CLIP
 from fedotp.config import Config
-from fedotp.data import Client, Dataset, OnProgress, load_dataset
+from fedotp.data import Client, Dataset, OnProgress, clipped_note, load_dataset
 from fedotp.federation import FederatedData
 from fedotp.flower._agreement import DisagreementError
 from fedotp.runs import Prepared, class_numbers, encode_for, prepare
+
+log = logging.getLogger("fedotp.site")
 
 
 class Source(Protocol):
@@ -52,6 +55,8 @@ class OwnImages:
         dataset = self._dataset(config)
         number = class_numbers(classes, dataset, "the federation")
         encoded = encode_for(config, dataset, clip, on_progress)
+        if note := clipped_note(dataset, config.data.window):
+            log.warning("site %s: %s", self.name, note)
         client = Client(self.name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
         images = FederatedData.of(encoded, [client])
         return replace(
