@@ -19,6 +19,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "data.dataset": st.text(min_size=1),
     "data.template": st.sampled_from(["", 'a "photo" of\n{}.', "\\ {}"]),
     "data.window": st.sampled_from(["file", "full", "data", "40/400", "-0.5..4095"]),
+    "data.windows": st.sampled_from(["", "oslo=-600/1500", "oslo=file, b=0..65535"]),
     "data.groups": st.sampled_from(["", "patient([0-9]+)", r"^\w+"]),
     "backbone.name": st.text(min_size=1),
     "data.views": st.integers(0, 10_000),
