@@ -95,6 +95,28 @@ def test_by_the_test_images_of_the_run(run: Path, made: Path, place: Path, fedot
     assert "calibration" in json.loads((place / "two" / "bundle.json").read_text())
 
 
+def test_copies_among_the_test_images_of_a_run_count_once(
+    made: Path, place: Path, fedotp: Fedotp, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And those that some client has trained on do not count."""
+    for path in (made / "images" / "day").rglob("*.png"):
+        train, test = (place / "copied" / split / path.parent.name / path.name for split in ("train", "test"))
+        for folder in (train.parent, test.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        for new in [train] if path.name < "4" else [test, test.with_stem("copy" + path.stem)]:
+            shutil.copy(path, new)
+        if path.name == "1.png":
+            shutil.copy(path, test)
+    words = ("--set", "data.dataset=copied", "--set", "partition.scheme=iid", "--set", "partition.n_clients=1")
+    done = fedotp("run", "tiny.toml", *words, "--out", "run", "--quiet")
+    assert done.status == 0, done.err
+    image = next((made / "images").rglob("*.png"))
+    done = fedotp("predict", "run", image, "--calibrate", "test", "--coverage", 0.5, "--json")
+    assert done.status == 0, done.err
+    said = "12 images to calibrate by; left out: 12 copies of others, 3 images that are training images, too"
+    assert caplog.messages == [said]
+
+
 def test_refused(run: Path, bundle: Path, made: Path, fedotp: Fedotp) -> None:
     image, weights = next((made / "images").rglob("*.png")), ("--backbone", made / "tiny.safetensors")
     for words, reason in (
