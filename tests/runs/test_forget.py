@@ -8,11 +8,14 @@ import pytest
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
+from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation import load_checkpoint, load_rows, save_checkpoint
 from fedotp.report.page import make_page
 from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, restore
 from fedotp.runs._observer import Observer
+from fedotp.runs._seal import sealed
+from fedotp.runs.leaving._certificate import read_certificate, write_certificate
 from fedotp.runs.leaving._traces import traces
 
 AWAY = ("client-1", "client-3")
@@ -106,6 +109,21 @@ def test_a_certificate_says_what_was_done_and_does_not_hold_of_another_run(
         check_certificate(copied)
     with pytest.raises(FedotpError, match="not a certificate"):
         check_certificate(whole.path / "summary.json")
+
+
+def test_a_certificate_of_nothing_is_refused(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
+    """Sealed as fedotp seals it, and beside the run it describes: the seal says nothing of what was forgotten."""
+    honest = read_certificate(left.path)
+    copied = shutil.copytree(left.path, tmp_path / "left")
+    for forgotten in ([], "client-1", [3]):
+        write_atomically(copied / "forgotten.json", sealed({**honest, "forgotten": forgotten}))
+        with pytest.raises(FedotpError, match="certifies nothing: its list of forgotten clients is empty"):
+            check_certificate(copied)
+    same = {**honest, "before": {**honest["before"], "digests": honest["after"]["digests"]}}
+    write_atomically(copied / "forgotten.json", sealed(same))
+    assert any("nothing was removed" in line for line in check_certificate(copied)[1])
+    with pytest.raises(FedotpError, match="has the same prompts as .* nothing to certify"):
+        write_certificate(left, left, AWAY)  # as of clients that have no images
 
 
 def test_a_changed_prompt_changes_the_state(left: RunDirectory, tmp_path: Path) -> None:

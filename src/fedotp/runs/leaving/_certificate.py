@@ -21,6 +21,12 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
     """Write down that the complete run `after` is `before` without `sites`; return what was written."""
     if found := traces(after, sites):
         raise FedotpError(f"{after.path} is no run without {', '.join(sites)}: {found[0]}; begin again elsewhere")
+    digests = {"before": digests_of(before), "after": digests_of(after)}
+    if digests["before"]["state"] == digests["after"]["state"]:
+        raise FedotpError(
+            f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} had no part in them, and there is "
+            "nothing to certify"
+        )
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {
         "format": _FORMAT,
@@ -30,8 +36,8 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
         "replayed": {"from_round": 0, "rounds": after.summary["rounds"], "real_sites": after.is_deployed},
         "seed": after.config.seed,
         "partition_seed": after.config.partition.seed,
-        "before": {"run": before.path.resolve().name, "digests": digests_of(before)},
-        "after": {"run": after.path.resolve().name, "digests": digests_of(after)},
+        "before": {"run": before.path.resolve().name, "digests": digests["before"]},
+        "after": {"run": after.path.resolve().name, "digests": digests["after"]},
         "made_with": {key: now for key, (_, now) in versions.items()},
         "made_with_before": {key: was for key, (was, now) in versions.items() if was != now},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -52,15 +58,20 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 def check_certificate(path: str | Path, against: str | Path | None = None) -> tuple[dict[str, Any], list[str]]:
     """What a certificate says, and what does not hold of it, in words: nothing, if all does.
 
-    The run beside it must have the digests it names, and nothing of the clients that were forgotten. `against` is a
-    run made without them and without fedotp's help: it must have the same digests.
+    It must name clients that were forgotten, and a state before that is not the one after. The run beside it must have
+    the digests it names, and nothing of these clients. `against` is a run made without them and without fedotp's help:
+    it must have the same digests.
     """
     certificate = read_certificate(path)
     run = RunDirectory.open(path if Path(path).is_dir() else Path(path).parent)
     with reading(run):
         named: dict[str, str] = certificate["after"]["digests"]
         sites: list[str] = certificate["forgotten"]
+        if not (isinstance(sites, list) and sites and all(isinstance(site, str) for site in sites)):
+            raise FedotpError(f"{path} certifies nothing: its list of forgotten clients is empty or no list of names")
         wrong = [f"{run.path}: its {part} is not the one certified" for part in _differing(named, digests_of(run))]
+        if certificate["before"]["digests"]["state"] == named["state"]:
+            wrong.append(f"{run.path}: the state before and the state now are the same: nothing was removed")
         wrong += [f"{run.path} has something of {', '.join(sites)}: {where}" for where in traces(run, sites)]
     if against is not None:
         other = digests_of(RunDirectory.open(against))
