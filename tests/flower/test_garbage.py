@@ -80,11 +80,11 @@ def answer(what: RecordDict | Error | None) -> Message:
 
 @pytest.mark.filterwarnings("ignore")  # NumPy's about the numbers above
 @many
-@given(what=answers, privacy=st.sampled_from(["none", "server", "client", "adaptive"]))
-def test_no_answer_to_training_raises_in_the_server(what: Any, privacy: Any) -> None:
+@given(what=answers)
+def test_no_answer_to_training_raises_in_the_server(what: Any) -> None:
     member = Member("site", train_images=6, agreed=6)
     with suppress(FedotpError):
-        update = checked_update(answer(what), EXPECTED, member, ServerSettings(privacy=privacy), 10)
+        update = checked_update(answer(what), EXPECTED, member, ServerSettings(), 10)
         assert update is None or all(value.isfinite().all() for value in update.prompts.values())
 
 

@@ -1,21 +1,42 @@
 """Sites whose images are private: the simulator's steps with noise nobody can foretell, and an account at the site."""
 
 import json
+import math
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from flwr.app import Message
+from dp_accounting import (
+    ComposedDpEvent,
+    GaussianDpEvent,
+    NeighboringRelation,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+    rdp,
+)
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 from near_sites import NearGrid, make_deployable, named, parts
+from typer.testing import CliRunner
 
 import fedotp
+from fedotp.cli import app as command_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Settings, load_server
 from fedotp.flower import _messages as words
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._records import to_record
+from fedotp.flower.client_app import app
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings
-from fedotp.privacy import Entropy
+from fedotp.flower.site._ledger import Ledger, Required
+from fedotp.flower.site._private import PrivateFile
+from fedotp.privacy import Entropy, PrivacySettings
+from fedotp.runs import prepare
 
 NOISE = 2.0
 
@@ -67,7 +88,7 @@ def test_noise_is_never_the_same_and_a_round_made_again_is_paid_for_again(inputs
     deployed = serve(grid, config, ServerSettings(round_timeout=0.01), tmp_path / "run", **named(grid))
     assert len(lost) == 1
     # The server has one update of site-1, the site has sent two: its own account counts both, and tells so.
-    lines = [json.loads(line) for line in next(folder.glob("site-1/*/releases.jsonl")).read_text().splitlines()]
+    lines = [json.loads(line) for line in (folder / "site-1/releases.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2]
     assert trained(grid)[-1][words.STEPS] > 0
     spent = deployed.summary["privacy"]["clients"]
@@ -97,16 +118,204 @@ def test_entropy_is_uniform_and_normal() -> None:
     assert abs(normal.mean()) < 0.04
 
 
+# What a site's owner requires, and a server that lies ------------------------------------------------------------
+
+BUDGET = 8.0
+WARY = {"require_privacy": BUDGET, "privacy_delta": 1e-5, "least_noise": 1.0}
+
+
+@dataclass
+class LyingServer:
+    """Sends one unmodified site whatever it likes, and reads what it answers."""
+
+    site: dict[str, Any]
+    config: Config
+
+    def __post_init__(self) -> None:
+        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+        self.task = prepare(self.config).task
+        shared = self.config.method.shared(self.task, 1)
+        self.prompt = {name: value[0] for name, value in self.config.method.send(shared, None, 1).items()}
+
+    def order(self, kind: str, *changes: str, run: str = "a" * 32, **told: int) -> RecordDict:
+        """What the site answers; `changes` are made to what was agreed on."""
+        task, config = self.task, self.config.override(list(changes))
+        agreement = Agreement(run, config, task.classes, task.template, task.clip.digest)
+        record = ConfigRecord({words.NUMBER: 0, words.ROUND: 1, words.ACCEPTED: 0, **told})
+        agreement.put(record)
+        content = RecordDict({words.CONFIG: record, words.ARRAYS: to_record(self.prompt)})
+        message = Message(content, dst_node_id=1, message_type=kind)
+        message.metadata.__dict__["_message_id"] = "1"
+        context = Context(run_id=1, node_id=1, node_config=self.site, state=RecordDict(), run_config={}, series_id=1)
+        return app(message, context).content
+
+    def refusal(self, kind: str, *changes: str, **told: Any) -> str:
+        """Why the site refuses; "" if it obeys."""
+        found = self.order(kind, *changes, **told)
+        return str(found.config_records.get(words.CONFIG, ConfigRecord()).get(words.REFUSED, ""))
+
+
+@pytest.fixture
+def liar(inputs: Path, tmp_path: Path) -> LyingServer:
+    return LyingServer(parts(tmp_path, 1, **WARY)[100], private(inputs))
+
+
+def ledger_of(server: LyingServer) -> Path:
+    return Path(server.site["state"]) / "releases.jsonl"
+
+
+def oracle(path: Path, delta: float = 1e-5) -> float:
+    """The epsilon of a ledger's lines, by the accountant called as its documentation does."""
+    events = []
+    for line in map(json.loads, path.read_text().splitlines()):
+        release = GaussianDpEvent(line["noise"])
+        step = PoissonSampledDpEvent(line["rate"], release) if line["rate"] < 1 else release
+        events.append(SelfComposedDpEvent(step, line["steps"]))
+    relation = NeighboringRelation.REPLACE_SPECIAL
+    return rdp.RdpAccountant(neighboring_relation=relation).compose(ComposedDpEvent(events)).get_epsilon(delta)
+
+
 @pytest.mark.parametrize(
-    ("change", "settings", "why"),
+    ("change", "why"),
     [
-        ("privacy.unit=site", {}, 'privacy.unit = "site": is for simulations'),
-        ("privacy.unit=example", {"privacy": "server"}, "privacy = 'server': must be 'none' where the sites' images"),
+        ("privacy.unit=none", 'requires privacy.unit "example"; the server orders "none"'),
+        ("privacy.unit=site", 'requires privacy.unit "example"; the server orders "site"'),
+        ("privacy.noise=0.9", "requires privacy.noise at least 1; the server orders 0.9"),
+        ("privacy.noise=0", "requires privacy.noise at least 1; the server orders 0.0"),
+        ("privacy.delta=2e-5", "requires privacy.delta at most 1e-05; the server orders 2e-05"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    change: str, settings: dict, why: str, inputs: Path, tmp_path: Path
+def test_an_order_that_promises_less_than_the_owner_requires_is_refused(
+    change: str, why: str, liar: LyingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = make_deployable(inputs).override([change])
-    with pytest.raises(FedotpError, match=why):
-        serve(NearGrid(parts(tmp_path, 3)), config, ServerSettings(**settings), tmp_path / "run")
+    """At hello, and where only the message to train or to test says so; the site does not train for it."""
+    assert liar.refusal("query") == ""
+    monkeypatch.setattr("fedotp.federation.Clients.train", lambda *_: pytest.fail("the site trained"))
+    for kind in ("query", "train", "evaluate"):
+        assert liar.refusal(kind, change).endswith(why)
+    assert not ledger_of(liar).exists()
+
+
+def test_new_names_of_runs_buy_no_new_budget(liar: LyingServer) -> None:
+    """Each with other noise and another sampling rate; the account is the accountant's of all of them together."""
+    orders = [("privacy.noise=2",), ("privacy.noise=1", "federation.batch_size=2"), ("privacy.noise=1.5",)]
+    obeyed, why = 0, ""
+    while not why and obeyed < 50:
+        changes = orders[obeyed % len(orders)]
+        why = liar.refusal("train", *changes, run=f"{obeyed:032x}")
+        obeyed += not why
+    assert 3 <= obeyed < 50
+    spent = oracle(ledger_of(liar))
+    assert BUDGET / 2 < spent <= BUDGET
+    assert f"has spent epsilon {spent:.3g} of its images' privacy in all runs" in why
+    assert f"would exceed the {BUDGET:g} that its owner allows" in why
+    assert len(ledger_of(liar).read_text().splitlines()) == obeyed
+    assert liar.refusal("query", *changes, run="f" * 32) == why  # a run that no round fits in is refused at once
+    assert liar.refusal("evaluate", *orders[0], run="0" * 32) == ""  # tests spend nothing
+
+
+def test_the_ledger_is_the_sites_whatever_becomes_of_its_images(inputs: Path, tmp_path: Path) -> None:
+    """The folder renamed, and images added, after one update: the next one counts on top of it."""
+    data = shutil.copytree(inputs / "data", tmp_path / "images")
+    site = {"data": str(data), "name": "north", "state": str(tmp_path / "state"), **WARY}
+    site["backbone"] = str(inputs / "tiny.safetensors")
+    one = LyingServer(site, private(inputs))
+    assert one.refusal("train") == ""
+    renamed = data.rename(tmp_path / "scans")
+    some = next(renamed.rglob("*.png"))
+    shutil.copy(some, some.with_name("copy.png"))
+    other = LyingServer({**site, "data": str(renamed)}, private(inputs))
+    assert other.refusal("train", run="b" * 32) == ""
+    first, second = map(json.loads, ledger_of(one).read_text().splitlines())
+    assert first["rate"] > second["rate"]
+    total = f"{oracle(ledger_of(one)):.3g}"
+    assert f"has spent epsilon {total} of" in other.refusal("train", "federation.local_epochs=99")
+
+
+def test_what_learned_without_noise_is_not_used_for_what_is_sent(liar: LyingServer) -> None:
+    """A prompt that stays learns without noise; the same run is then ordered to treat it as if it were covered."""
+    assert liar.refusal("train", "privacy.private=false") == ""
+    for kind in ("train", "evaluate"):
+        why = liar.refusal(kind, "privacy.private=true", **{words.ACCEPTED: 1, words.ROUND: 2})
+        assert why == "the run began with other settings of [privacy] at this site"
+    scores = liar.order("evaluate", "privacy.private=false", **{words.ACCEPTED: 1})
+    assert dict(scores.metric_records[words.METRICS]) == {words.EXAMPLES: 0}
+
+
+def test_a_server_does_not_see_that_what_stays_has_diverged(liar: LyingServer) -> None:
+    """Noise does not cover it: an error in its place would be something of the images."""
+    uncovered = "privacy.private=false"
+    file = Path(liar.site["state"]) / ("a" * 32) / "private.safetensors"
+    endless = {name: value / 0.0 for name, value in liar.config.method.private(liar.task).items()}
+    PrivateFile(file, liar.config.override([uncovered]).privacy).keep(1, endless)
+    for kind in ("train", "evaluate"):
+        assert liar.refusal(kind, uncovered, **{words.ACCEPTED: 1, words.ROUND: 2}) == ""
+
+
+def test_updates_without_noise_count_once_privacy_is_required(inputs: Path, tmp_path: Path) -> None:
+    trusting = LyingServer(parts(tmp_path, 1)[100], make_deployable(inputs))
+    assert trusting.refusal("train") == ""
+    wary = LyingServer(parts(tmp_path, 1, **WARY)[100], private(inputs))
+    assert "has spent epsilon inf of its images' privacy in all runs" in wary.refusal("query", run="b" * 32)
+
+
+def test_a_group_that_is_hidden_does_not_hide_an_image_for_the_same_price(tmp_path: Path) -> None:
+    """Without one of its images a group's clipped gradient may be twice the clip away."""
+    path = tmp_path / "releases.jsonl"
+    line = {"run": "a", "round": 1, "noise": 4.0, "rate": 0.5, "steps": 10}
+    path.write_text("".join(json.dumps({**line, "unit": unit}) + "\n" for unit in ("example", "group")))
+    accountant = rdp.RdpAccountant().compose(PoissonSampledDpEvent(0.5, GaussianDpEvent(4.0)), 10)
+    accountant.compose(GaussianDpEvent(2.0), 10)
+    image, patient = (
+        Ledger(path, "b", Settings(), 100, Required(8.0, unit, 1e-5, 1.0)).total() for unit in ("example", "group")
+    )
+    assert image == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
+    assert patient == math.inf  # of the images' own noise no patient is hidden
+    few = Required(8.0, "example", 1e-5, 1.0)
+    with pytest.raises(FedotpError, match="requires privacy.delta at most 2e-06"):
+        few.require(PrivacySettings("example"), "north", n_images=500_000)
+
+
+def test_a_ledger_survives_a_kill_and_a_damaged_one_is_refused(
+    liar: LyingServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when the update is made and has not left: it is paid for."""
+    with monkeypatch.context() as patch:
+        patch.setattr("fedotp.flower.site._site._Work.keep", lambda *_: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            liar.order("train")
+    whole = ledger_of(liar).read_bytes()
+    assert whole.count(b"\n") == 1
+    ledger_of(liar).write_bytes(whole + b'{"run": "aa')  # a kill in the middle of a line: that update did not leave
+    assert liar.refusal("train", run="b" * 32) == ""
+    assert ledger_of(liar).read_bytes().count(b"\n") == 2
+    for field, value in (("steps", -5), ("noise", math.inf), ("rate", 0), ("unit", "patient"), ("run", 3)):
+        ledger_of(liar).write_text(json.dumps({**json.loads(whole), field: value}) + "\n")
+        caplog.clear()
+        assert liar.refusal("train", run="c" * 32) == "it could not do what was asked; its own log says why"
+        assert "releases.jsonl is damaged" in caplog.text
+
+
+def test_an_honest_run_within_what_is_required_is_obeyed(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 3, **WARY))
+    run = serve(grid, private(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert not any(record.get("faults") for record in run.metrics("round"))
+    for name, spent in run.summary["privacy"]["clients"].items():
+        assert spent == pytest.approx(oracle(tmp_path / name / "releases.jsonl"), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--least-noise", "1"), "--least-noise: belongs to --require-privacy EPSILON; give both"),
+        (("--require-privacy", "0"), "--require-privacy 0: must be more than 0, for example 8"),
+        (("--require-privacy", "8", "--privacy-unit", "site"), "privacy_unit = 'site': must be example or group"),
+        (("--require-privacy", "8", "--privacy-delta", "1"), r"privacy-delta = 1.0: must be in \(0, 1\)"),
+    ],
+)
+def test_what_is_required_wrongly_is_refused_in_one_line(words: tuple[str, ...], why: str) -> None:
+    line = ["client", "--part", "0", "--name", "north", "--server", "localhost", "--insecure", *words]
+    with pytest.raises(FedotpError, match=f"^{why}") as refusal:
+        CliRunner().invoke(command_line, line, catch_exceptions=False)
+    assert "\n" not in str(refusal.value)

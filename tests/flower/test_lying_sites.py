@@ -108,15 +108,15 @@ def test_an_update_that_lies_is_refused(lie: str, inputs: Path, tmp_path: Path) 
     _require_strict_json(run)
 
 
-@pytest.mark.parametrize("privacy", ["none", "server"])
-def test_what_else_is_in_an_answer_is_not_looked_at(privacy: Any, inputs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", ["none", "site"])
+def test_what_else_is_in_an_answer_is_not_looked_at(unit: str, inputs: Path, tmp_path: Path) -> None:
     def more(content: RecordDict) -> None:
         content["more"] = unreadable()
         content["numbers"] = MetricRecord({"num-examples": 10**6})
 
-    settings = ServerSettings(round_timeout=0.5, privacy=privacy, noise=0.0, clip=1e6)
     grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("train", more)})
-    run = serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))
+    config = make_deployable(inputs, privacy={"unit": unit, "noise": 0.0})
+    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1]]
 
 

@@ -15,19 +15,25 @@ from hypothesis import strategies as st
 from near_sites import NearGrid, make_deployable, named, parts
 from scipy import stats
 
+import fedotp
 from fedotp.cli.show import print_run
+from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
-from fedotp.privacy import Mechanism, Releases, clipped, clipped_sum, epsilon, gaussian, length
+from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, clipped_sum, epsilon, gaussian, length
 from fedotp.runs import RunDirectory
 
 
-def run_private(inputs: Path, folder: Path, settings: ServerSettings, **sections: object) -> tuple[NearGrid, object]:
-    grid = NearGrid(parts(folder, 3))
-    config = make_deployable(inputs, federation={"rounds": 2}, **sections)
-    return grid, serve(grid, config, settings, folder / "run", **named(grid))
+def hiding_sites(inputs: Path, *, rounds: int = 2, noise: float = 2.0, clip: float = 0.1, **sections: Any) -> Config:
+    privacy = {"unit": "site", "noise": noise, "clip": clip, **sections.pop("privacy", {})}
+    return make_deployable(inputs, federation={"rounds": rounds}, privacy=privacy, **sections)
+
+
+def run_private(config: Config, folder: Path, **options: Any) -> tuple[NearGrid, RunDirectory]:
+    grid = NearGrid(parts(folder, 3), **options)
+    return grid, serve(grid, config, ServerSettings(round_timeout=0.5), folder / "run", **named(grid))
 
 
 def updates(grid: NearGrid) -> list[np.ndarray]:
@@ -46,22 +52,24 @@ def sent_first(grid: NearGrid) -> torch.Tensor:
     return torch.from_numpy(order.content.array_records["arrays"]["shared"].numpy().copy())
 
 
-@pytest.mark.parametrize("privacy", ["server", "client", "adaptive"])
-def test_without_noise_and_with_a_wide_norm_it_is_the_plain_mean(privacy: str, inputs: Path, tmp_path: Path) -> None:
-    settings = ServerSettings(privacy=privacy, noise=0.0, clip=1e6)  # type: ignore[arg-type]
-    grid = NearGrid(parts(tmp_path, 3))
-    config = make_deployable(inputs, federation={"rounds": 1})
-    run = serve(grid, config, settings, tmp_path / "run", **named(grid))
-    mean = torch.from_numpy(np.mean(updates(grid), 0)).float()  # all sites alike, whatever their numbers of images
+def test_without_noise_it_is_the_simulators(inputs: Path, tmp_path: Path) -> None:
+    """And with a wide norm the plain mean, all sites alike, whatever their numbers of images."""
+    wide, narrow = (hiding_sites(inputs, rounds=1, noise=0.0, clip=clip) for clip in (1e6, 1e-3))
+    grid, run = run_private(wide, tmp_path / "wide")
+    mean = torch.from_numpy(np.mean(updates(grid), 0)).float()
     torch.testing.assert_close(load_server(run.checkpoint)["shared"], mean, atol=1e-6, rtol=0)
+    assert "epsilon" not in run.summary["privacy"]
+    grid, run = run_private(narrow, tmp_path / "narrow")
+    simulated = fedotp.run(narrow, tmp_path / "simulated")
+    torch.testing.assert_close(load_server(run.checkpoint), load_server(simulated.checkpoint), atol=1e-7, rtol=0)
+    moved = (load_server(run.checkpoint)["shared"] - sent_first(grid)).norm()
+    assert 0 < moved <= 1e-3 * (1 + 1e-4)
 
 
 def test_the_servers_step_is_made_with_what_was_released(inputs: Path, tmp_path: Path) -> None:
     """Of the released averages alone, so nothing more is spent: without noise it is half of the way to the mean."""
-    settings = ServerSettings(privacy="server", noise=0.0, clip=1e6)
-    grid = NearGrid(parts(tmp_path, 3))
-    config = make_deployable(inputs, federation={"rounds": 1}, server={"name": "momentum", "lr": 0.5})
-    run = serve(grid, config, settings, tmp_path / "run", **named(grid))
+    config = hiding_sites(inputs, rounds=1, noise=0.0, clip=1e6, server={"name": "momentum", "lr": 0.5})
+    grid, run = run_private(config, tmp_path)
     mean, start = torch.from_numpy(np.mean(updates(grid), 0)), sent_first(grid)
     assert (mean - start).abs().max() > 1e-3
     expected = ((mean + start) / 2).float()
@@ -69,65 +77,32 @@ def test_the_servers_step_is_made_with_what_was_released(inputs: Path, tmp_path:
     assert run.summary["privacy"]["releases"] == 1
 
 
-@pytest.mark.parametrize("privacy", ["server", "client"])
-def test_the_average_moves_by_no_more_than_the_norm(privacy: str, inputs: Path, tmp_path: Path) -> None:
-    settings = ServerSettings(privacy=privacy, noise=0.0, clip=1e-3)  # type: ignore[arg-type]
-    grid = NearGrid(parts(tmp_path, 3))
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), settings, tmp_path / "run", **named(grid))
-    start = sent_first(grid)
-    moved = (load_server(run.checkpoint)["shared"] - start).norm()
-    assert 0 < moved <= 1e-3 * (1 + 1e-4)
-    if privacy == "client":  # it was clipped before it left
-        assert all(np.linalg.norm(update - start.numpy()) <= 1e-3 * (1 + 1e-4) for update in updates(grid))
-
-
 def test_noise_is_added(inputs: Path, tmp_path: Path) -> None:
-    silent = run_private(inputs, tmp_path / "silent", ServerSettings(privacy="server", noise=0.0, clip=0.1))[1]
-    noisy = run_private(inputs, tmp_path / "noisy", ServerSettings(privacy="server", noise=1.0, clip=0.1))[1]
-    apart = (load_server(silent.checkpoint)["shared"] - load_server(noisy.checkpoint)["shared"]).std()
+    silent, noisy = (
+        run_private(hiding_sites(inputs, noise=noise), tmp_path / str(noise))[1].checkpoint for noise in (0.0, 1.0)
+    )
+    apart = (load_server(silent)["shared"] - load_server(noisy)["shared"]).std()
     assert 0.1 / 3 / 2 < apart < 0.1 / 3 * 4  # the noise of two rounds, of deviation clip / sites each, and its effects
 
 
 def test_the_privacy_spent_is_accounted_for_and_not_forgotten(inputs: Path, tmp_path: Path) -> None:
+    """As by the accountant called independently, and as the simulator says it."""
     accounting = pytest.importorskip("dp_accounting")
-    settings = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
-    _, run = run_private(inputs, tmp_path, settings)
+    config = hiding_sites(inputs)
+    _, run = run_private(config, tmp_path)
     accountant = accounting.rdp.RdpAccountant()
     accountant.compose(accounting.GaussianDpEvent(2.0), 2)
     spent = run.summary["privacy"]
     assert spent["releases"] == 2
     assert spent["epsilon"] == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
-
-
-def test_a_resumed_run_keeps_its_privacy(inputs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("dp_accounting")
-    private = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
-    sites = parts(tmp_path, 3)
-
-    def cut(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
-            raise KeyboardInterrupt
-        return reply
-
-    grid = NearGrid(sites, meddle={100: cut})
-    config = make_deployable(inputs, federation={"rounds": 2})
-    with pytest.raises(KeyboardInterrupt):
-        serve(grid, config, private, tmp_path / "run", **named(grid))
-    again = NearGrid(sites)
-    others = {"privacy": "adaptive", "noise": 1.0, "clip": 0.2, "delta": 1e-6, "max_epsilon": 9.0}
-    before = {"privacy": "server", "noise": 2.0, "clip": 0.1, "delta": 1e-5}
-    for name, other in others.items():
-        asked = ServerSettings.asked_for(**{**before, name: other})
-        with pytest.raises(FedotpError, match=f"^{name.replace('_', '-')} = .*the run began with"):
-            resume_serving(again, tmp_path / "run", asked, **named(again))
-    run = resume_serving(again, tmp_path / "run", ServerSettings(), **named(again))
-    assert run.summary["privacy"]["releases"] == 2
+    assert fedotp.run(config, tmp_path / "simulated").summary["privacy"] == {
+        key: value for key, value in spent.items() if key != "sites"
+    }
 
 
 def test_a_spent_budget_ends_the_run_in_order(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dp_accounting")
-    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=2.5)
-    _, run = run_private(inputs, tmp_path, options)
+    _, run = run_private(hiding_sites(inputs, privacy={"epsilon": 2.5}), tmp_path)
     assert run.is_complete
     assert run.summary["rounds"] == 1
     assert run.summary["privacy"]["ended_the_run"]
@@ -141,8 +116,7 @@ def test_a_spent_budget_ends_the_run_in_order(inputs: Path, tmp_path: Path, caps
 
 def test_a_budget_that_lasts_for_all_rounds_did_not_end_the_run(inputs: Path, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
-    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=3.2)
-    _, run = run_private(inputs, tmp_path, options)
+    _, run = run_private(hiding_sites(inputs, privacy={"epsilon": 3.2}), tmp_path)
     assert run.summary["rounds"] == 2
     assert epsilon(2.0, 3, 1e-5) > 3.2
     assert "ended_the_run" not in run.summary["privacy"]
@@ -150,35 +124,22 @@ def test_a_budget_that_lasts_for_all_rounds_did_not_end_the_run(inputs: Path, tm
 
 def test_a_budget_that_one_round_exceeds_is_refused_before_anybody_waits(inputs: Path, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
-    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5, max_epsilon=0.5)
-    with pytest.raises(FedotpError, match=r"one round with noise 2 spends 2\.17"):
-        serve(NearGrid({}), make_deployable(inputs), options, tmp_path / "run")  # type: ignore[arg-type]
+    config = hiding_sites(inputs, privacy={"epsilon": 0.5})
+    with pytest.raises(FedotpError, match=r"privacy\.epsilon = 0\.5: must be at least 2\.17, which one round spends"):
+        serve(NearGrid({}), config, ServerSettings(), tmp_path / "run")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["coop", "promptfl-fedamp"])
 def test_a_method_without_an_average_is_refused(method: str, inputs: Path, tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match="no average to protect"):
-        run_private(inputs, tmp_path, ServerSettings(privacy="server"), method={"name": method})
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"privacy": "some"}, "none, server, client or adaptive"),
-        ({"delta": 1e-5}, "accounted for"),
-        ({"privacy": "server", "max_epsilon": 1.0}, "needs delta"),
-        ({"clip": 0}, "clip"),
-        ({"round_timeout": 0}, "round-timeout"),
-    ],
-)
-def test_wrong_settings_are_refused(options: dict[str, object], reason: str) -> None:
-    with pytest.raises(FedotpError, match=reason):
-        ServerSettings(**options)  # type: ignore[arg-type]
+        run_private(hiding_sites(inputs, method={"name": method}), tmp_path)
 
 
 def test_settings_come_from_flowers_run_configuration() -> None:
-    given = {"min-sites": 3, "round-timeout": 10, "privacy": "server", "config": "demo"}
-    assert ServerSettings.of(given) == ServerSettings(min_sites=3, round_timeout=10.0, privacy="server")
+    given = {"min-sites": 3, "round-timeout": 10, "secure": True, "config": "demo"}
+    assert ServerSettings.of(given) == ServerSettings(min_sites=3, round_timeout=10.0, secure=True)
+    with pytest.raises(FedotpError, match="round-timeout"):
+        ServerSettings(round_timeout=0)
     with pytest.raises(FedotpError, match="wrong type"):
         ServerSettings.of({"min-sites": "many"})
 
@@ -212,22 +173,20 @@ def test_one_site_moves_the_sum_by_no_more_than_the_norm(
 
 
 def test_the_divisor_is_fixed_whoever_answers(tmp_path: Path) -> None:
-    silent = Mechanism(ServerSettings(privacy="server", noise=0.0, clip=10.0), 4, Releases(tmp_path / "releases"))
+    silent = Mechanism(PrivacySettings("site", noise=0.0, clip=10.0), 4, Releases(tmp_path / "releases"))
     start, update = prompts(1, 2, 3), prompts(1, 2, 7)
     for n in range(1, 5):
-        released = silent.release(start, [update] * n, 1.0, 1)
+        released = silent.release(start, [update] * n, 4, 1)
         torch.testing.assert_close(released, prompts(1, 2, 3 + n), atol=0, rtol=0)
-    halved = silent.release(start, [update], 0.5, 1)  # where half of the sites are asked
+    halved = silent.release(start, [update], 2, 1)  # where half of the sites are asked
     torch.testing.assert_close(halved, prompts(1, 2, 5), atol=0, rtol=0)
 
 
-@pytest.mark.parametrize(("privacy", "deviation"), [("server", 1.5), ("client", 1.5), ("adaptive", 1.5 / 0.75**0.5)])
-def test_noise_is_gaussian_and_as_much_as_is_accounted_for(privacy: Any, deviation: float, tmp_path: Path) -> None:
-    """Of "adaptive", the count's noise of 1.5 takes a quarter of the whole: Andrew et al., theorem 1."""
-    mechanism = Mechanism(ServerSettings(privacy=privacy, noise=1.5, clip=0.2), 5, Releases(tmp_path / "releases"))
+def test_noise_is_gaussian_and_as_much_as_is_accounted_for(tmp_path: Path) -> None:
+    mechanism = Mechanism(PrivacySettings("site", noise=1.5, clip=0.2), 5, Releases(tmp_path / "releases"))
     start = {"shared": torch.zeros(100, 200)}
-    released = mechanism.release(start, [start] * 3, 1.0, 1)["shared"].numpy().ravel()
-    scale = deviation * 0.2 / 5
+    released = mechanism.release(start, [start] * 3, 5, 1)["shared"].numpy().ravel()
+    scale = 1.5 * 0.2 / 5
     assert stats.kstest(released / scale, "norm").pvalue > 1e-6
     assert released.std() == pytest.approx(scale, rel=0.03)  # six times the deviation of 20,000
 
@@ -239,16 +198,6 @@ def test_noise_does_not_come_from_a_generator_that_can_be_seeded() -> None:
         torch.manual_seed(0)
         draws.append(gaussian((8,)))
     assert not np.isin(draws[0], draws[1]).any()
-
-
-def test_the_clipping_norm_follows_the_updates(tmp_path: Path) -> None:
-    follow = Mechanism(ServerSettings(privacy="adaptive", noise=0.0, clip=1.0), 3, Releases(tmp_path / "releases"))
-    start = prompts(0, 0, 0)
-    for _ in range(100):
-        follow.release(start, [prompts(size, 0, 0) for size in (4, 5, 6)], 1.0, 1)
-    assert 4 < follow.clip < 6
-    again = Mechanism(ServerSettings(privacy="adaptive", clip=1.0), 3, Releases(tmp_path / "releases"))
-    assert again.clip == follow.clip
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 8.0])
@@ -273,7 +222,6 @@ def test_what_is_accounted_for_is_no_less_than_what_is_spent(noise: float, n: in
 def test_a_release_is_counted_before_it_leaves(inputs: Path, tmp_path: Path) -> None:
     """Killed when the first site sees the average of round 1: the round is made again, and that is a second release."""
     pytest.importorskip("dp_accounting")
-    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
     sites = parts(tmp_path, 3)
 
     def cut(message: Message, reply: Message) -> Message:
@@ -283,9 +231,8 @@ def test_a_release_is_counted_before_it_leaves(inputs: Path, tmp_path: Path) -> 
         return reply
 
     grid = NearGrid(sites, meddle={100: cut})
-    config = make_deployable(inputs, federation={"rounds": 2})
     with pytest.raises(PowerCutError):
-        serve(grid, config, options, tmp_path / "run", **named(grid))
+        serve(grid, hiding_sites(inputs), ServerSettings(), tmp_path / "run", **named(grid))
     assert not list(RunDirectory.open(tmp_path / "run").metrics("round"))[1:]
     again = NearGrid(sites)
     run = resume_serving(again, tmp_path / "run", ServerSettings(), **named(again))
@@ -299,13 +246,13 @@ class PowerCutError(Exception):
 
 def test_a_record_cut_short_was_no_release_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "releases.jsonl"
-    Releases(path).add({"round": 1, "next_clip": 0.1})
+    Releases(path).add({"round": 1, "sites": 3})
     path.write_bytes(path.read_bytes() + b'{"round": 2, "ne')
     releases = Releases(path)
     assert releases.count == 1
-    releases.add({"round": 2, "next_clip": 0.1})
+    releases.add({"round": 2, "sites": 3})
     assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [1, 2]
-    for damaged in (b"[]\n", b"{}\n", b"\xff\n", b'{"next_clip": "far"}\n'):
+    for damaged in (b"[]\n", b"{}\n", b"\xff\n"):
         path.write_bytes(damaged)
         with pytest.raises(FedotpError, match="is damaged"):
             Releases(path)
@@ -323,30 +270,14 @@ def sending(update: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[
     return meddle
 
 
-@pytest.mark.parametrize("privacy", ["server", "client", "adaptive"])
-def test_a_site_that_sends_the_prompt_back_unchanged_does_not_end_the_run(
-    privacy: Any, inputs: Path, tmp_path: Path
-) -> None:
-    grid = NearGrid(parts(tmp_path, 3), meddle={101: sending(lambda received, _: received)})
-    config = make_deployable(inputs, federation={"rounds": 1})
-    run = serve(grid, config, ServerSettings(privacy=privacy), tmp_path / "run", **named(grid))
+def test_a_site_that_sends_the_prompt_back_unchanged_does_not_end_the_run(inputs: Path, tmp_path: Path) -> None:
+    meddle = {101: sending(lambda received, _: received)}
+    _, run = run_private(hiding_sites(inputs, rounds=1), tmp_path, meddle=meddle)
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2]]
-
-
-def test_a_site_that_does_not_clip_is_refused(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3), meddle={101: sending(lambda received, trained: trained + 0.01)})
-    config = make_deployable(inputs, federation={"rounds": 1})
-    options = ServerSettings(privacy="client", noise=0.0, clip=1e-3)
-    run = serve(grid, config, options, tmp_path / "run", **named(grid))
-    (record,) = run.metrics("round")
-    assert record["answered"] == [0, 2]
-    assert "it was to be clipped to 0.001 and moved by" in record["faults"]["site-1"]
-    assert run.summary["refused"] == {"site-1": 1}
 
 
 def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
-    options = ServerSettings(privacy="server", noise=2.0, clip=0.1, delta=1e-5)
     sites = parts(tmp_path, 3)
 
     def cut(message: Message, reply: Message) -> Message:
@@ -356,7 +287,7 @@ def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) 
 
     grid = NearGrid(sites, meddle={100: cut})
     with pytest.raises(PowerCutError):
-        serve(grid, make_deployable(inputs), options, tmp_path / "run", **named(grid))
+        serve(grid, hiding_sites(inputs), ServerSettings(), tmp_path / "run", **named(grid))
     more = NearGrid({**sites, 103: {**sites[102], "name": "site-3", "state": str(tmp_path / "site-3")}})
     run = resume_serving(more, tmp_path / "run", ServerSettings(), **named(more))
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2, 3]]
@@ -365,10 +296,6 @@ def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) 
 
 def test_privacy_is_accounted_for_when_a_site_is_missing(inputs: Path, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
-    settings = ServerSettings(round_timeout=0.5, privacy="server", noise=2.0, clip=0.1, delta=1e-5)
-    grid = NearGrid(
-        parts(tmp_path, 3),
-        meddle={101: lambda message, reply: None if message.metadata.group_id == "1" else reply},
-    )
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 3}), settings, tmp_path / "run", **named(grid))
+    meddle = {101: lambda message, reply: None if message.metadata.group_id == "1" else reply}
+    _, run = run_private(hiding_sites(inputs, rounds=3), tmp_path, meddle=meddle)
     assert run.summary["privacy"]["releases"] == 3

@@ -272,7 +272,7 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
         ({"method": {"name": "fedclip"}}, {}, r'method.name = "fedclip": .* a sum gives nothing else'),
         ({"method": {"name": "zeroshot"}}, {}, 'method.name = "zeroshot"'),
         ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
-        ({}, {"privacy": "server"}, 'privacy = "server": .*can neither clip it nor tell whether a site has'),
+        ({"privacy": {"unit": "site"}}, {}, 'privacy.unit = "site": .*cannot clip it'),
         ({}, {"max_update": 5.0}, "max-update = 5: the server sees no site's update, nor how long it is"),
         ({}, {"max_times": 3.0}, "max-times = 3: .*cannot shorten it; --max-images says"),
         ({"federation": {"participation": 0.5}}, {}, "2 of 3 sites in a round: a sum takes 3 or more"),

@@ -122,7 +122,7 @@ def test_a_certificate_of_nothing_is_refused(whole: RunDirectory, left: RunDirec
     same = {**honest, "before": {**honest["before"], "digests": honest["after"]["digests"]}}
     write_atomically(copied / "forgotten.json", sealed(same))
     assert any("nothing was removed" in line for line in check_certificate(copied)[1])
-    with pytest.raises(FedotpError, match="has the same prompts as .* nothing to certify"):
+    with pytest.raises(FedotpError, match=r"has the same prompts as .* nothing to certify"):
         write_certificate(left, left, AWAY)  # as of clients that have no images
 
 

@@ -1,7 +1,7 @@
 """`fedotp client`: one site of a federation."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +10,7 @@ from fedotp._text import printable
 from fedotp.cli._options import DEVICE, InsecureOption, KeysOption
 from fedotp.cli.posix import need_posix
 from fedotp.errors import FedotpError
-from fedotp.flower import SECURE_SITES, SHARE
+from fedotp.flower import LEAST_NOISE, PRIVACY_DELTA, SECURE_SITES, SHARE
 
 app = typer.Typer()
 
@@ -66,6 +66,38 @@ def client(
     secure_sites: Annotated[
         int, typer.Option(metavar="N", help="Refuse a secure sum of fewer than N sites.")
     ] = SECURE_SITES,
+    require_privacy: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="Refuse what would spend more than EPSILON of the images' privacy, in all runs together.",
+            show_default=False,
+        ),
+    ] = None,
+    privacy_unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            help="With --require-privacy: what is hidden, an example or a group (a patient).",
+            show_default="example",
+        ),
+    ] = None,
+    privacy_delta: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DELTA",
+            help="With --require-privacy: the largest delta; never more than 1 / (training images).",
+            show_default=f"{PRIVACY_DELTA:g}",
+        ),
+    ] = None,
+    least_noise: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="With --require-privacy: the least noise multiplier.",
+            show_default=f"{LEAST_NOISE:g}",
+        ),
+    ] = None,
     insecure: InsecureOption = False,
 ) -> None:
     """Take part in a federation with this site's images; they never leave.
@@ -78,6 +110,7 @@ def client(
       fedotp client --data ~/scans --server fed.example.org --keys keys/sites/north
       fedotp client --data ~/scans --keys keys/sites/north --share nothing --require-secure
       fedotp client --data ~/scans.csv --window 0..65535 --keys keys/sites/north
+      fedotp client --data ~/scans --keys keys/sites/north --require-privacy 8
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
     need_posix("client")
@@ -105,6 +138,13 @@ def client(
             "--require-secure: this site cannot tell the other sites from invented ones; put the coordinator's "
             "peers.toml into the folder that --keys names"
         )
+    terms = {"privacy_unit": privacy_unit, "privacy_delta": privacy_delta, "least_noise": least_noise}
+    given: dict[str, Any] = {name: value for name, value in terms.items() if value is not None}
+    if given and require_privacy is None:
+        option = next(iter(given)).replace("_", "-")
+        raise FedotpError(f"--{option}: belongs to --require-privacy EPSILON; give both")
+    if require_privacy is not None and not require_privacy > 0:
+        raise FedotpError(f"--require-privacy {require_privacy:g}: must be more than 0, for example 8")
     address = server or (held.server if held else "")
     if not address:
         raise FedotpError("give --server HOST[:PORT]")
@@ -120,6 +160,8 @@ def client(
         keys="" if keys is None else str(keys.expanduser().resolve()),
         require_secure=require_secure,
         secure_sites=secure_sites,
+        require_privacy=require_privacy or 0.0,
+        **given,
     )
     run_site(settings, _with_port(address), held)
 

@@ -20,17 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-KEPT = (
-    "privacy",
-    "noise",
-    "clip",
-    "delta",
-    "max_epsilon",
-    "allow_new_counts",
-    "secure",
-    "secure_threshold",
-    "secure_range",
-)  # or what they did: a run has it for good
+KEPT = ("allow_new_counts", "secure", "secure_threshold", "secure_range")  # or what they did: a run has it for good
 
 
 @app.command()
@@ -87,33 +77,6 @@ def server(
         bool,
         typer.Option("--allow-new-counts", help="A site that comes back with more images counts with all of them."),
     ] = ServerSettings.allow_new_counts,
-    privacy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Differential privacy of the average: none, server, client or adaptive clipping.",
-            show_default=ServerSettings.privacy,
-        ),
-    ] = None,
-    noise: Annotated[
-        float | None, typer.Option(metavar="X", help="Noise multiplier.", show_default=f"{ServerSettings.noise:g}")
-    ] = None,
-    clip: Annotated[
-        float | None,
-        typer.Option(metavar="NORM", help="Clipping norm of an update.", show_default=f"{ServerSettings.clip:g}"),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help="Account for the privacy spent at this delta; 0: do not.", show_default=f"{ServerSettings.delta:g}"
-        ),
-    ] = None,
-    max_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="End the run before more is spent; 0: no limit.", show_default=f"{ServerSettings.max_epsilon:g}"
-        ),
-    ] = None,
     secure: Annotated[
         bool | None,
         typer.Option("--secure", help="Add updates up securely: the server sees their sum and no site's own."),
@@ -170,11 +133,6 @@ def server(
         max_times=max_times,
         max_images=max_images,
         allow_new_counts=allow_new_counts,
-        privacy=privacy,
-        noise=noise,
-        clip=clip,
-        delta=delta,
-        max_epsilon=max_epsilon,
         secure=secure,
         secure_threshold=secure_threshold,
         secure_range=secure_range,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedotp.federation._kept import KeptRows
     from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
     from fedotp.federation._metrics import METRICS, Floats, Metric, percent
+    from fedotp.federation._noisy import sampling_rate
     from fedotp.federation._optimizer import learning_rate
     from fedotp.federation._predict import Predictor
     from fedotp.federation._progress import Progress, load_progress
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
         Settings,
     )
     from fedotp.federation._simulator import RoundReport, Simulator
-    from fedotp.federation._spent import NEIGHBOURS, images_epsilon, steps_per_round
+    from fedotp.federation._spent import images_epsilon, require_average, steps_per_round
     from fedotp.federation._together import Together
     from fedotp.federation._view import Novel, View
 
 __all__ = [
     "METRICS",
-    "NEIGHBOURS",
     "PERSONAL",
     "SHARED",
     "VIEWS",
@@ -107,7 +107,9 @@ __all__ = [
     "order",
     "percent",
     "prompt_lengths",
+    "require_average",
     "sampled",
+    "sampling_rate",
     "save_checkpoint",
     "state_digest",
     "steps_per_round",

@@ -98,6 +98,8 @@ class LocalTrainer:
         client whose training diverges is an error.
         """
         result = self.compute(work, received, private, optimizer, on_images)
+        if self.entropy is not None:
+            result = self._without_a_sign(result, received)
         self.require_finite(result, work)
         return result
 
@@ -282,6 +284,16 @@ class LocalTrainer:
         if self._noisy is None:
             return params
         return params | self._noisy.untaught(received)
+
+    def _without_a_sign(self, result: LocalResult, received: Parameters) -> LocalResult:
+        """The result in which what learned without noise begins anew if it has diverged.
+
+        An error, which the server sees, would say something of the images that no noise covers.
+        """
+        assert self._noisy is not None
+        initial = self._noisy.untaught(received)
+        anew = {name: value for name, value in initial.items() if not result.params[name].isfinite().all()}
+        return replace(result, params=result.params | anew, loss=torch.zeros_like(result.loss))
 
     def require_finite(self, result: LocalResult, work: LocalWork) -> None:
         """Refuse what has diverged: the error names a client."""

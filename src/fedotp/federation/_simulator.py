@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from fedotp._clock import own_seconds
-from fedotp._toml import show
-from fedotp.errors import FedotpError, SettingError
+from fedotp.errors import FedotpError
 from fedotp.federation._attack import Attack, Trap
 from fedotp.federation._canaries import Canaries
 from fedotp.federation._checkpoint import save_checkpoint
@@ -29,7 +28,7 @@ from fedotp.federation._rule import Rule, Updates
 from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled, survivors
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
-from fedotp.federation._spent import Spent
+from fedotp.federation._spent import Spent, require_average
 from fedotp.federation._view import Novel, View
 from fedotp.federation._views import Views
 from fedotp.methods import Method, Parameters, Task
@@ -127,7 +126,7 @@ class Simulator(Clients):
         self._spent = Spent(settings, data.names, data.train.sizes(np.arange(len(data))), self._who_answers)
         self._spent.require_room()
         if settings.privacy.unit == "site":
-            self._require_average()
+            require_average(method, task, self.rule)
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls
 
@@ -249,14 +248,6 @@ class Simulator(Clients):
         else:
             self.trainer.plant(canaries)
         return canaries
-
-    def _require_average(self) -> None:
-        """Refuse privacy of averages where there are none, or not of all updates alike."""
-        if self.method.knows_clients(self.task) or not self.server:
-            raise FedotpError(f'privacy.unit = "site": {self.method.title} has no average to protect this way')
-        if not self.rule.is_plain:
-            right = '"average" beside privacy.unit = "site", whose noise is for a sum of all updates'
-            raise SettingError("server.rule", show(self.settings.server.rule), right)
 
     def _who_answers(self, round_: int) -> Ints:
         """Those who answer in a round."""

@@ -5,18 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from fedotp.errors import SettingError
+from fedotp._toml import show
+from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._noisy import n_noisy_steps, sampling_rate
 from fedotp.federation._random import Ints
+from fedotp.federation._rule import Rule
 from fedotp.federation._settings import Settings
+from fedotp.methods import Method, Task
 from fedotp.privacy import epsilon
 
-NEIGHBOURS = {
-    "example": "add or remove one training image",
-    "group": "add or remove one group of training images",
-    "site": "add or remove one site",
-}
-"""What is hidden, by the unit."""
+
+def require_average(method: Method, task: Task, rule: Rule) -> None:
+    """Refuse `privacy.unit = "site"` where the server makes no average, or not of all updates alike."""
+    if method.knows_clients(task) or not method.shared(task, 1):
+        raise FedotpError(f'privacy.unit = "site": {method.title} has no average to protect this way')
+    if not rule.is_plain:
+        right = '"average" beside privacy.unit = "site", whose noise is for a sum of all updates'
+        raise SettingError("server.rule", show(rule.settings.rule), right)
 
 
 def steps_per_round(settings: Settings, n_images: int) -> int:
@@ -65,32 +70,19 @@ class Spent:
     def require_room(self) -> None:
         """Refuse a budget that not even one round fits in, and an account that nobody could keep."""
         once = self.epsilon(1)
-        if once is not None and not self.has_room(1):
-            noise = self._privacy.noise
-            right = f"at least {once:.3g}, which one round spends (or raise privacy.noise = {noise:g})"
-            raise SettingError("privacy.epsilon", f"{self._privacy.epsilon:g}", right)
+        if once is not None:
+            self._privacy.require_room(once)
 
     def facts(self, rounds: int) -> dict[str, Any]:
         """What was promised, and spent in so many rounds; nothing where nothing is, no epsilon without noise."""
         privacy = self._privacy
         if privacy.unit == "none":
             return {}
-        facts: dict[str, Any] = {
-            "unit": privacy.unit,
-            "noise": privacy.noise,
-            "clip": privacy.clip,
-            "releases": max((self._releases(*of) for of in self._different(rounds)), default=0),
-            "neighbours": NEIGHBOURS[privacy.unit],
-        }
-        if privacy.of_steps:
-            facts["private"] = privacy.private
-        if (spent := self.epsilon(rounds)) is not None:
-            facts |= {"epsilon": spent, "delta": privacy.delta}
+        spent = self.epsilon(rounds)
+        facts = privacy.facts(max((self._releases(*of) for of in self._different(rounds)), default=0), spent)
         if spent is not None and privacy.of_steps:
             each = zip(self._names, self._sizes, self._answers(rounds), strict=True)
             facts["clients"] = {name: self._epsilon(int(n), int(times)) for name, n, times in each if n}
-        if privacy.epsilon:
-            facts["max_epsilon"] = privacy.epsilon
         return facts
 
     def _answers(self, rounds: int) -> Ints:

@@ -2,11 +2,20 @@
 
 import os
 
-from fedotp.flower._defaults import PORT, SECURE_SITES, SERVER_DAYS, SHARE
+from fedotp.flower._defaults import LEAST_NOISE, PORT, PRIVACY_DELTA, SECURE_SITES, SERVER_DAYS, SHARE
 from fedotp.flower._need import need_flower
 from fedotp.flower._quiet import quiet_flower
 
 # Flower reads this when it is imported, which nothing here does before: no telemetry, unless somebody asks for it.
 os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ.get("FEDOTP_FLOWER_TELEMETRY", "0")
 
-__all__ = ["PORT", "SECURE_SITES", "SERVER_DAYS", "SHARE", "need_flower", "quiet_flower"]
+__all__ = [
+    "LEAST_NOISE",
+    "PORT",
+    "PRIVACY_DELTA",
+    "SECURE_SITES",
+    "SERVER_DAYS",
+    "SHARE",
+    "need_flower",
+    "quiet_flower",
+]

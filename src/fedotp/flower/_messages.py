@@ -16,7 +16,6 @@ STEPS = "noisy-steps"
 REFUSED = "refused"
 CLASSES = "classes"
 NAME = "name"
-CLIP = "clipping_norm"
 COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
 
 # steps of a secure sum: queries to sites, and what is in them

@@ -2,10 +2,12 @@
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from fedotp.errors import FedotpError
 
@@ -14,15 +16,24 @@ _FINEST, _COARSEST = 1e-2, 1e6  # noise multipliers that are tried
 
 @lru_cache(maxsize=4096)
 def epsilon(noise: float, n_releases: int, delta: float, rate: float = 1.0) -> float:
-    """The epsilon of so many Gaussian releases with noise multiplier `noise`, one unit added or removed.
+    """The epsilon of so many Gaussian releases with noise multiplier `noise`, one unit zeroed out.
 
-    Each is made of units that take part with probability `rate`, independently and unknown to whoever sees it
-    (Poisson sampling); at 1 all do.
+    Each is made of units that take part with probability `rate`, independently and unknown to the reader (Poisson
+    sampling); at 1 all do.
     """
-    from_orders, orders, once = _of_one_release(noise, rate)
-    if not n_releases:
-        return 0.0
-    return float(from_orders(orders, n_releases * once, delta)[0]) if noise else math.inf
+    return composed_epsilon([(noise, rate, n_releases)], delta)
+
+
+def composed_epsilon(releases: Iterable[tuple[float, float, int]], delta: float) -> float:
+    """The epsilon of releases of several kinds together, each kind as (noise, rate, how many)."""
+    total: Any = 0.0
+    from_orders: Any = None
+    for noise, rate, n in releases:
+        from_orders, orders, once = _of_one_release(noise, rate)
+        if n and not noise:
+            return math.inf
+        total = total + n * once if n else total
+    return float(from_orders(orders, total, delta)[0]) if np.any(total) else 0.0
 
 
 def noise_for(target: float, n_releases: int, delta: float, rate: float = 1.0) -> float:
@@ -49,7 +60,7 @@ def _of_one_release(noise: float, rate: float) -> tuple[Any, Any, Any]:
         from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, rdp
     except ImportError as error:
         raise FedotpError("accounting for privacy needs dp-accounting: pip install 'fedotp[privacy]'") from error
-    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)  # by nothing
     release = GaussianDpEvent(noise)
     with _orders_left_out_untold():
         accountant.compose(release if rate >= 1 else PoissonSampledDpEvent(rate, release))

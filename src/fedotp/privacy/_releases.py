@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ class Releases:
     A server that is killed between a release and its checkpoint makes the round again: that is a second release.
     """
 
-    def __init__(self, path: Path, least: int = 0, number: str = "next_clip") -> None:
+    def __init__(
+        self, path: Path, least: int = 0, is_right: Callable[[dict[str, Any]], bool] = lambda line: "round" in line
+    ) -> None:
         """What is in the file `path`, if it is there; `least` releases are known from elsewhere.
 
-        Every record has `number` among its keys, and under it a number.
+        A file with a record that is not right is refused.
         """
-        self._path = path
-        self._records = _read(path, number)
+        self.path = path
+        self._records = _read(path, is_right)
         self.count = max(len(self._records), least)
 
     @property
@@ -30,32 +32,27 @@ class Releases:
         """Those in the file, the oldest first."""
         return self._records
 
-    @property
-    def last(self) -> dict[str, Any]:
-        """The last one; empty if there was none."""
-        return self._records[-1] if self._records else {}
-
     def add(self, record: dict[str, Any]) -> None:
         """Count one more. When this returns, a power failure cannot undo it."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            with open(opened_in_place(self._path, flags), "a", encoding="utf-8") as file:
+            with open(opened_in_place(self.path, flags), "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            folder = os.open(self._path.parent, os.O_RDONLY)
+            folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)  # the file may be new
             finally:
                 os.close(folder)
         except OSError as error:
-            raise cannot_write(self._path, error) from error
+            raise cannot_write(self.path, error) from error
         self._records.append(record)
         self.count += 1
 
 
-def _read(path: Path, number: str) -> list[dict[str, Any]]:
+def _read(path: Path, is_right: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
     """The records of a file. A last line that a kill cut short is taken away: what it speaks of did not leave."""
     try:
         content = path.read_bytes() if path.is_file() else b""
@@ -68,6 +65,6 @@ def _read(path: Path, number: str) -> list[dict[str, Any]]:
         raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError:
         records = [None]
-    if not all(isinstance(record, dict) and type(record.get(number)) in (int, float) for record in records):
+    if not all(isinstance(record, dict) and is_right(record) for record in records):
         raise FedotpError(f"{path} is damaged: it should be one JSON object per release; restore it from a copy")
     return records

@@ -1,12 +1,18 @@
 """What of a run is kept private, and how well."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fedotp._ranges import MOST, require, require_choices, require_from
 from fedotp.errors import SettingError
 
 Unit = Literal["none", "example", "group", "site"]
+
+_NEIGHBOURS = {
+    "example": "zero out one training image",
+    "group": "zero out one group of training images",
+    "site": "zero out one site",
+}
 
 
 @dataclass(frozen=True)
@@ -14,8 +20,9 @@ class PrivacySettings:
     """Differential privacy: whose presence what is released must not tell, and at what price.
 
     Attributes:
-        unit: what one may add or remove unnoticed: an "example" (a training image), a "group" of them (a patient,
-            where the data say who that is), a whole "site"; "none" promises nothing, and changes nothing.
+        unit: what one may replace by nothing unnoticed: an "example" (a training image), a "group" of them (a patient,
+            where the data say who that is), a whole "site"; "none" promises nothing, and changes nothing. Numbers of
+            images are known.
         noise: noise multiplier z: the standard deviation of the noise is z times `clip`.
         clip: C, the most that one unit may move: a sum of gradients, or with "site" a round's sum of updates.
         delta: of (epsilon, delta): the probability that the promise may fail with; well below 1 / (number of units).
@@ -45,3 +52,26 @@ class PrivacySettings:
     def of_steps(self) -> bool:
         """Whether training steps are what is made private."""
         return self.unit in ("example", "group")
+
+    def facts(self, releases: int, spent: float | None) -> dict[str, Any]:
+        """What is promised, and of how many releases it is; `spent` is the epsilon of them, None without noise."""
+        facts: dict[str, Any] = {
+            "unit": self.unit,
+            "noise": self.noise,
+            "clip": self.clip,
+            "releases": releases,
+            "neighbours": _NEIGHBOURS[self.unit],
+        }
+        if self.of_steps:
+            facts["private"] = self.private
+        if spent is not None:
+            facts |= {"epsilon": spent, "delta": self.delta}
+        if self.epsilon:
+            facts["max_epsilon"] = self.epsilon
+        return facts
+
+    def require_room(self, once: float) -> None:
+        """Refuse a budget that one round, which spends `once`, exceeds."""
+        if self.epsilon and once > self.epsilon:
+            right = f"at least {once:.3g}, which one round spends (or raise privacy.noise = {self.noise:g})"
+            raise SettingError("privacy.epsilon", f"{self.epsilon:g}", right)

@@ -61,7 +61,7 @@ def _recorded(folder: Path) -> Path:
     if not made.is_dir():
         prepare_process()
         grid = NearGrid(_nodes(inputs_of(folder)))
-        _serve(grid, folder, inputs_of(folder) / "recorded-run", ServerSettings(round_timeout=30), classes=())
+        _serve(grid, folder, inputs_of(folder) / "recorded-run", 30, classes=())
         for asked, answered in zip(grid.sent, grid.answered, strict=True):
             place = made / str(asked.metadata.dst_node_id)
             kind = kind_of(asked)
@@ -74,9 +74,12 @@ def _nodes(folder: Path) -> dict[int, dict[str, Any]]:
     return parts(folder, _SITES, share="predictions")
 
 
-def _serve(grid: Any, folder: Path, out: Path, settings: ServerSettings, *, n_rounds: int = 1, **options: Any) -> None:
-    config = make_deployable(toy_inputs(folder), federation={"rounds": n_rounds, "min_clients": 1})
-    serve(grid, config, settings, out, **named(grid), **options)
+def _serve(
+    grid: Any, folder: Path, out: Path, timeout: float, *, n_rounds: int = 1, unit: str = "none", **options: Any
+) -> None:
+    rounds = {"rounds": n_rounds, "min_clients": 1}
+    config = make_deployable(toy_inputs(folder), federation=rounds, privacy={"unit": unit})
+    serve(grid, config, ServerSettings(round_timeout=timeout), out, **named(grid), **options)
 
 
 def kind_of(message: Message) -> str:
@@ -117,12 +120,12 @@ def _make_answers(folder: Path) -> None:
     shutil.copytree(recorded / str(min(_nodes(folder))) / "answered", folder / "answers")
 
 
-def _serve_answers(settings: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
+def _serve_answers(unit: str, classes: tuple[str, ...], folder: Path) -> None:
     """A whole run of the server, in which one site's answers are forged."""
     prepare_process()
     recorded = _recorded(folder)
     grid = RecordedGrid(_nodes(folder), recorded, folder / "answers")
-    _serve(grid, folder, folder / "run", ServerSettings(round_timeout=1, **settings), classes=classes)
+    _serve(grid, folder, folder / "run", 1, classes=classes, unit=unit)
 
 
 def _make_stopped(folder: Path) -> None:
@@ -130,9 +133,8 @@ def _make_stopped(folder: Path) -> None:
     prepare_process()
     recorded = _recorded(folder)
     grid = RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
-    settings = ServerSettings(round_timeout=1, privacy="server", delta=1e-5)
     with contextlib.suppress(StoppedError):
-        _serve(grid, folder, folder / "run", settings, n_rounds=2, classes=CLASSES, observer=Deadly())
+        _serve(grid, folder, folder / "run", 1, n_rounds=2, unit="site", classes=CLASSES, observer=Deadly())
 
 
 def _resume(folder: Path) -> None:
@@ -211,18 +213,18 @@ def _manage_keys(folder: Path) -> None:
     command("keys", "renew", folder / "keys")
 
 
-def _answers(name: str, **settings: Any) -> Reader:
+def _answers(name: str, unit: str = "none") -> Reader:
     """A server that knows the classes: whatever one site answers, the run goes on."""
     known = tuple(f"answers/{kind}/*" for kind in ("query", "train", "evaluate"))
-    return Reader(name, _make_answers, partial(_serve_answers, settings, CLASSES), files=known, may_refuse=False)
+    return Reader(name, _make_answers, partial(_serve_answers, unit, CLASSES), files=known, may_refuse=False)
 
 
 READERS = [
-    Reader("site-hello", _make_answers, partial(_serve_answers, {}, ()), files=("answers/hello/*", "answers/query/*")),
+    Reader(
+        "site-hello", _make_answers, partial(_serve_answers, "none", ()), files=("answers/hello/*", "answers/query/*")
+    ),
     _answers("site-answers"),
-    _answers("site-answers-dp-server", privacy="server", delta=1e-5),
-    _answers("site-answers-dp-client", privacy="client", delta=1e-5),
-    _answers("site-answers-dp-adaptive", privacy="adaptive"),
+    _answers("site-answers-dp", unit="site"),
     Reader("server-resume", _make_stopped, _resume, seal=forge_run, files=("run/*.*", "run/state/*")),
     Reader("server-orders", _make_orders, _obey),
     Reader("private-file", _make_private, _train_again, files=("state/**/private.safetensors",)),

@@ -21,7 +21,6 @@ from fedotp.privacy import length
 
 log = logging.getLogger("fedotp.server")
 
-_ROUNDED = 1.001  # a site clips in single precision
 _MOST = 1e9  # more images, and a larger loss, than anyone has
 
 
@@ -82,13 +81,10 @@ def _update(
                 f"{name} moved by {moved:.3g}, more than {settings.max_update:g} times its length of {size:.3g} "
                 "(--max-update)"
             )
-    moved = length(prompts, expected)
-    if settings.privacy == "client" and moved > _ROUNDED * settings.clip:
-        raise FedotpError(f"it was to be clipped to {settings.clip:g} and moved by {moved:.3g}")
     return Update(
         prompts,
         expected,
-        moved,
+        moved=length(prompts, expected),
         loss=_number(metrics, words.LOSS) if words.LOSS in metrics else float("nan"),
         n_examples=min(int(n_examples), member.agreed, most_images),
         n_images=int(_number(metrics, words.IMAGES, least=0)),

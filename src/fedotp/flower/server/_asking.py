@@ -98,8 +98,7 @@ class Asking:
         more: Mapping[int, ConfigRecord] | None = None,
     ) -> list[Message]:
         """What sites are sent to train on, and, by their numbers, what each is told beyond that."""
-        told = ConfigRecord({words.CLIP: self._deals.clip} if self._deals.privacy == "client" else {})
-        told[words.ROUND] = round_ + 1
+        told = {words.ROUND: round_ + 1}
         by_number = more or {}
         return [
             self._order(

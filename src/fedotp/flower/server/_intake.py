@@ -21,11 +21,11 @@ log = logging.getLogger("fedotp.server")
 class Intake:
     """Takes the updates of the sites of `registry`, by their numbers."""
 
-    def __init__(self, registry: Registry, settings: ServerSettings) -> None:
-        """Where the average is private, all sites weigh alike and each update is clipped by itself."""
+    def __init__(self, registry: Registry, settings: ServerSettings, *, alike: bool = False) -> None:
+        """Where the average is private, all sites weigh `alike` and each update is clipped by itself."""
         self._registry = registry
         self._deals = settings
-        self._is_private = settings.privacy != "none"
+        self._alike = alike
         self._capped: dict[str, int] = {}
 
     def updates(
@@ -57,7 +57,7 @@ class Intake:
         """With how many images a site counts at most; says where that is less than it announced."""
         deals = self._deals
         most = most_images((member.agreed for member in self._registry.members), deals.max_times, deals.max_images)
-        for member in () if self._is_private else self._registry.members:
+        for member in () if self._alike else self._registry.members:
             if member.agreed > most and self._capped.get(member.name) != most:
                 self._capped[member.name] = most
                 log.warning(
@@ -71,7 +71,7 @@ class Intake:
 
     def shorten(self, updates: dict[int, Update]) -> dict[int, str]:
         """Shorten, in place, the updates that go much further than the others of the round; says how."""
-        if self._is_private:
+        if self._alike:
             return {}
         moved = [update.moved for update in updates.values()]
         shortened = {}

@@ -28,7 +28,7 @@ from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._summable import require_summable
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Task
-from fedotp.privacy import Releases, require_budget
+from fedotp.privacy import Releases, epsilon
 from fedotp.runs import (
     Loop,
     Observer,
@@ -179,7 +179,8 @@ _AUTHORS = (("data", "names"), ("data", "look"), ("prompt", "half"), ("optimizer
 def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
     """Refuse what no server can do with sites of these names (none: whoever comes)."""
     _require_real(config)
-    require_budget(settings)
+    if config.privacy.unit == "site" and config.privacy.noise:
+        config.privacy.require_room(epsilon(config.privacy.noise, 1, config.privacy.delta))
     require_summable(config, settings, len(names))
     if names:
         absent(config.federation, names)  # or refused: a name that nobody has
@@ -197,11 +198,6 @@ def _require_real(config: Config) -> None:
         raise FedotpError(
             f"evaluation.views has {listed(sorted(others))}: is for simulations, a site has its own images only; "
             'set ["personal"]'
-        )
-    if config.privacy.unit == "site":
-        raise FedotpError(
-            'privacy.unit = "site": is for simulations, of real sites it is the server\'s to say: '
-            'fedotp server --privacy server --noise ... --clip ...; set "none"'
         )
     if config.data.classes != "all":
         raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
@@ -245,11 +241,9 @@ def _write_names(directory: RunDirectory, registry: Registry) -> None:
 
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
-    """`settings` with what the run began with and cannot be changed half-way: privacy, and who sees updates."""
+    """`settings` with what the run began with and cannot be changed half-way: who sees updates."""
     defaults = ServerSettings()
-    of_sums = ("secure", "secure_threshold", "secure_range")  # which older runs do not know
-    before = {**{name: getattr(defaults, name) for name in of_sums}, **before}
-    for name in (names := ("privacy", "noise", "clip", "delta", "max_epsilon", *of_sums)):
+    for name in (names := ("secure", "secure_threshold", "secure_range")):
         value = getattr(settings, name)
         asked_for = name in settings.given or value != getattr(defaults, name)
         if asked_for and value != before[name]:

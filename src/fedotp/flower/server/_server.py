@@ -28,6 +28,7 @@ from fedotp.federation import (
     View,
     learning_rate,
     n_sampled,
+    require_average,
     save_checkpoint,
 )
 from fedotp.flower.secure import Identity
@@ -81,19 +82,14 @@ class Deployed:
         self._task = task
         self._on_save = on_save
         self._asking = Asking(config, task, welcome, settings, self.n_sites)
-        self._intake = Intake(self.registry, settings)
-        if settings.privacy != "none" and self.settings.privacy.unit != "none":
-            raise FedotpError(f"privacy = {settings.privacy!r}: must be 'none' where the sites' images are private")
-        if settings.privacy != "none" and (self.method.knows_clients(task) or not self.server):
-            raise FedotpError(f"privacy = {settings.privacy!r}: {self.method.title} has no average to protect this way")
-        if settings.privacy != "none" and not self.rule.is_plain:
-            why = "a private average bounds every update itself"
-            raise FedotpError(f'server.rule = "{self.rule.settings.rule}": must be "average" beside privacy: {why}')
-        n_expected = len(self.registry.with_a_part)  # fixed before anybody sends anything
+        privacy = self.settings.privacy
+        self._intake = Intake(self.registry, settings, alike=privacy.unit == "site")
+        self._n_expected = len(self.registry.with_a_part)  # fixed before the first update arrives
         self._privacy: Mechanism | ToldPrivacy | None = None
-        if settings.privacy != "none":
-            self._privacy = Mechanism(settings, n_expected, releases)
-        elif self.settings.privacy.of_steps:
+        if privacy.unit == "site":
+            require_average(self.method, task, self.rule)
+            self._privacy = Mechanism(privacy, self._n_expected, releases)
+        elif privacy.of_steps:
             self._privacy = ToldPrivacy(self.settings, self.registry)
         self._is_out_of_budget = False
         if settings.secure and (self.method.knows_clients(task) or not self.server):
@@ -296,8 +292,9 @@ class Deployed:
         numbers = sorted(updates)
         prompts = [updates[number].prompts for number in numbers]
         if isinstance(self._privacy, Mechanism):
-            share = 1.0 if self.round == 0 and rounds.first_round == "all" else rounds.participation
-            released = self._privacy.release(self.server, prompts, share, self.round + 1)
+            everyone = self.round == 0 and rounds.first_round == "all"
+            n = self._n_expected if everyone else n_sampled(rounds, self._n_expected)
+            released = self._privacy.release(self.server, prompts, n, self.round + 1)
             self.server = self.step(self.server, released, prompts[0])  # of what is public: it spends no more privacy
             return None
         uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]}

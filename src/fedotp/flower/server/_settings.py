@@ -3,12 +3,10 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
-from fedotp._ranges import MOST, require, require_choices
+from fedotp._ranges import MOST, require
 from fedotp.errors import FedotpError
-
-Privacy = Literal["none", "server", "client", "adaptive"]
 
 
 @dataclass(frozen=True)
@@ -29,13 +27,6 @@ class ServerSettings:
         max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
         allow_new_counts: a site that comes back with more images than it announced first weighs more from then on;
             otherwise what was announced first is what counts.
-        privacy: differential privacy of the average (`_privacy.py`): "server" clips the sites' updates at
-            the server, "client" also at the site, before they leave, "adaptive" at the server with a norm that follows
-            the updates. All add Gaussian noise to the average and weigh all sites alike.
-        noise: noise multiplier.
-        clip: clipping norm of an update (for "adaptive": the first one).
-        delta: account for the privacy spent, at this delta; 0: do not.
-        max_epsilon: end the run before the privacy spent exceeds this; 0: no limit.
         secure: add updates up so that the server sees nothing but their sum (`fedotp.flower.secure`).
         secure_threshold: such a sum is opened by more than this share of its sites.
         secure_range: no value of a prompt may be larger than this in a secure sum.
@@ -50,11 +41,6 @@ class ServerSettings:
     max_times: float = 10.0
     max_images: int = 0
     allow_new_counts: bool = False
-    privacy: Privacy = "none"
-    noise: float = 1.0
-    clip: float = 0.1
-    delta: float = 0.0
-    max_epsilon: float = 0.0
     secure: bool = False
     secure_threshold: float = 2 / 3
     secure_range: int = 64
@@ -68,19 +54,8 @@ class ServerSettings:
         require(0 < self.max_update < math.inf, "max-update", self.max_update, "more than 0, for example 100")
         require(1 <= self.max_times < 1e9, "max-times", self.max_times, "at least 1, for example 10")
         require(self.max_images >= 0, "max-images", self.max_images, "at least 0 (0: as max-times says)")
-        require_choices(self)
-        require(self.noise == 0 or 1e-3 <= self.noise <= 1e6, "noise", self.noise, "0, or from 0.001 to a million")
-        require(1e-9 <= self.clip <= 1e9, "clip", self.clip, "more than 0, for example 0.1")
-        require(0 <= self.delta < 1, "delta", self.delta, "in [0, 1), for example 1e-5")
-        require(0 <= self.max_epsilon < math.inf, "max-epsilon", self.max_epsilon, "at least 0 (0: no limit)")
         require(0.5 <= self.secure_threshold < 1, "secure-threshold", self.secure_threshold, "from 0.5 to less than 1")
         require(1 <= self.secure_range <= MOST, "secure-range", self.secure_range, f"from 1 to {MOST}, for example 64")
-        if self.delta and (self.privacy == "none" or not self.noise):
-            raise FedotpError(
-                f"delta = {self.delta}: privacy is accounted for where there is some: set privacy and noise"
-            )
-        if self.max_epsilon and not self.delta:
-            raise FedotpError(f"max-epsilon = {self.max_epsilon}: needs delta, for example 1e-5")
 
     @property
     def wait(self) -> float:
@@ -90,7 +65,7 @@ class ServerSettings:
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ServerSettings":
         """From Flower's run configuration, whose keys have dashes; keys that are for others are left alone."""
-        kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, bool: _flag, Privacy: str}
+        kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, bool: _flag}
         hints = {name: kind for name, kind in get_type_hints(cls).items() if kind in kinds}
         values = {name: given[key] for name in hints if (key := name.replace("_", "-")) in given}
         try:

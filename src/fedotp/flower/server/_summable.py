@@ -24,9 +24,9 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
         ),
         (rule != "average", f'server.rule = "{rule}"', f"{_UNSEEN}, and cannot compare it with others"),
         (
-            settings.privacy != "none",
-            f'privacy = "{settings.privacy}"',
-            f"{_UNSEEN}, and can neither clip it nor tell whether a site has",
+            config.privacy.unit == "site",
+            'privacy.unit = "site"',
+            f"{_UNSEEN}, and cannot clip it",
         ),
         (
             settings.max_update != defaults.max_update,

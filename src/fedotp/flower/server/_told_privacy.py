@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedotp.federation import NEIGHBOURS, Settings, images_epsilon, steps_per_round
+from fedotp.federation import Settings, images_epsilon, steps_per_round
 from fedotp.flower.server._registry import Member, Registry
 
 
@@ -32,20 +32,9 @@ class ToldPrivacy:
 
     def facts(self) -> dict[str, Any]:
         """What was promised, and spent."""
-        privacy = self._settings.privacy
-        facts: dict[str, Any] = {
-            "unit": privacy.unit,
-            "noise": privacy.noise,
-            "clip": privacy.clip,
-            "releases": max((member.steps for member in self._registry.with_a_part), default=0),
-            "neighbours": NEIGHBOURS[privacy.unit],
-            "private": privacy.private,
-        }
-        if self.epsilon is not None:
-            facts |= {"epsilon": self.epsilon, "delta": privacy.delta, "clients": self._of_sites()}
-        if privacy.epsilon:
-            facts["max_epsilon"] = privacy.epsilon
-        return facts
+        most = max((member.steps for member in self._registry.with_a_part), default=0)
+        facts = self._settings.privacy.facts(most, self.epsilon)
+        return facts if self.epsilon is None else {**facts, "clients": self._of_sites()}
 
     def _of_sites(self) -> dict[str, float]:
         return {member.name: self._epsilon(member) for member in self._registry.with_a_part}

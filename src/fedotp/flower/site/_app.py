@@ -22,7 +22,6 @@ from fedotp.flower._records import from_record, to_record
 from fedotp.flower.secure import Circle, Words, row_of
 from fedotp.flower.site._site import Site, SiteSettings
 from fedotp.methods import Parameters
-from fedotp.privacy import clipped
 
 log = logging.getLogger("fedotp.site")
 
@@ -68,15 +67,13 @@ def train(message: Message, context: Context) -> Message:
         order = _order(site, message)
         if order[0].secure is not None:
             return RecordDict({words.ARRAYS: ArrayRecord({words.MASKED: Array(_masked(site, message, order))})})
-        norm = _clip(config)
         done = site.train(*order)
-        update = done.update if norm is None else clipped(done.update, order[-1], norm)
         metrics = MetricRecord({words.EXAMPLES: done.n_examples, words.IMAGES: done.n_images})
         if site.settings.shares("loss") and done.n_examples and not math.isnan(done.loss):
             metrics[words.LOSS] = done.loss
         if done.steps is not None:
             metrics[words.STEPS] = done.steps
-        return RecordDict({words.ARRAYS: to_record(update), words.METRICS: metrics})
+        return RecordDict({words.ARRAYS: to_record(done.update), words.METRICS: metrics})
 
     return _answer(message, context, work)
 
@@ -122,12 +119,19 @@ def evaluate(message: Message, context: Context) -> Message:
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         order = _order(site, message)
-        predictions, classifier = site.test(*order)
-        _keep_classifier(site, classifier, order[0].run, last=bool(config.get(words.LAST)))
         privacy = order[0].config.privacy
         is_covered = privacy.private or not privacy.of_steps  # what predicts may have learned without noise
+        silence = RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
+        try:
+            predictions, classifier = site.test(*order)
+        except FedotpError as error:
+            if is_covered:
+                raise
+            log.error("the site's test failed: %s", one_line(error))  # which the server must not see
+            return silence
+        _keep_classifier(site, classifier, order[0].run, last=bool(config.get(words.LAST)))
         if not site.settings.shares("scores") or not is_covered:
-            return RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
+            return silence
         content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
         if site.settings.shares("predictions"):
             columns = {name: getattr(predictions, name) for name in words.COLUMNS}
@@ -201,27 +205,20 @@ def _int(config: ConfigRecord, key: str) -> int:
     return value
 
 
-def _clip(config: ConfigRecord) -> float | None:
-    """The norm that the update is clipped to before it leaves, where the server asks for it."""
-    value = config.get(words.CLIP)
-    if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-        raise DisagreementError(f"the server asks to clip to {value!r}; right is a number above 0")
-    return value
-
-
 def site_of(context: Context) -> Site:
     """The site that this process is, from Flower's node configuration; loaded once.
 
     Keys: `name`, `data` or `part` (in simulations: Flower's `partition-id`), `state`, `share`, `backbone`, `device`,
-    `keys`, `require_secure`, `secure_sites`.
+    `keys`, `require_secure`, `secure_sites`, `require_privacy`, `privacy_unit`, `privacy_delta`, `least_noise`.
     """
     given = context.node_config
     part = int(given.get("part", given.get("partition-id", -1))) if "data" not in given else -1
     name = str(given.get("name", f"client-{part}"))
     state = Path(str(given.get("state") or cache_folder() / "sites" / name)).expanduser()
     options: dict[str, Any] = {
-        key: str(given[key]) for key in ("data", "share", "backbone", "device", "keys") if key in given
+        key: str(given[key]) for key in ("data", "share", "backbone", "device", "keys", "privacy_unit") if key in given
     }
+    options |= {key: float(given[key]) for key in ("require_privacy", "privacy_delta", "least_noise") if key in given}
     options |= {key: given[key] for key in ("require_secure", "secure_sites") if key in given}
     return _site(SiteSettings(name, state, part=part, **options))
 

@@ -62,7 +62,7 @@ def stay_offline() -> None:
 
 
 def _plain(value: Any) -> bool | float | int | str:
-    return value if isinstance(value, int) else str(value)
+    return value if isinstance(value, int | float) else str(value)
 
 
 @contextmanager

@@ -4,9 +4,11 @@ Two rounds are kept: the last one, and the one it began from, the last that the 
 not get a site's answer, or was killed before it wrote it down, the site must start again from where it stood before.
 """
 
+import json
 import logging
 import os
 import stat
+from dataclasses import asdict
 from pathlib import Path
 
 import safetensors
@@ -15,7 +17,9 @@ import torch
 
 from fedotp._files import cannot_write, write_atomically
 from fedotp.errors import FedotpError
+from fedotp.flower._agreement import DisagreementError
 from fedotp.methods import Parameters
+from fedotp.privacy import PrivacySettings
 
 log = logging.getLogger("fedotp.site")
 
@@ -43,9 +47,13 @@ def make_private(folder: Path) -> None:
 class PrivateFile:
     """The private parameters of one site in one run, after each of the last rounds it trained in."""
 
-    def __init__(self, path: Path) -> None:
-        """A file that need not exist yet."""
+    def __init__(self, path: Path, privacy: PrivacySettings) -> None:
+        """A file that need not exist yet; one that was written under other `privacy` settings is refused.
+
+        Otherwise a server could have it trained without noise, and then order what is sent to depend on it.
+        """
         self.path = path
+        self._privacy = json.dumps(asdict(privacy), sort_keys=True)
         self._rounds = self._read() if path.is_file() else {}
 
     @property
@@ -62,7 +70,7 @@ class PrivateFile:
         rounds = {number: row for number, row in self._rounds.items() if number == accepted}
         rounds[round_] = {name: value.detach().cpu().clone() for name, value in params.items()}
         tensors = {f"{number}.{name}": value for number, row in rounds.items() for name, value in row.items()}
-        metadata = {"format": _FORMAT, "rounds": " ".join(map(str, sorted(rounds)))}
+        metadata = {"format": _FORMAT, "rounds": " ".join(map(str, sorted(rounds))), "privacy": self._privacy}
         make_private(self.path.parent)
         write_atomically(self.path, safetensors.torch.save(tensors, metadata=metadata), mode=0o600)
         self._rounds = rounds
@@ -74,6 +82,8 @@ class PrivateFile:
                 tensors: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if facts.get("format") != _FORMAT:
                 raise FedotpError(f"{self.path} is not a site's private prompt; it should say format {_FORMAT!r}")
+            if facts["privacy"] != self._privacy:
+                raise DisagreementError("the run began with other settings of [privacy] at this site")
             rounds: dict[int, Parameters] = {int(number): {} for number in facts["rounds"].split()}
             for key, value in tensors.items():
                 number, _, name = key.partition(".")

@@ -10,7 +10,7 @@ import numpy as np
 
 import fedotp
 from fedotp._greys import read_window
-from fedotp._ranges import require, require_choices
+from fedotp._ranges import MOST, require, require_choices
 from fedotp.classifier import Classifier, Origin, backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
 from fedotp.data import OnProgress
@@ -18,9 +18,9 @@ from fedotp.errors import FedotpError, listed
 from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._defaults import SHARE, Share
+from fedotp.flower._defaults import LEAST_NOISE, PRIVACY_DELTA, SHARE, Share
 from fedotp.flower.secure import LEAST_SITES
-from fedotp.flower.site._ledger import Ledger
+from fedotp.flower.site._ledger import Hidden, Ledger, Required
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
 from fedotp.flower.site._private import PrivateFile, make_private
 from fedotp.flower.site._secure import SecureSums
@@ -54,6 +54,9 @@ class SiteSettings:
         keys: the folder of its keys, with which it signs its part in secure sums; "": it has none.
         require_secure: it takes part only where nobody sees its update, the server included.
         secure_sites: it takes part in secure sums of at least so many sites.
+        require_privacy: it takes part only where all that leaves it, in all runs together, spends no more than this
+            epsilon of its images' privacy; 0: it leaves that to the server. With it come
+        privacy_unit, privacy_delta, least_noise: what is hidden, the delta, and the least noise multiplier.
     """
 
     name: str
@@ -67,14 +70,29 @@ class SiteSettings:
     keys: str = ""
     require_secure: bool = False
     secure_sites: int = LEAST_SITES
+    require_privacy: float = 0.0
+    privacy_unit: Hidden = "example"
+    privacy_delta: float = PRIVACY_DELTA
+    least_noise: float = LEAST_NOISE
 
     def __post_init__(self) -> None:
         require_choices(self)
+        require(
+            0 <= self.require_privacy <= MOST, "require-privacy", self.require_privacy, "more than 0, for example 8"
+        )
+        require(0 < self.privacy_delta < 1, "privacy-delta", self.privacy_delta, "in (0, 1), for example 1e-5")
+        require(0 < self.least_noise <= MOST, "least-noise", self.least_noise, "more than 0, for example 1")
         require(self.secure_sites >= LEAST_SITES, "secure-sites", self.secure_sites, f"at least {LEAST_SITES}")
         if self.window:
             read_window(self.window)  # or refused
         if bool(self.data) == (self.part >= 0):
             raise FedotpError(f"site {self.name}: give its images, or the number of its part, and not both")
+
+    @property
+    def required(self) -> Required | None:
+        """What privacy its owner requires."""
+        terms = (self.privacy_unit, self.privacy_delta, self.least_noise)
+        return Required(self.require_privacy, *terms) if self.require_privacy else None
 
     @property
     def source(self) -> Source:
@@ -130,18 +148,21 @@ class Site:
         )
 
     def classes(self, config: Config) -> tuple[str, ...]:
-        """The class names the site knows, in order."""
+        """The class names the site knows, in order; what its owner does not allow is refused."""
+        self._require_private(config)
         return self.settings.source.classes(self.settings.local(config))
 
     def agree(self, agreement: Agreement, number: int) -> dict[str, Any]:
         """Prepare to work as client `number`; return what the server must know. What does not fit is refused."""
         work = self._prepared(agreement, number)
         data = work.clients.data
+        if not work.ledger.steps:
+            work.ledger.require_room(self.settings.name)
         return {
             words.DOMAIN: data.domains[0] or "",
             words.TRAIN_IMAGES: int(data.train.sizes(_ONLY)[0]),
             words.TEST_IMAGES: int(data.test.sizes(_ONLY)[0]),
-            **({} if work.ledger is None else {words.STEPS: work.ledger.steps}),
+            **({words.STEPS: work.ledger.steps} if agreement.config.privacy.of_steps else {}),
         }
 
     def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
@@ -158,15 +179,17 @@ class Site:
         n_examples = int(clients.data.train.sizes(_ONLY)[0])
         if not n_examples:
             return Trained({}, 0, float("nan"), 0)
-        if work.ledger is not None:
-            work.ledger.require_room(self.settings.name)
+        work.ledger.require_room(self.settings.name)
         ((_, result),) = clients.train(clients.round_work(_ONLY))
+        work.ledger.add(round_)  # first: scores may follow from what is kept
         work.keep(round_, result, accepted)
         update = {name: value[0] for name, value in clients.upload(_ONLY, result).items()}
-        if work.ledger is None:
+        if not clients.settings.privacy.of_steps:
             return Trained(update, n_examples, float(result.loss[0]), result.n_images)
-        work.ledger.add(round_)
-        log.info("round %d: this site's images have spent epsilon %.3g", round_, work.ledger.epsilon())
+        log.info(
+            "round %d: this site's images have spent epsilon %.3g in this run, %.3g in all",
+            *(round_, work.ledger.epsilon(), work.ledger.total()),
+        )
         expected = n_examples * clients.settings.federation.local_epochs
         return Trained(update, n_examples, float("nan"), expected, work.ledger.steps)
 
@@ -224,6 +247,7 @@ class Site:
         if not 0 <= number < _MOST_SITES:
             raise DisagreementError(f"site {settings.name} is number {number}; right is from 0 to {_MOST_SITES - 1}")
         self.sums.require(agreement)
+        self._require_private(agreement.config)
         require_modest(agreement.config, settings.name)
         config = settings.local(agreement.config)
         clip = load_backbone(config.backbone.source, find_device(config.compute.device))
@@ -239,20 +263,25 @@ class Site:
         require_room(config, clip, n_train, n_test, settings.name)
         data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
         clients = _OneClient(config.method, task, replace(data, numbers=(number,)), config.settings)
-        private = PrivateFile(settings.state / agreement.run / "private.safetensors")
         n_images = int(clients.data.train.sizes(_ONLY)[0])
+        self._require_private(config, n_images)
+        private = PrivateFile(settings.state / agreement.run / "private.safetensors", config.privacy)
+        ledger = Ledger(settings.state / "releases.jsonl", agreement.run, config.settings, n_images, settings.required)
         log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
         log.info("%s", _who_sees_updates(agreement))
-        if not config.privacy.of_steps:
-            return _Work(clients, private)
-        ledger = Ledger(settings.state / agreement.run / "releases.jsonl", config.settings, n_images)
-        log.info(
-            "what this site sends hides whether its images hold one more or less (%s): epsilon %.3g at delta %g spent, "
-            "%.3g after %d rounds more",
-            *(config.privacy.unit, ledger.epsilon(), config.privacy.delta),
-            *(ledger.epsilon(config.federation.rounds), config.federation.rounds),
-        )
+        if config.privacy.of_steps:
+            log.info(
+                "what this site sends hides each %s of its training images: epsilon %.3g at delta %g spent in this "
+                "run, %.3g in all; %.3g in all after %d rounds more",
+                *(config.privacy.unit, ledger.epsilon(), config.privacy.delta, ledger.total()),
+                *(ledger.total(config.federation.rounds), config.federation.rounds),
+            )
         return _Work(clients, private, ledger)
+
+    def _require_private(self, config: Config, n_images: int = 1) -> None:
+        """Refuse an order that promises less privacy than the site's owner requires."""
+        if self.settings.required:
+            self.settings.required.require(config.privacy, self.settings.name, n_images)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
         """A site may lack classes; what it has must be known, in whatever order."""
@@ -292,11 +321,11 @@ class _OneClient(Clients):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """A site's client, the file of what it keeps, and its account where its images are to be private."""
+    """A site's client, the file of what it keeps, and the account of what left it."""
 
     clients: _OneClient
     private: PrivateFile
-    ledger: Ledger | None = None
+    ledger: Ledger
 
     def recall(self, accepted: int) -> None:
         """Put the private parameters where they were after round `accepted`."""
