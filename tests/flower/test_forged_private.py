@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from fedotp.errors import FedotpError
-from fedotp.federation import KeptRows
+from fedotp.federation import KeptRows, Settings
+from fedotp.flower.site._ledger import Ledger
 from fedotp.flower.site._private import PrivateFile
 from fedotp.flower.site._site import _Work
 
 
 def _work(path: Path) -> _Work:
     clients: Any = SimpleNamespace(kept=KeptRows({"private": torch.zeros(2, 3)}, 1), device=torch.device("cpu"))
-    return _Work(clients, PrivateFile(path))
+    return _Work(clients, PrivateFile(path), Ledger(path.with_name("releases.jsonl"), "a", Settings(), 3, None))
 
 
 def _stored(path: Path, **params: torch.Tensor) -> Path:

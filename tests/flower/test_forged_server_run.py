@@ -43,7 +43,7 @@ def _deployment(key: str, value: object) -> Callable[[dict[str, Any]], object]:
 FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
     "no deployment": lambda manifest: manifest.update(deployment=[]),
     "no settings": _deployment("settings", {}),
-    "settings of another type": lambda manifest: manifest["deployment"]["settings"].update(delta={}),
+    "settings of another type": lambda manifest: manifest["deployment"]["settings"].update(secure_threshold={}),
     "fewer than no sites": _deployment("sites", -1),
     "more sites than names": _deployment("sites", 1 << 40),
     "images of another type": _deployment("train_images", {"site-0": "all"}),

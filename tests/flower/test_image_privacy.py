@@ -20,6 +20,7 @@ from dp_accounting import (
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from near_sites import NearGrid, make_deployable, named, parts
+from real_processes import processes
 from typer.testing import CliRunner
 
 import fedotp
@@ -31,6 +32,8 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._records import to_record
 from fedotp.flower.client_app import app
+from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site._ledger import Ledger, Required
@@ -272,7 +275,7 @@ def test_a_group_that_is_hidden_does_not_hide_an_image_for_the_same_price(tmp_pa
     assert image == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
     assert patient == math.inf  # of the images' own noise no patient is hidden
     few = Required(8.0, "example", 1e-5, 1.0)
-    with pytest.raises(FedotpError, match="requires privacy.delta at most 2e-06"):
+    with pytest.raises(FedotpError, match=r"requires privacy\.delta at most 2e-06"):
         few.require(PrivacySettings("example"), "north", n_images=500_000)
 
 
@@ -303,6 +306,24 @@ def test_an_honest_run_within_what_is_required_is_obeyed(inputs: Path, tmp_path:
     assert not any(record.get("faults") for record in run.metrics("round"))
     for name, spent in run.summary["privacy"]["clients"].items():
         assert spent == pytest.approx(oracle(tmp_path / name / "releases.jsonl"), rel=1e-9)
+
+
+def test_a_real_site_refuses_a_real_server_that_orders_less(inputs: Path, tmp_path: Path) -> None:
+    """Processes, keys and TLS: what the owner requires on the command line is what the site holds the server to."""
+    (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
+    make_keys(tmp_path / "keys", ["localhost"], ["north"])
+    port = free_port()
+    with processes(tmp_path) as started:
+        listen = ["--host", "127.0.0.1", "--port", port]
+        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *listen)
+        started.until(lambda: "listening" in started.log("server"))
+        site = ["--server", f"localhost:{port}", "--state", "state", "--part", 0, "--keys", "keys/sites/north"]
+        started.start("north", "client", *site, "--require-privacy", 8)
+        assert started.wait("server") == 2, started.all_logs()
+        why = 'site north requires privacy.unit "example"; the server orders "none"'
+        assert f"site north is refused: {why}" in started.log("server")
+        assert f"refused: {why}" in started.log("north")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _make_private(folder: Path) -> None:
     _make_orders(folder)
     _obey(folder)
     for path in folder.rglob("*"):
-        if path.is_file() and "state" in path.parts and path.name != "private.safetensors":
+        if path.is_file() and "state" in path.parts and path.name not in ("private.safetensors", "releases.jsonl"):
             path.unlink()
 
 
@@ -227,7 +227,7 @@ READERS = [
     _answers("site-answers-dp", unit="site"),
     Reader("server-resume", _make_stopped, _resume, seal=forge_run, files=("run/*.*", "run/state/*")),
     Reader("server-orders", _make_orders, _obey),
-    Reader("private-file", _make_private, _train_again, files=("state/**/private.safetensors",)),
+    Reader("private-file", _make_private, _train_again, files=("state/**/private.safetensors", "state/**/*.jsonl")),
     Reader("keys", _make_keys, _use_keys, files=("keys/server/*", "keys/sites/*/*")),
     Reader("keys-managed", _make_keys, _manage_keys),
 ]

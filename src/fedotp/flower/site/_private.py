@@ -25,6 +25,7 @@ log = logging.getLogger("fedotp.site")
 
 _OWNERS = 0o700
 _FORMAT = "fedotp-private-1"
+_UNPROMISED = PrivacySettings()
 
 
 def make_private(folder: Path) -> None:
@@ -47,7 +48,7 @@ def make_private(folder: Path) -> None:
 class PrivateFile:
     """The private parameters of one site in one run, after each of the last rounds it trained in."""
 
-    def __init__(self, path: Path, privacy: PrivacySettings) -> None:
+    def __init__(self, path: Path, privacy: PrivacySettings = _UNPROMISED) -> None:
         """A file that need not exist yet; one that was written under other `privacy` settings is refused.
 
         Otherwise a server could have it trained without noise, and then order what is sent to depend on it.
