@@ -42,6 +42,7 @@ LOST = {
     "the site": ErrorCode.NODE_UNAVAILABLE,
     "its answer": ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
     "what it was asked": ErrorCode.MESSAGE_UNAVAILABLE,
+    "its worker": ErrorCode.CLIENT_APP_CRASHED,
 }
 
 
@@ -110,8 +111,9 @@ def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_p
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
 
 
+@pytest.mark.parametrize("in_a_round", [False, True])
 def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
-    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_a_round: bool, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Any
 ) -> None:
     grid = NearGrid(parts(tmp_path, 3))
 
@@ -120,18 +122,26 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
             grid.offline.add(102)
         return reply
 
+    def lose(message: Message, reply: Message) -> Message:
+        return unavailable(message, LOST["the site"]) if message.metadata.message_type == "train" else reply
+
     waits: list[float] = []  # a second each, and none of it passes
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
     )
-    for module in (_asking, _welcome, _registry):
+    for module in (_asking, _welcome, _registry, _post):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_asking, "_PAUSE", 1.0)
     grid.meddle[100] = leave
+    if in_a_round:
+        grid.meddle[102] = lose
     config = make_deployable(inputs, federation={"rounds": 6})
     run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], *[[0, 1]] * 5]
-    assert sum(waits) < 2 * PATIENT.patience
+    first = [0, 1] if in_a_round else [0, 1, 2]
+    assert [record["answered"] for record in run.metrics("round")] == [first, *[[0, 1]] * 5]
+    assert sum(waits) < 1.5 * PATIENT.patience
+    words = "site site-2 disconnected during round 1; waiting 10 s" if in_a_round else "site site-2 disconnected"
+    assert lines.text.count("site site-2 disconnected") == lines.text.count(words) == 1
 
 
 def test_a_round_that_nobody_answered_is_not_counted(inputs: Path, tmp_path: Path) -> None:

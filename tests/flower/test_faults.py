@@ -152,7 +152,7 @@ def _is_first(message: Message) -> bool:
 
 def test_the_second_of_two_answers_is_not_looked_at(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 1))
-    post = Post(grid)  # type: ignore[arg-type]
+    post = Post(grid, str)  # type: ignore[arg-type]
     message = Message(RecordDict({"config": ConfigRecord({})}), dst_node_id=100, message_type="query")
     waiting = post.send([message])
     (number,) = waiting

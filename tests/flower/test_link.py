@@ -142,9 +142,31 @@ def test_two_sites_with_one_key_are_told_so(tmp_path: Path, said: Callable[[str]
         for _ in range(20):
             site.ended()
             site.pass_seconds(17)  # it has ended; the longest pause; the next
-        assert said("this site's last one, for a minute at most, or another site's that has the same key") >= 1
-        assert said("another site is connected with this key: stop it, or have keys of its own made") >= 1
-        assert "same key" not in site.node._told[0], "by now it is certain"
+        assert said("this site's last one, for a minute at most, or another site's that has the same key") == 1
+        assert said("another site is connected with this key: stop it, or have keys of its own made") == 1
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(1000)", "import sys; sys.exit('ConnectError')"])
+def test_a_server_that_is_not_there_is_said_to_be_so_once(
+    code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Callable[[str], int]
+) -> None:
+    """A site that goes on running after its run has ended does not fill its log."""
+    with watched(tmp_path, code) as site:
+        for _ in range(6):
+            if "exit" in code:
+                site.ended()
+            site.pass_seconds(1000)
+    assert said(f"{SERVER}: cannot be reached; retrying every 20 s") == 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_what_is_wrong_is_said_again_after_the_site_was_connected(tmp_path: Path, said: Callable[[str], int]) -> None:
+    with watched(tmp_path, "import time; time.sleep(1000)") as site:
+        site.pass_seconds(100)
+        site.node._hear(_calls.ACTIVATE)
+        site.pass_seconds(200)
+    assert said("no answer from") == 1
+    assert said("cannot be reached") == 2
 
 
 def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:

@@ -80,7 +80,7 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
 
 def test_a_site_that_is_gone_is_not_asked_for_its_answer_for_ever(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 1), meddle={100: lambda message, reply: None})
-    welcome = Welcome(Post(grid), Registry(), SimpleNamespace(classes=()))  # type: ignore[arg-type]
+    welcome = Welcome(Post(grid, str), Registry(), SimpleNamespace(classes=()))  # type: ignore[arg-type]
     welcome._waiting = {"lost": 77}
     grid.offline.add(100)
     welcome.step()

@@ -2,25 +2,21 @@
 
 import logging
 import math
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedotp._text import one_line, printable
+from fedotp._text import printable
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
-from fedotp.flower.link import log_errors_to
+from fedotp.flower.link import silence
 from fedotp.runs import Observer
 
 _EVERY = 10.0  # seconds between two lines about encoding
 
 
 _LONGEST = 4000  # characters of a message
-_BYTES = re.compile(r"""\bb(['"]).*?(?<!\\)\1""", re.DOTALL)
-_PEM = re.compile(r"-----BEGIN .*?(-----END [^-]*-----|\Z)", re.DOTALL)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{60,}=*")
 
 
 class _Harmless(logging.Formatter):
@@ -38,18 +34,8 @@ class _Harmless(logging.Formatter):
         return "\n".join(f"    {printable(line[:_LONGEST])}" for line in lines)
 
 
-class _WithoutKeys(_Harmless):
-    """Flower's records: they quote keys."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        for quoted in (_PEM, _BYTES, _BASE64):
-            record.message = quoted.sub("(a key)", record.message)
-        record.message = f"Flower: {one_line(record.message)}"
-        return super().formatMessage(record)
-
-
 def start_logging() -> None:
-    """Show the lines of fedotp's own loggers, and Flower's errors in the same way, once."""
+    """Show the lines of fedotp's own loggers, once, and nothing of Flower's."""
     logger = logging.getLogger("fedotp")
     if not logger.handlers:
         handler = logging.StreamHandler()
@@ -57,9 +43,7 @@ def start_logging() -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-    of_flower = logging.StreamHandler()
-    of_flower.setFormatter(_WithoutKeys())
-    log_errors_to(of_flower)
+    silence()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # connections of sites that are cut at the end
 
 

@@ -1,7 +1,7 @@
 """The adapter to Flower: SuperLink inside the server, SuperNode and its worker at a site, and what passes between."""
 
 from fedotp.flower.link._executor import Executor
-from fedotp.flower.link._flwr import log_errors_to
+from fedotp.flower.link._flwr import silence
 from fedotp.flower.link._post import Post, is_lost
 from fedotp.flower.link._superlink import SuperLink, free_port, superlink
 from fedotp.flower.link._supernode import SuperNode
@@ -13,6 +13,6 @@ __all__ = [
     "SuperNode",
     "free_port",
     "is_lost",
-    "log_errors_to",
+    "silence",
     "superlink",
 ]

@@ -13,6 +13,7 @@ import httpx
 from flwr.app import Context, Error, Message
 
 from fedotp.flower.link._flwr import (
+    FAILURES,
     ErrorCode,
     HeartbeatSender,
     RuntimeHttpClient,
@@ -55,8 +56,10 @@ class Executor:
             return False
         try:
             self._work(token)
-        except httpx.HTTPError as error:
-            log.warning("the SuperNode went away in the middle of a message: %s", error)
+        except FAILURES as error:
+            log.warning(
+                "an answer is lost, SuperNode did not take it (%s); the server asks again", type(error).__name__
+            )
         except Exception:  # a message that cannot be read must not end the site
             log.exception("a message could not be taken or answered")
         return True

@@ -8,10 +8,11 @@ it is used: the other processes of a federation do not load it.
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import httpx
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.app import Context, Message
 from flwr.common.constant import (
@@ -25,18 +26,20 @@ from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TaskType
 from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.heartbeat import HeartbeatSender  # the worker's signs of life, from a thread of their own
+from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectPushError
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
     SuperExecAuthHttpInterceptor,
 )
-from flwr.supercore.logger import FLOWER_LOGGER, console_handler
+from flwr.supercore.logger import FLOWER_LOGGER
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes, verify_signature
 from flwr.supercore.protobuf.client import ProtobufRequestContext  # what a request of SuperNode's is about
 from flwr.supercore.retry import (
     RetryInvoker,
     make_simple_http_retry_invoker,  # how SuperNode tries again: made more patient
 )
+from flwr.supercore.run import RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient  # how tasks are had and answered
 from flwr.supernode.fleet_http_client import FleetHttpClient  # SuperNode's connection: bounded, and told
 from flwr.supernode.runtime.run_clientapp import (  # how Flower's own worker takes a message and answers it
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EARLIEST",
+    "FAILURES",
     "HOLDS_A_CONNECTION",
     "KEY_HEADER",
     "LATEST",
@@ -72,7 +76,6 @@ __all__ = [
     "end_run",
     "has_signed",
     "key_bytes",
-    "log_errors_to",
     "make_app",
     "make_grid",
     "make_simple_http_retry_invoker",
@@ -85,6 +88,7 @@ __all__ = [
     "runtime_client",
     "send_heartbeat",
     "set_sender",
+    "silence",
     "start_run",
     "use_clock",
 ]
@@ -97,12 +101,22 @@ KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_
 EARLIEST, LATEST = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
 """Seconds between which the signer's clock may be away: the gate names the site whose clock is not."""
 
-LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+LOST = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+    ErrorCode.CLIENT_APP_CRASHED,  # SuperNode has not heard from the worker beside it for a minute
+)
 """Errors in the place of a site's answer that the site has not sent: it is asked again."""
+
+FAILURES = (httpx.HTTPError, ObjectPushError, ObjectPullError, RunNotRunningException)
+"""What Flower's calls raise where SuperLink or SuperNode does not answer, or not as it should."""
 
 HOLDS_A_CONNECTION = f"code: {int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)}"
 """What SuperNode prints where the server holds another connection with its key."""
 
+_LOCAL_SECONDS = 300.0  # for an answer on the loopback interface: Flower's 30 are too few where processors are starved
+_UNTAKEN = timedelta(seconds=60)  # a message that a site has asked for and not taken by then is delivered again
 _ACQUIRE_TASK = "/flwr.proto.Runtime/AcquireTask"  # the one call of a SuperNode's that asks for the shared secret
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
@@ -112,11 +126,9 @@ _Client = TypeVar("_Client")
 # Everywhere --------------------------------------------------------------------------------------------------
 
 
-def log_errors_to(handler: logging.Handler) -> None:
-    """Let Flower tell its errors, and nothing else, to `handler`: its own writes colours, and every request."""
-    if FLOWER_LOGGER.handlers == [console_handler]:
-        FLOWER_LOGGER.handlers = [handler]
-    FLOWER_LOGGER.setLevel(logging.ERROR)
+def silence() -> None:
+    """Print nothing that Flower logs: it quotes keys and numbers of nodes; what matters is logged here, with names."""
+    FLOWER_LOGGER.handlers = [logging.NullHandler()]
 
 
 def runtime_client(
@@ -128,7 +140,7 @@ def runtime_client(
         guards.append(RuntimeTokenHttpInterceptor(token))
     if secret:
         guards.append(SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods={_ACQUIRE_TASK}))
-    return _with_headers(RuntimeHttpClient.from_server_address(address, True, None, guards), headers)
+    return _local(RuntimeHttpClient.from_server_address(address, True, None, guards), headers)
 
 
 def acquire_task(client: RuntimeHttpClient, kind: str) -> str:
@@ -136,9 +148,10 @@ def acquire_task(client: RuntimeHttpClient, kind: str) -> str:
     return str(client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind])).token)
 
 
-def _with_headers(client: _Client, headers: Mapping[str, str] | None) -> _Client:
-    """With every request of `client` go `headers`: Flower has no place for a secret of ours."""
+def _local(client: _Client, headers: Mapping[str, str] | None) -> _Client:
+    """`client` for this machine: with every request go `headers`, for which Flower has no place, and it has time."""
     client._client.headers.update(headers or {})  # type: ignore[attr-defined]
+    client._client.timeout = httpx.Timeout(_LOCAL_SECONDS)  # type: ignore[attr-defined]
     return client
 
 
@@ -216,7 +229,7 @@ def control_client(address: str, name: str, headers: Mapping[str, str]) -> "Cont
     from flwr.supercore.control import ControlHttpClient
 
     version = RuntimeVersionHttpInterceptor(component_name=name)
-    return _with_headers(ControlHttpClient.from_server_address(address, True, None, [version]), headers)
+    return _local(ControlHttpClient.from_server_address(address, True, None, [version]), headers)
 
 
 def register_node(client: "ControlHttpClient", key: bytes, name: str) -> int:
@@ -237,14 +250,21 @@ def start_run(client: "ControlHttpClient", folder: Path) -> None:
     client.StartRun(StartRunRequest(fab=fab_to_proto(Fab(hashlib.sha256(bundle).hexdigest(), bundle, {}))))
 
 
-def make_grid(address: str, token: str, headers: Mapping[str, str], on_send: Callable[[Message], object]) -> "HttpGrid":
-    """Flower's grid for the task of `token`; `on_send` is told of every message to a site before it leaves."""
+def make_grid(
+    app: "Starlette", address: str, token: str, headers: Mapping[str, str], on_send: Callable[[Message], object]
+) -> "HttpGrid":
+    """Flower's grid for the task of `token`; `on_send` is called with every message to a site before it leaves.
+
+    A call fails with one of FAILURES at the first error; Flower's own grid would retry for ever, or interrupt this
+    process. An answer is pulled when all of it is there: Flower's would wait for the rest, for minutes.
+    """
     from flwr.superlink.grid import HttpGrid
 
-    class Told(HttpGrid):
+    class LocalGrid(HttpGrid):
         def _connect(self) -> None:
+            self._retry_invoker = None  # type: ignore[assignment]
             super()._connect()
-            _with_headers(self._client, headers)
+            _local(self._client, headers)
 
         def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
             messages = list(messages)
@@ -252,20 +272,51 @@ def make_grid(address: str, token: str, headers: Mapping[str, str], on_send: Cal
                 on_send(message)
             return super().push_messages(messages)
 
-    return Told(address, insecure=True, token=token)
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            state = app.state.linkstate_factory.state()
+            ready = [number for number in message_ids if not _is_on_its_way(state, number)]
+            return super().pull_messages(ready) if ready else []
+
+    return LocalGrid(address, insecure=True, token=token)
+
+
+def _is_on_its_way(state: Any, number: str) -> bool:
+    """Whether a site that is there is still sending its answer to a message; one it has not taken it gets again."""
+    from flwr.supercore.corestate import in_memory_corestate
+
+    with state.lock:
+        message, current = state.message_ins_store.get(number), in_memory_corestate.now()
+        node = state.nodes.get(message.metadata.dst_node_id) if message else None
+        if message is None or node is None or (node.online_until or 0.0) <= current.timestamp():
+            return False
+        delivered = message.metadata.delivered_at
+        if delivered and datetime.fromisoformat(delivered) + _UNTAKEN < current and state.object_store.get(number):
+            message.metadata.delivered_at = ""  # it was sent, and not confirmed: the connection broke in between
+        answer = state.message_ins_id_to_message_res_id.get(number, "")
+        session = state._object_push_sessions.get(state._object_push_session_by_root.get(answer, ""))
+    return session is not None and bool(session.pending_object_ids) and session.expires_at > current
 
 
 def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
     """Do as Flower's own process of a server does before it calls the ServerApp, in this process.
 
-    The run's token would end some seconds after the last sign of life; here it has no end: the machine may sleep.
+    The run's token would end some seconds after the last sign of life; here it has no end: the machine may sleep. And
+    a part of a message that comes twice, because the first answer to it came too late, is stored twice: Flower would
+    say that it is not, and the rest would never be sent.
     """
     from flwr.common.serde import context_from_proto, run_from_proto
     from flwr.proto.runtime_pb2 import PullTaskInputRequest
     from flwr.supercore.task_identity import TaskIdentity
 
     given = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
-    app.state.linkstate_factory.state().task_token_store[given.task_id].active_until = _FOREVER
+    state = app.state.linkstate_factory.state()
+    state.task_token_store[given.task_id].active_until = _FOREVER
+    store = state.store_object
+
+    def store_object(run_id: int, session_id: str, object_id: str, content: bytes) -> bool:
+        return store(run_id, session_id, object_id, content) or state.object_store.get(object_id) == content
+
+    state.store_object = store_object
     context = context_from_proto(given.context)
     TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
     TaskIdentity.node_id = context.node_id
@@ -274,7 +325,7 @@ def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
 
 
 def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> None:
-    """Tell SuperLink how the run ended. Raises httpx.HTTPError."""
+    """Tell SuperLink how the run ended. Raises FAILURES."""
     from flwr.common.serde import context_to_proto
     from flwr.proto.runtime_pb2 import PushTaskOutputRequest
 

@@ -2,36 +2,49 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-import httpx
 from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from fedotp.flower.link._flwr import LOST, ErrorCode, set_sender
+from fedotp.errors import TransientError
+from fedotp.flower.link._flwr import FAILURES, LOST, ErrorCode, set_sender
 
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 0.2  # between two looks for answers
 _LOOK_AROUND = 2.0  # between two looks for sites that were restarted
+_RETRIES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)  # seconds before each
+
+_Result = TypeVar("_Result")
 
 
 class Post:
-    """Sends and collects over Flower's grid."""
+    """Sends and collects over Flower's grid, and retries where it fails. `name_of` a node is its site's, for the log.
 
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
+    All calls can be repeated: a message that is pushed twice is one, and an answer that is lost on the way is asked for
+    again. A failure that stays raises TransientError.
+    """
+
+    def __init__(self, grid: Grid, name_of: Callable[[int], str]) -> None:
+        self._grid, self._name_of = grid, name_of
+        self.lost_since: dict[int, float] = {}  # nodes that were lost while they were asked (`time.monotonic`)
 
     def online(self) -> dict[int, str]:
         """The nodes that are connected, with the moment they came: one that is restarted comes anew."""
-        return {node.node_id: node.last_activated_at for node in self._grid.get_nodes()}
+        return {node.node_id: node.last_activated_at for node in _retried(self._grid.get_nodes)}
 
     def send(self, messages: Iterable[Message]) -> dict[str, int]:
         """Send; the numbers of the messages and the nodes they go to. What a node cannot be sent is left out."""
         listed = list(messages)
-        numbers = self._grid.push_messages(listed) if listed else []
-        pairs = zip(numbers, listed, strict=False)  # none at all, if they are too large for Flower
-        return {number: message.metadata.dst_node_id for number, message in pairs if number}
+        numbers = list(_retried(lambda: self._grid.push_messages(listed))) if listed else []
+        numbers += [""] * (len(listed) - len(numbers))  # none at all, if they are too large for Flower
+        nodes = [message.metadata.dst_node_id for message in listed]
+        for number, node in zip(numbers, nodes, strict=True):
+            if not number:
+                log.warning("site %s: its message cannot be sent", self._name_of(node))
+        return {number: node for number, node in zip(numbers, nodes, strict=True) if number}
 
     def collect(self, waiting: dict[str, int]) -> dict[int, Message]:
         """The answers that are there, by node; their messages are taken out of `waiting`."""
@@ -45,8 +58,8 @@ class Post:
     def _pull(self, number: str, node: int) -> list[Message]:
         """The answer to one message, if it is there. Who sent it is known, whatever the answer says itself."""
         try:
-            replies = list(self._grid.pull_messages([number]))[:1]
-        except httpx.HTTPError:  # it is the SuperLink that fails
+            replies = list(_retried(lambda: self._grid.pull_messages([number])))[:1]
+        except TransientError:  # it is the SuperLink that fails
             raise
         except Exception as error:  # a stranger's bytes that Flower cannot read
             what = Error(ErrorCode.UNKNOWN, f"its answer cannot be read ({type(error).__name__})")
@@ -72,8 +85,9 @@ class Post:
         while (waiting or lost) and now < end:
             for node, reply in self.collect(waiting).items():
                 if is_lost(reply) and patience:
-                    lost[node] = now
-                    log.warning("node %d was lost while it was asked", node)
+                    lost[node] = self.lost_since[node] = now
+                    name, group = self._name_of(node), asked[node].metadata.group_id
+                    log.warning("site %s disconnected during round %s; waiting %.0f s", name, group, patience)
                 else:
                     answers.setdefault(node, reply)
             if now > look_around:
@@ -83,7 +97,8 @@ class Post:
                 again = [node for node in again if node not in answers]
                 came |= online
                 for node in again:
-                    log.warning("node %d is there again: asking again", node)
+                    self.lost_since.pop(node, None)
+                    log.info("site %s is back; asking again", self._name_of(node))
                 waiting = {number: node for number, node in waiting.items() if node not in again}
                 waiting |= self.send(_again(asked[node]) for node in again)
                 lost = {node: at for node, at in lost.items() if node not in again and now - at < patience}
@@ -91,6 +106,22 @@ class Post:
                 time.sleep(_PAUSE)
             now = time.monotonic()
         return answers
+
+
+def _retried(call: Callable[[], _Result]) -> _Result:
+    """What a call into Flower returns, at last."""
+    for pause in _RETRIES:
+        try:
+            return call()
+        except FAILURES as error:
+            log.debug("Flower: %s: %s; retrying in %.1f s", type(error).__name__, error, pause)
+        time.sleep(pause)
+    try:
+        return call()
+    except FAILURES as error:
+        raise TransientError(
+            f"the link inside this server is broken ({type(error).__name__}); go on with --resume"
+        ) from error
 
 
 def is_lost(reply: Message) -> bool:

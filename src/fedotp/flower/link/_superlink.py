@@ -15,12 +15,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import uvicorn
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -29,6 +28,7 @@ from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import ServerKeys
 from fedotp.flower.link._doors import Doors
 from fedotp.flower.link._flwr import (
+    FAILURES,
     SubStatus,
     TaskType,
     acquire_task,
@@ -62,6 +62,8 @@ def superlink(host: str, port: int, keys: ServerKeys | None) -> Iterator["SuperL
     try:
         link.start()
         yield link
+    except FAILURES as error:
+        raise TransientError(f"the link inside this server is broken ({type(error).__name__}); retry") from error
     finally:
         link.stop()
 
@@ -141,19 +143,15 @@ class SuperLink:
             token = acquire_task(runtime, TaskType.SERVER_APP)
         if not token:
             raise FedotpError("the SuperLink did not hand over the run it was asked to start")
-        grid = make_grid(self.local, token, self._headers, self._expect)
+        grid = make_grid(self._app, self.local, token, self._headers, self._expect)
         context = begin_run(self._app, grid)
         status, details = SubStatus.FAILED, "the server stopped"
         try:
             yield grid
             status, details = SubStatus.COMPLETED, ""
-        except httpx.HTTPError as error:
-            raise TransientError(f"the link inside this server broke ({type(error).__name__}: {error})") from error
         finally:
-            try:
+            with suppress(*FAILURES):  # it ends with this process
                 end_run(grid, context, status, details)
-            except httpx.HTTPError as error:
-                log.warning("the SuperLink was not told how the run ended: %s", error)
             grid.close()
 
     def _expect(self, message: Message) -> None:

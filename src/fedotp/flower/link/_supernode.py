@@ -23,8 +23,8 @@ from fedotp.flower.link._superlink import free_port
 
 log = logging.getLogger("fedotp.site")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
-_REMIND = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
+_UNREACHABLE = 30.0  # seconds without an answer after which it is said that the server cannot be reached
 _LOOK = 0.2  # seconds between two looks at SuperNode
 _NAP = 5.0  # seconds between two looks beyond which this process was asleep, and could have heard nothing
 _SILENCE = 90.0  # seconds: three of Flower's heartbeats
@@ -32,6 +32,8 @@ _PATIENT = 10  # times that, where silence need not mean that anything is wrong
 _HELD = 75.0  # seconds for which the server holds a connection that has died, and some
 _PROGRAM = ("-P", "-m", "fedotp.flower.link._supernode_main")
 _LAST_WORDS = 5.0  # seconds for what SuperNode has said to be read when it has ended
+
+_NOBODY = f"cannot be reached; retrying every {_LONGEST_PAUSE:.0f} s"
 
 REFUSED = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate was not made by the authority of these keys (ca.crt), "
@@ -42,16 +44,16 @@ REFUSED = {
 
 RETRIED = {
     HOLDS_A_CONNECTION: "the server holds a connection with this key: this site's last one, for a minute at most, or "
-    "another site's that has the same key",
-    "ConnectError": "nobody answers there",
-    "Connection refused": "nobody answers there",
-    "does not recognize": "the server was restarted",
+    "another site's that has the same key; retrying",
+    "ConnectError": _NOBODY,
+    "Connection refused": _NOBODY,
+    "does not recognize": "the server was restarted; connecting again",
     "terminated gracefully": "the server ended the connection: it was restarted, or does not accept this site's "
-    "signature (is the clock right, here and there?)",
+    "signature (is the clock right, here and there?); retrying",
 }
 """What SuperNode says where it will work by and by."""
 
-TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site"
+TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site; retrying"
 
 
 class Silence:
@@ -106,8 +108,8 @@ class SuperNode:
         self._working = False
         self._lost = False
         self._link, self._ears = Silence(), Silence()  # any answer; an answer to "is there anything to do?"
-        self._reminded = 0.0
-        self._told = ("", 0.0)
+        self._started = 0.0
+        self._complaints: set[str] = set()  # since it was last connected
         self._held_since: float | None = None
         self._stopping = threading.Event()
         self._failure: Exception | None = None
@@ -168,13 +170,12 @@ class SuperNode:
                 self._start()
         elif self._process.poll() is not None:
             self._end(self._process)
-            self._complain()
+            self._explain()
         elif self._is_deaf():
             self._process.kill()
             self._end(self._process)
-        elif not self._connected and now - self._reminded > _REMIND:
-            self._reminded = now
-            log.warning("nobody answers at %s yet; trying on", self._server)
+        elif not self._connected and now - self._started > _UNREACHABLE:
+            self._complain(_NOBODY)
 
     def _is_deaf(self) -> bool:
         """Whether nothing was heard for too long; said once."""
@@ -186,9 +187,10 @@ class SuperNode:
                     "no answer from %s for %.0f s; going on with what is in progress", self._server, self._silence
                 )
             return False
-        patience = self._silence if self._connected else _PATIENT * self._silence  # it tries again by itself
-        if self._link.seconds > patience:
-            log.warning("no answer from %s for %.0f s; connecting anew", self._server, patience)
+        if not self._connected:
+            return self._link.seconds > _PATIENT * self._silence  # it retries by itself
+        if self._link.seconds > self._silence:
+            log.warning("no answer from %s for %.0f s; connecting anew", self._server, self._silence)
             return True
         if self._ears.seconds > _PATIENT * self._silence:  # a large message on a slow link takes its time
             log.warning("nothing was asked of %s for %.0f s; connecting anew", self._server, self._ears.seconds)
@@ -216,7 +218,7 @@ class SuperNode:
         except OSError as error:
             raise cannot_write(self._secret_file, error) from error
         self._said.clear()
-        self._connected, self._lost, self._reminded = False, False, self._clock()
+        self._connected, self._lost, self._started = False, False, self._clock()
         self._link.end()
         self._ears.end()
         try:
@@ -266,6 +268,7 @@ class SuperNode:
             log.info("%s answers again", self._server)
         if call == ACTIVATE:
             self._connected, self._held_since = True, None
+            self._complaints.clear()
             log.info("connected to %s", self._server)
         elif call == PULL:
             self._pause = _FIRST_PAUSE
@@ -280,18 +283,21 @@ class SuperNode:
                 if TOO_MUCH in line:
                     log.error("%s: %s; it is not taken", self._server, TOO_MUCH)
 
-    def _complain(self) -> None:
+    def _explain(self) -> None:
         """Say why SuperNode has ended; raise if it was refused."""
         said = "\n".join(self._said)
         for sign, meaning in REFUSED.items():
             if sign in said:
                 raise FedotpError(f"{self._server}: {meaning}")
-        why = next((meaning for sign, meaning in RETRIED.items() if sign in said), "the connection was lost")
-        now = self._clock()
+        why = next((meaning for sign, meaning in RETRIED.items() if sign in said), "the connection was lost; retrying")
         if HOLDS_A_CONNECTION in said:
+            now = self._clock()
             self._held_since = now if self._held_since is None else self._held_since
             why = TAKEN if now - self._held_since > _HELD else why
-        last, when = self._told
-        if why != last or now - when > _REMIND:
-            self._told = why, now
-            log.warning("%s: %s; trying again", self._server, why)
+        self._complain(why)
+
+    def _complain(self, why: str) -> None:
+        """One line, once until the site is connected again: after a run's end there may be no server for months."""
+        if why not in self._complaints:
+            self._complaints.add(why)
+            log.warning("%s: %s", self._server, why)

@@ -7,6 +7,8 @@ from enum import StrEnum
 from fedotp.errors import FedotpError
 from fedotp.flower.server._faults import Fault
 
+_UNNAMED = "without a name"
+
 
 class State(StrEnum):
     """How far a site has come in; in this order, but that it may be gone or refused at any time."""
@@ -56,6 +58,11 @@ class Member:
     shortened: int = 0
     steps: int = 0
 
+    @property
+    def called(self) -> str:
+        """Its name, for messages."""
+        return self.name or _UNNAMED
+
     def fail(self, fault: Fault) -> None:
         """It was asked, and no update could be taken."""
         self.faults += 1
@@ -102,6 +109,11 @@ class Registry:
         """The site at a node."""
         return next((member for member in self.everyone if member.node == node), None)
 
+    def name_of(self, node: int) -> str:
+        """The name of the site at a node, for messages."""
+        member = self.of_node(node)
+        return member.called if member else (self.nodes or {}).get(node, _UNNAMED)
+
     def number(self, member: Member) -> int:
         """The site's number."""
         return self.members.index(member)
@@ -109,11 +121,11 @@ class Registry:
     def meet(self, node: int, came: str) -> Member:
         """A node is connected: the site it is, if that is certain, else one to be named."""
         if node in self.replaced:
-            raise FedotpError(f"node {node}: another one has come under its name")
+            raise FedotpError("another site has come under the name of one that is still connected")
         known = self.of_node(node)
         if known is None and self.nodes is not None:
             if node not in self.nodes:
-                raise FedotpError(f"node {node} is not registered")
+                raise FedotpError("a site is connected whose key is not registered")
             self._require_a_part(self.nodes[node])
             known = next(member for member in self.members if member.name == self.nodes[node])
         if known is None:

@@ -76,7 +76,7 @@ def serve(
     require_servable(config, settings, names)
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
-    welcome = Welcome(Post(grid), registry, agreement, new_counts=settings.allow_new_counts)
+    welcome = Welcome(Post(grid, registry.name_of), registry, agreement, new_counts=settings.allow_new_counts)
     welcome.gather(settings, interrupt)
     task = _task(config, welcome.agreement)
     on_save = partial(_write_names, directory, registry)
@@ -127,7 +127,9 @@ def resume_serving(
                 f"{path}: the run began with backbone {manifest['backbone']['name']} "
                 f"{manifest['backbone']['digest'][:12]}, but now it is {agreement.backbone[:12]}"
             )
-        welcome = Welcome(Post(grid), registry, agreement, begun=True, new_counts=settings.allow_new_counts)
+        welcome = Welcome(
+            Post(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
+        )
         progress = Progress()
         n_averages = 0
         if directory.checkpoint.is_file():

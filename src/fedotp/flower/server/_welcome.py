@@ -98,9 +98,11 @@ class Welcome:
                 self._meet(node, came)
         for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
-                if member.state not in (State.UNKNOWN, State.REFUSED):
-                    log.warning("site %s is gone", member.name or member.node)
-                member.node, member.came, member.state, member.gone = None, "", State.UNKNOWN, time.monotonic()
+                lost = self.post.lost_since.pop(member.node, None)
+                if lost is None and member.state not in (State.UNKNOWN, State.REFUSED):
+                    log.warning("site %s disconnected", member.called)
+                member.gone = time.monotonic() if lost is None else lost
+                member.node, member.came, member.state = None, "", State.UNKNOWN
         self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
         hellos = [self._hello(member) for member in self.registry.everyone if self._is_next(member)]
         self._waiting |= self.post.send(hellos)
@@ -187,7 +189,7 @@ class Welcome:
 
     def _refuse(self, member: Member, why: str) -> None:
         member.state = State.REFUSED
-        log.error("site %s is refused: %s", member.name or member.node, one_line(why))
+        log.error("site %s is refused: %s", member.called, one_line(why))
 
     def _decide(self, told: list[Member]) -> None:
         """Fix the sites' numbers and, if they are not given, the class names: those that all sites have."""
