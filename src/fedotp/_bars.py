@@ -1,5 +1,7 @@
-"""Bars for images that are hashed and encoded."""
+"""Bars for images that are hashed and encoded; in a log, lines."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,15 +10,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 OnBar = Callable[[str, int, int], None]  # what is done, how many are done, of how many
 
+_EVERY = 30.0  # seconds between two lines, unless a tenth is done before
+
 
 @contextmanager
 def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterator[OnBar | None]:
-    """Draw a bar on stderr for each step of `encode`: pass what it gives as `on_progress`.
+    """Draw a bar on stderr for each step of `encode`, or print lines: pass what it gives as `on_progress`.
 
-    `transient` bars disappear when all is done.
+    `transient` bars disappear when all is done, and are not replaced by lines.
     """
+    console = Console(stderr=True)
     if quiet:
         yield None
+        return
+    if not transient and not console.is_terminal:
+        yield lines_of_progress()
         return
     columns = (
         TextColumn("{task.description}"),
@@ -25,7 +33,7 @@ def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterat
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=transient) as progress:
+    with Progress(*columns, console=console, transient=transient) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(what: str, done: int, total: int) -> None:
@@ -35,3 +43,20 @@ def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterat
             progress.update(tasks[what], completed=done, total=total, speed=f"{speed:,.0f} images/s" if speed else "")
 
         yield show
+
+
+def lines_of_progress(clock: Callable[[], float] = time.monotonic) -> OnBar:
+    """Prints a line on stderr when a step begins, for every tenth or half minute of it, and when it ends."""
+    begun: dict[str, float] = {}
+    printed: dict[str, tuple[float, int]] = {}  # when, and how many tenths were done
+
+    def show(what: str, done: int, total: int) -> None:
+        now, tenth = clock(), 10 * done // max(total, 1)
+        began = begun.setdefault(what, now)
+        when, before = printed.get(what, (now - _EVERY, 0))
+        if tenth > before or now - when >= _EVERY:
+            printed[what] = now, tenth
+            speed = f", {done / (now - began):,.0f} images/s" if now > began else ""
+            print(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}){speed}", file=sys.stderr, flush=True)
+
+    return show

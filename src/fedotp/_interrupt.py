@@ -1,5 +1,6 @@
 """Ctrl-C and a scheduler's SIGTERM end a run after its round; a second one at once."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -34,3 +35,10 @@ def listen(on_interrupt: Callable[[], object]) -> Iterator[Interrupt]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_at_once(status: int) -> None:
+    """Let the next signal end this process, which is about to exit, with `status` and without a traceback."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: os._exit(status))

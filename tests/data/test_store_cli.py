@@ -9,6 +9,7 @@ from layouts import LAYOUTS
 from store_made import tiny_clip
 from typer.testing import CliRunner, Result
 
+from fedotp._bars import lines_of_progress
 from fedotp.cli.tokens import app
 from fedotp.clip import save
 from fedotp.data.store._store import default_store
@@ -43,8 +44,9 @@ def test_encode_show_prune(here: Path) -> None:
     assert first.exit_code == 0, first.output
     assert "160 train, 40 test images" in first.stdout
     assert "200 views, 200 encoded now" in first.stdout
-    assert "encoding train" in first.stderr
-    assert "images/s" in first.stderr
+    lines = [line for line in first.stderr.splitlines() if line.startswith("encoding train: ")]
+    assert 2 <= len(lines) <= 11
+    assert "160 of 160 (100%), " in lines[-1]
     again = encode(0, "--quiet")
     assert "200 views, 0 encoded now" in again.stdout
     assert again.stderr == ""
@@ -63,6 +65,20 @@ def test_encode_show_prune(here: Path) -> None:
     assert ok("cache", "show").count("backbone ") == 2
     assert "0 encoded now" in encode(0).stdout
     assert "200 encoded now" in encode(1).stdout
+
+
+def test_a_log_gets_a_line_for_every_tenth_and_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    show = lines_of_progress(lambda: now)
+    for done in range(1, 1001):
+        now += 0.1 if done < 900 else 12
+        show("encoding train", done, 1000)
+    quick, slow = [], []
+    for line in capsys.readouterr().err.splitlines():
+        n = int(line.removeprefix("encoding train: ").split(" of ")[0].replace(",", ""))
+        (quick if n < 900 else slow).append(n)
+    assert quick == [1, *range(100, 900, 100)]
+    assert slow == [900, *range(903, 1000, 3), 1000]
 
 
 def test_broken_images_are_listed(here: Path) -> None:

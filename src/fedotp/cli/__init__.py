@@ -11,6 +11,7 @@ import typer
 
 from fedotp import __version__
 from fedotp._imports import VARIABLE, name_imports
+from fedotp._interrupt import end_at_once
 from fedotp._memory import shortage
 from fedotp._text import printable
 from fedotp.cli import (
@@ -38,7 +39,7 @@ from fedotp.cli import (
     value,
     weights,
 )
-from fedotp.cli._status import TRY_AGAIN
+from fedotp.cli._status import INTERRUPTED, TRY_AGAIN
 from fedotp.errors import FedotpError, TransientError
 
 __all__ = ["app", "main"]
@@ -137,3 +138,7 @@ def main() -> None:
     except FedotpError as error:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
         sys.exit(TRY_AGAIN if isinstance(error, TransientError) else 2)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # what is left to do takes seconds, and one more Ctrl-C ends that, too
+            end_at_once(INTERRUPTED)
+        raise

@@ -48,6 +48,9 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
             while not stop.wanted:
                 node.require_hope()
                 executor.step()
+        except KeyboardInterrupt:
+            log.info("stopped at once; the server asks for the message in progress again")
+            raise
         finally:
             node.stop()
 
