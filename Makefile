@@ -2,7 +2,7 @@
 # make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face's and
 #                    Flower's data sets, the documentation's site
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
-# make campaign   half an hour of kills, stalls, sleeps, wrong clocks and garbage against real processes
+# make campaign   half an hour of kills, stalls, sleeps, starved processors, wrong clocks and garbage against real processes
 # make docs   the documentation as a site, in build/site
 # make reference   the pages that the code writes of itself: configuration, layouts; the shell's words
 # make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages

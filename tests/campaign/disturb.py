@@ -7,7 +7,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,10 @@ class Federation:
         pid = self.processes.running[name].pid
         children = Path(f"/proc/{pid}/task/{pid}/children")
         threads = Path(f"/proc/{pid}/task").glob("*/children") if children.parent.is_dir() else []
-        found = [int(child) for path in threads for child in path.read_text().split()]
+        found = []
+        for path in threads:
+            with suppress(OSError):  # a thread that has just ended
+                found += [int(child) for child in path.read_text().split()]
         return [pid, *found]
 
     def set_clock(self, name: str, seconds: float) -> None:
@@ -99,6 +102,23 @@ def _sleep(these: Federation, names: list[str]) -> float:
         these.pause(seconds)
     finally:
         _signal(pids, signal.SIGCONT)
+    return seconds
+
+
+def processors_starve(these: Federation) -> float:
+    """Of the server and the sites one runs at a time, for a moment, and none in between: some percent of a core."""
+    seconds, names = these.length(), ["server", *these.sites]
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end and not these.over():
+            for name in names:
+                _signal(these.pids(name), signal.SIGSTOP)
+            time.sleep(these.rng.uniform(0.1, 1.0))
+            _signal(these.pids(these.rng.choice(names)), signal.SIGCONT)
+            time.sleep(these.rng.uniform(0.02, 0.3))
+    finally:
+        for name in names:
+            _signal(these.pids(name), signal.SIGCONT)
     return seconds
 
 
@@ -187,6 +207,7 @@ ALL: tuple[Callable[[Federation], float], ...] = (
     server_sleeps,
     site_sleeps,
     everybody_sleeps,
+    processors_starve,
     one_link_stalls,
     all_links_stall,
     server_clock_is_set,
@@ -194,3 +215,9 @@ ALL: tuple[Callable[[Federation], float], ...] = (
     strangers_stay,
     strangers_babble,
 )
+
+
+def shuffled(rng: random.Random) -> Iterator[Callable[[Federation], float]]:
+    """All of them in some order, and again: none is rare."""
+    while True:
+        yield from rng.sample(ALL, len(ALL))

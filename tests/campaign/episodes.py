@@ -1,9 +1,10 @@
 """One run each, disturbed: what it must end with, and what is wrong if it does not."""
 
 import random
+import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from real_processes import Processes, processes
 from stalling_proxy import stalling_proxy
 
 import fedotp
-from campaign.disturb import ALL, Federation, clocked
+from campaign.disturb import Federation, clocked
 from fedotp.federation import load_server
 from fedotp.flower.keys._keys import make_keys
 from fedotp.flower.link._superlink import free_port
@@ -23,10 +24,12 @@ from fedotp.runs import RunDirectory
 from runs.toy_run import make_config, outcome
 
 SITES = ("north", "east", "west")
-ROUNDS = 10
+ROUNDS, SECURE_ROUNDS = 10, 4  # a secure round takes five exchanges
 _LONGEST_RUN = 2400.0  # seconds after which a run counts as hanging
 _PATIENCE = ["--patience", 900, "--round-timeout", 1800]
 _CALM = (0.0, 1.0, 5.0, 15.0)  # seconds between two disturbances
+_RAW = re.compile(r"Traceback|ApiError|\b\d{16,}\b")  # what no log may have: the last are numbers of Flower's nodes
+KINDS = ("secure federation", "federation", "federation with a liar")
 
 # A fourth site that is registered and answers with anything but what it should.
 LIAR = """
@@ -53,6 +56,16 @@ main()
 
 
 @dataclass
+class Lane:
+    """Runs one after the other: `kinds` of federations in turn, and the `deck` of what is done to them."""
+
+    rng: random.Random
+    longest: float
+    kinds: Iterator[str]
+    deck: Iterator[Callable[[Federation], float]]
+
+
+@dataclass
 class Episode:
     """One run: what was done to it, and what was found."""
 
@@ -71,44 +84,43 @@ class Episode:
 
 
 def reference(inputs: Path, folder: Path) -> dict[str, Any]:
-    """How undisturbed runs end: a simulated one, a federation of three sites, and one with a liar among them."""
+    """How undisturbed runs end: a simulated one, and federations of three sites of every kind."""
     folder.mkdir()
     (folder / "toy.toml").write_text(_simulated_config(inputs).to_toml())
     with processes(folder) as started:  # a process like those that are killed: results depend on the number of threads
         started.start("run", "run", "toy.toml", "--out", "simulated")
         assert started.wait("run") == 0, started.all_logs()
     expected: dict[str, Any] = {"simulated": outcome(RunDirectory(folder / "simulated"))}
-    for liar in (False, True):
-        with _started(inputs, folder / f"liar-{liar}", random.Random(0), 0.0, liar) as these:
-            assert these.processes.wait("server", 600) == 0, these.processes.all_logs()
-        expected[f"liar-{liar}"] = _ending(folder / f"liar-{liar}")
+    for kind in KINDS:
+        with _started(inputs, folder / kind, random.Random(0), 0.0, kind) as these:
+            assert these.processes.wait("server", 1200) == 0, these.processes.all_logs()
+        expected[kind] = _ending(folder / kind)
     return expected
 
 
-def federation(inputs: Path, folder: Path, expected: dict[str, Any], rng: random.Random, longest: float) -> Episode:
+def federation(inputs: Path, folder: Path, expected: dict[str, Any], lane: Lane) -> Episode:
     """A federation of real processes, disturbed until its run is over."""
-    liar = rng.random() < 0.4
-    episode = Episode("federation with a liar" if liar else "federation", folder.name)
+    episode = Episode(next(lane.kinds), folder.name)
     start = time.monotonic()
-    with _started(inputs, folder, rng, longest, liar) as these:
-        _disturb(these)
+    with _started(inputs, folder, lane.rng, lane.longest, episode.kind) as these:
+        _disturb(these, lane.deck)
         left = max(60.0, _LONGEST_RUN - (time.monotonic() - start))
         try:
             status = these.processes.wait("server", left)
         except AssertionError:
             status = None
         these.pause(0)
-        episode.findings += _judge(these, status, expected[f"liar-{liar}"])
+        episode.findings += _judge(these, status, expected[episode.kind])
     episode.disturbances, episode.seconds = these.done, time.monotonic() - start
     return episode
 
 
-def _disturb(these: Federation) -> None:
+def _disturb(these: Federation, deck: Iterator[Callable[[Federation], float]]) -> None:
     while not these.over():
         these.pause(these.rng.choice(_CALM))
         if these.over():
             return
-        what = these.rng.choice(ALL)
+        what = next(deck)
         these.done.append((what.__name__.replace("_", " "), 0.0))
         length = what(these)
         these.done[-1] = (these.done[-1][0], length)
@@ -125,8 +137,9 @@ def _judge(these: Federation, status: int | None, expected: dict[str, Any]) -> l
             wrong.append(f"site {name} has ended by itself")
         if not (these.processes.folder / "state" / name / "classifier").is_dir():
             wrong.append(f"site {name} is deaf: it has not heard that the run is over")
-    told = [name for name in ("server", *these.sites) if "Traceback" in these.processes.log(name)]
-    return [*wrong, *(f"a traceback of {name}" for name in told)]
+    for name in ("server", *these.sites):
+        wrong += [f"{raw!r} in the log of {name}" for raw in sorted(set(_RAW.findall(these.processes.log(name))))[:3]]
+    return wrong
 
 
 def _ending(folder: Path) -> dict[str, Any]:
@@ -144,11 +157,12 @@ def _ending(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _started(inputs: Path, folder: Path, rng: random.Random, longest: float, liar: bool) -> Iterator[Federation]:
+def _started(inputs: Path, folder: Path, rng: random.Random, longest: float, kind: str) -> Iterator[Federation]:
     """A server and its sites, each behind a link of its own."""
     folder.mkdir()
-    names = (*SITES, *(("liar",) if liar else ()))
-    config = make_deployable(inputs, federation={"rounds": ROUNDS}).override(
+    names = (*SITES, *(("liar",) if "liar" in kind else ()))
+    secure = "secure" in kind
+    config = make_deployable(inputs, federation={"rounds": SECURE_ROUNDS if secure else ROUNDS}).override(
         [f"partition.n_clients={len(names)}", "evaluation.every=0"]
     )
     (folder / "study.toml").write_text(config.to_toml())
@@ -162,11 +176,12 @@ def _started(inputs: Path, folder: Path, rng: random.Random, longest: float, lia
 
         def start_server() -> None:
             begun = (folder / "run/config.toml").is_file()
-            how = ["--resume", "run"] if begun else ["study.toml", "--out", "run"]
+            how = ["--resume", "run"] if begun else ["study.toml", "--out", "run", *(["--secure"] if secure else [])]
             started.start("server", "server", *how, *listen, environment=clocks["server"])
 
         def start_site(part: int, name: str) -> None:
             where = ["--server", f"localhost:{links[name].port}", "--state", f"state/{name}"]
+            where += ["--require-secure"] if secure else []
             code = {"code": LIAR} if name == "liar" else {}
             arguments = ["client", "--part", part, "--keys", f"keys/sites/{name}", *where]
             started.start(name, *arguments, environment=clocks[name], **code)  # type: ignore[arg-type]
@@ -187,7 +202,7 @@ def _simulated_config(inputs: Path) -> fedotp.Config:
     return make_config(inputs, federation={"rounds": 8})
 
 
-def simulated(inputs: Path, folder: Path, expected: dict[str, Any], rng: random.Random, _longest: float) -> Episode:
+def simulated(inputs: Path, folder: Path, expected: dict[str, Any], lane: Lane) -> Episode:
     """A run of the simulator that is killed at random moments and resumed until it is complete."""
     episode = Episode("simulated", folder.name)
     start = time.monotonic()
@@ -197,7 +212,7 @@ def simulated(inputs: Path, folder: Path, expected: dict[str, Any], rng: random.
         while not (folder / "run/summary.json").is_file():
             begun = (folder / "run/config.toml").is_file()
             started.start("run", "run", *(["--resume", "run"] if begun else ["toy.toml", "--out", "run"]))
-            if len(episode.disturbances) < 12 and not _ends_within(started, rng.uniform(1, 12)):
+            if len(episode.disturbances) < 12 and not _ends_within(started, lane.rng.uniform(1, 12)):
                 started.kill("run")
                 episode.disturbances.append(("kill run", 0.0))
             elif (status := started.wait("run", 600)) != 0:

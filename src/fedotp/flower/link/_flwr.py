@@ -281,17 +281,20 @@ def make_grid(
 
 
 def _is_on_its_way(state: Any, number: str) -> bool:
-    """Whether a site that is there is still sending its answer to a message; one it has not taken it gets again."""
+    """Whether a site that is there is still sending its answer to a message.
+
+    A message that was sent to the site, and not confirmed because the connection broke, is delivered again.
+    """
     from flwr.supercore.corestate import in_memory_corestate
 
     with state.lock:
-        message, current = state.message_ins_store.get(number), in_memory_corestate.now()
+        message, current = state.message_ins_store.get(number), in_memory_corestate.now()  # type: ignore[attr-defined]
         node = state.nodes.get(message.metadata.dst_node_id) if message else None
         if message is None or node is None or (node.online_until or 0.0) <= current.timestamp():
             return False
         delivered = message.metadata.delivered_at
         if delivered and datetime.fromisoformat(delivered) + _UNTAKEN < current and state.object_store.get(number):
-            message.metadata.delivered_at = ""  # it was sent, and not confirmed: the connection broke in between
+            message.metadata.delivered_at = ""
         answer = state.message_ins_id_to_message_res_id.get(number, "")
         session = state._object_push_sessions.get(state._object_push_session_by_root.get(answer, ""))
     return session is not None and bool(session.pending_object_ids) and session.expires_at > current
@@ -301,8 +304,8 @@ def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
     """Do as Flower's own process of a server does before it calls the ServerApp, in this process.
 
     The run's token would end some seconds after the last sign of life; here it has no end: the machine may sleep. And
-    a part of a message that comes twice, because the first answer to it came too late, is stored twice: Flower would
-    say that it is not, and the rest would never be sent.
+    a part of a message that comes twice, because the first answer to it came too late, counts as stored: Flower would
+    refuse it, and its sender would never send the rest.
     """
     from flwr.common.serde import context_from_proto, run_from_proto
     from flwr.proto.runtime_pb2 import PullTaskInputRequest
