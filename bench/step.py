@@ -95,12 +95,12 @@ class Step:
         self.data = FederatedData(names, (None,) * N_CLIENTS, train=images, test=images)
         self.received = self.method.send(self.method.shared(self.task, N_CLIENTS), None, N_CLIENTS)
         self.private = {name: x.expand(N_CLIENTS, *x.shape) for name, x in self.method.private(self.task).items()}
-        self.settings = Settings(RoundSettings(batch_size=BATCH))
+        self.settings = Settings(RoundSettings(batch_size=BATCH)).of(self.method)
 
     def ours(self, precision: Precision) -> tuple[Tensor, Parameters]:
         """Side by side, by what fedotp trains with."""
         trainer = LocalTrainer(self.method, self.task.in_precision(precision), self.data, self.settings)
-        work = LocalWork(np.arange(N_CLIENTS), round=0, epochs=1, lr=self.settings.optimizer.lr)
+        work = LocalWork(np.arange(N_CLIENTS), round=0, epochs=1, lr=self.settings.optimizer.rate)
         result = trainer.train(work, self.received, self.private)
         return result.loss, result.params
 
@@ -113,7 +113,7 @@ class Step:
             context = start.clone().requires_grad_()  # (N, s, d)
             optimizer = torch.optim.SGD(
                 [context],
-                lr=self.settings.optimizer.lr,
+                lr=self.settings.optimizer.rate,
                 momentum=self.settings.optimizer.momentum,
                 weight_decay=self.settings.optimizer.weight_decay,
             )

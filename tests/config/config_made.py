@@ -12,7 +12,7 @@ from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS
 from fedotp.data import SCHEMES, PartitionSettings
 from fedotp.federation import AttackSettings
-from fedotp.methods import METHODS, Method
+from fedotp.methods import METHODS, Method, Rate
 
 # Where a value of the right type is not always a right value.
 _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
@@ -40,6 +40,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "method.rank": st.integers(1, 256),
     "federation.participation": st.floats(0, 1, exclude_min=True),
     "federation.dropout": st.floats(0, 1, exclude_max=True),
+    "optimizer.lr": st.sampled_from(get_args(Rate)) | st.floats(1e-6, 1e6),
     "server.malicious": st.floats(0, 0.49) | st.integers(1, 1000),
     "privacy.noise": st.floats(1e-3, 1e6),
     "privacy.delta": st.floats(0, 1, exclude_min=True, exclude_max=True),
@@ -48,7 +49,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "evaluation.views": st.lists(st.sampled_from(["personal", "global", "base", "neighbours"])).map(tuple),
     **{
         key: st.floats(0, 1, exclude_max=True)
-        for key in ("optimizer.momentum", "server.momentum", "server.beta1", "server.beta2")
+        for key in ("optimizer.momentum", "optimizer.beta2", "server.momentum", "server.beta1", "server.beta2")
     },
 }
 _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {

@@ -78,7 +78,8 @@ def test_defaults_are_the_papers() -> None:
     assert config.prompt == PromptSettings(n_ctx=16, position="end", std=0.02)
     assert config.method == FedOTP(n_shared=1, n_private=1, rule="unbalanced", reg=0.1, mass=0.8)
     assert (config.federation.rounds, config.federation.local_epochs, config.federation.batch_size) == (10, 5, 32)
-    assert (config.optimizer.name, config.optimizer.lr, config.evaluation.batch_size) == ("sgd", 0.001, 100)
+    optimizer = config.resolved.optimizer
+    assert (optimizer.name, optimizer.lr, config.evaluation.batch_size) == ("sgd", 0.001, 100)
 
 
 def test_only_the_data_set_has_no_default() -> None:
@@ -105,7 +106,7 @@ def test_another_method_by_name() -> None:
 
 def test_settings_are_what_the_federation_needs() -> None:
     config = PETS.override(["seed=7", "federation.rounds=3"])
-    assert config.settings == Settings(federation=RoundSettings(rounds=3), seed=7)
+    assert config.settings == Settings(federation=RoundSettings(rounds=3), seed=7).of(config.method)
 
 
 def test_reading_a_file(tmp_path: Path) -> None:

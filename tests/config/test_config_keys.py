@@ -36,7 +36,10 @@ def test_an_explained_configuration_reads_back_equal(name: str) -> None:
 
 def test_a_line_is_one_sentence_and_names_the_choices() -> None:
     lines = {key.name: key.line for key in keys_of(METHODS["fedotp"])}
-    assert lines["optimizer.name"] == "which optimizer (sgd, adam, adamw)"
+    assert (
+        lines["optimizer.name"]
+        == 'which optimizer, "own" for the method\'s: SGD, but Adam of FedCLIP (own, sgd, adam, adamw)'
+    )
     assert lines["partition.n_clients"] == "how many clients there are"
     assert lines["method.mass"].startswith("gamma, the share of the patches' mass")
     assert lines["method.name"] == "FedOTP: Li et al., CVPR 2024"

@@ -76,7 +76,7 @@ def test_the_papers_settings(name: str) -> None:
     config = load_config(name)
     assert config.method == FedOTP(reg=0.1, mass=0.8)
     assert config.prompt.n_ctx == 16
-    assert (config.optimizer.name, config.optimizer.lr) == ("sgd", 0.001)
+    assert (config.resolved.optimizer.name, config.resolved.optimizer.lr) == ("sgd", 0.001)
     assert (config.federation.batch_size, config.evaluation.batch_size) == (32, 100)
     few_shot = name.startswith("fewshot-")
     assert config.backbone.name == ("RN50" if few_shot else "ViT-B/16")

@@ -1,4 +1,4 @@
-"""Rounds of the engine against straight-line restatements of Algorithm 2 and of what our field compares with it."""
+"""Rounds of the engine against straight-line restatements of the paper's Algorithm 2 and of what it compares."""
 
 from functools import cache
 

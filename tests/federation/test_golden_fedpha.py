@@ -1,4 +1,4 @@
-"""Three rounds of FedPHA against its equations, client by client in float64."""
+"""Three rounds of FedPHA against its paper's equations, and with its code's "row", client by client in float64."""
 
 from dataclasses import dataclass, field
 

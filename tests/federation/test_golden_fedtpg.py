@@ -1,4 +1,4 @@
-"""Three rounds of FedTPG against a restatement with torch's own modules, client by client."""
+"""Three rounds of FedTPG against its paper restated with torch's own modules, client by client."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Three rounds with KgCoOp's penalty on PromptFL and on FedOTP, against its equation in float64."""
+"""Three rounds with KgCoOp's penalty on PromptFL and on FedOTP, against its paper's equation in float64."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Three rounds of PromptFolio against its equations, client by client in float64."""
+"""Three rounds of PromptFolio against its paper's equations, client by client in float64."""
 
 import numpy as np
 import pytest

@@ -23,7 +23,7 @@ from toy_federation import (
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Settings, Simulator
 from fedotp.federation._noisy import NoisySteps, n_noisy_steps, poisson_steps
-from fedotp.methods import METHODS, Batch, FedOTP, Method, Parameters, PromptFL
+from fedotp.methods import METHODS, Batch, FedCLIP, FedOTP, Method, Parameters, PromptFL
 from fedotp.privacy import PrivacySettings, epsilon, unit_gradients
 
 REFUSED = {"pfedprompt", "promptfl-ft", "coop"}
@@ -76,7 +76,7 @@ def test_every_image_s_gradient_is_that_of_a_loop(name: str) -> None:
     names = [n for n in names if n not in method.fixed]
     current = params | {n: params[n].detach().requires_grad_() for n in names}
     leaves = [current[n] for n in names]
-    each, *penalties = method.terms(task, current, received, batch._replace(apart=True))
+    each, *penalties = method.objective(task, current, received, batch._replace(apart=True))
     assert each.shape == (len(clients), width)
     units = torch.arange(width).expand(len(clients), width)
     (found,) = unit_gradients(each, leaves, torch.where(batch.labels < 0, -1, units))
@@ -260,7 +260,8 @@ class OwnLoss(PromptFL):
         ("pfedprompt", {}, "pFedPrompt: it looks up the training images themselves"),
         ("promptfl-ft", {"private": True}, "it fine-tunes before it predicts, without noise"),
         ("coop", {}, "it shares nothing: set privacy.private = true"),
-        (FedOTP(solver="batch"), {}, "with method.solver = batch images see each other"),
+        (FedOTP(solver="batch"), {}, "in its loss images see each other (method.solver = batch"),
+        (FedCLIP(variant="code"), {}, "in its loss images see each other"),
         (OwnLoss(), {}, "its loss is not made of `terms`"),
         ("fedotp", {"unit": "group"}, 'privacy.unit = "group": must be "example", or data with groups'),
         ("coop", {"unit": "site"}, "has no average to protect this way"),

@@ -16,13 +16,14 @@ from fedotp.methods import Batch
 STEPS = (9, 6, 6, 1)  # falling, as the engine sorts them
 SHAPES = {"shared": (2, 3), "private": (5,)}
 SETTINGS = [
-    OptimizerSettings(lr=0.1),
-    OptimizerSettings(lr=0.1, momentum=0.0),
-    OptimizerSettings(lr=0.1, weight_decay=0.0),
+    OptimizerSettings("sgd", lr=0.1),
+    OptimizerSettings("sgd", lr=0.1, momentum=0.0),
+    OptimizerSettings("sgd", lr=0.1, weight_decay=0.0),
     OptimizerSettings("adamw", lr=0.1, weight_decay=0.3),
     OptimizerSettings("adamw", lr=0.003),
     OptimizerSettings("adam", lr=0.1, weight_decay=0.3),
     OptimizerSettings("adam", lr=0.003),
+    OptimizerSettings("adam", lr=0.01, weight_decay=0.2, beta2=0.98, epsilon=1e-6),  # FedCLIP's
 ]
 
 
@@ -32,7 +33,8 @@ def _torch(settings: OptimizerSettings, params: list[torch.Tensor]) -> torch.opt
             params, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, foreach=False
         )
     adam = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
-    return adam(params, lr=settings.lr, weight_decay=settings.weight_decay, foreach=False)
+    betas = (0.9, settings.beta2)
+    return adam(params, settings.lr, betas, settings.epsilon, settings.weight_decay, foreach=False)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-6)])

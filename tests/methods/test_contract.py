@@ -1,7 +1,8 @@
 """What every method promises, whatever it is: checked on all of them, the tests' own included."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -160,6 +161,27 @@ def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: 
             for a, b in zip(features[c].detach().numpy(), captions, strict=True)
         ]
         assert float(extra[c]) == pytest.approx(3 * (1 - np.mean(cosines)), abs=1e-10)
+
+
+def test_a_method_with_terms_of_its_own_keeps_the_penalty(batch: Batch) -> None:
+    @dataclass(frozen=True)
+    class Doubled(Anchored):
+        def terms(self, *args: Any) -> Sequence[torch.Tensor]:
+            return [2 * term for term in super().terms(*args)]
+
+    found = []
+    for method in (Anchored(), Doubled()):
+        losses = []
+        for weight in (0.0, 3.0):
+            task = make_task(torch.float64, kgcoop=weight)
+            received = method.send(method.shared(task, C), torch.arange(C), C)
+            params = received | {name: value.expand(C) for name, value in method.private(task).items()}
+            losses.append(method.loss(task, params, received, batch))
+        found.append(losses)
+    (plain, near), (doubled, both) = found
+    torch.testing.assert_close(doubled, 2 * plain)
+    torch.testing.assert_close(both - doubled, near - plain)
+    assert (near - plain).min() > 0.01
 
 
 def test_a_method_that_learns_no_prompts_cannot_forget_them() -> None:

@@ -139,7 +139,7 @@ def test_the_server_of_fedmgp_does_not_know_its_clients() -> None:
         ({"drawn": 6}, "method.drawn = 6: must be from 1 to method.groups = 5"),
         ({"drawn": 0}, "method.drawn = 0"),
         ({"diversity": -1.0}, "method.diversity = -1.0"),
-        ({"sign": "minus"}, "method.sign = 'minus': must be paper or code"),
+        ({"variant": "mine"}, "method.variant = 'mine': must be paper or code"),
         ({"tau": 0.0}, "method.tau = 0.0: must be from 1e-06"),
         ({"tau": math.nan}, "method.tau = nan"),
     ],

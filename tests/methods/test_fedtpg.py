@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from federation.toy_federation import make_data, make_settings, make_task, simulator
-from fedotp.clip import ImageFeatures
+from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import Predictor
 from fedotp.methods import Batch, FedTPG, Parameters, Task
@@ -103,3 +103,21 @@ def test_what_is_refused() -> None:
         simulator(FedTPG(), task=make_task(per_class=True))
     with pytest.raises(FedotpError, match="positions"):
         simulator(FedTPG(n_ctx=80))
+
+
+@pytest.mark.parametrize("embed_dim", [64, 32])
+def test_its_attention_starts_as_torchs(embed_dim: int) -> None:
+    """As torch.nn.MultiheadAttention, whose bounds depend on whether all widths are the same; biases are 0."""
+    config = replace(TINY, embed_dim=embed_dim, text=replace(TINY.text, width=64))
+    found = FedTPG().shared(Task(CLIP.random(config), ("cat", "dog")), 1)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        theirs = torch.nn.MultiheadAttention(64, 4, kdim=embed_dim, vdim=embed_dim)
+    packed = theirs.in_proj_weight
+    apart = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight) if packed is None else packed.chunk(3)
+    for name, like in zip(("query", "key", "value", "out"), (*apart, theirs.out_proj.weight), strict=True):
+        assert float(found[name].abs().max()) == pytest.approx(float(like.abs().max()), rel=0.02)
+        assert not found[f"{name}_bias"].any()
+    assert not theirs.in_proj_bias.any()
+    assert not theirs.out_proj.bias.any()
+    assert found["ff_in_bias"].any()

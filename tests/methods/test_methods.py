@@ -1,7 +1,9 @@
 """What each method declares: its scores restated, its parameters, what it refuses."""
 
+import csv
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -440,3 +442,28 @@ def test_who_says_the_caption_has_forgotten_nothing(clip: CLIP, position: str) -
     task = Task(clip, NAMES, PromptSettings(words="a photo of a", std=0.0, position=position))
     assert (forgotten(task) > 0.01) == (position != "end")
     assert forgotten(task) >= -1e-12
+
+
+# Learning rates --------------------------------------------------------------------------------------------
+
+
+def test_the_rates_on_mini_are_the_best_of_those_recorded() -> None:
+    """recipes/field/rates.csv: accuracies on two splits that no page shows."""
+    recorded: dict[str, dict[str, float]] = {}
+    with (Path(__file__).parents[2] / "recipes/field/rates.csv").open() as file:
+        for row in csv.DictReader(file):
+            title, *options = row["method"].split(", ")
+            if options and row["accuracy_mean"]:
+                recorded.setdefault(title, {})[", ".join(options)] = float(row["accuracy_mean"])
+    methods = {method.title: method for method in METHODS.values()}
+    assert len(recorded) == 15
+    for title, rates in recorded.items():
+        method = methods[title]
+        name = "" if method.optimizer == "sgd" else f"optimizer.name={method.optimizer}, "
+        assert max(rates, key=rates.__getitem__) == f"{name}optimizer.lr={method.learning_rates.mini:g}"
+
+
+def test_where_no_falling_rate_was_measured_it_is_the_constant_one() -> None:
+    found = {name: method.learning_rates.at("falling") for name, method in METHODS.items()}
+    assert found["fedotp"] == found["coop"] == found["promptfl"] == 0.5
+    assert found["pfedmoap"] == METHODS["pfedmoap"].learning_rates.at("mini") == 0.003

@@ -167,12 +167,31 @@ def test_the_nearest_are_those_of_scikit_learn(task: Task) -> None:
     torch.testing.assert_close(found["experts"][1], server["prompt"].expand(3, -1, -1))
 
 
-def test_in_fixed_order_they_are_the_first(task: Task) -> None:
-    method = PFedMoAP(experts=2, choice="fixed")
-    server = server_of(method, task, 6, [1, 2, 4, 5])
-    found = method.send(server, torch.tensor([1, 5]), 2)
-    torch.testing.assert_close(found["experts"][0], server["pool"][[2, 4], 0])
-    torch.testing.assert_close(found["experts"][1], server["pool"][[1, 2], 0])
+def test_in_fixed_order_they_are_the_first_of_a_permutation_drawn_once(task: Task) -> None:
+    method, orders = PFedMoAP(experts=2, choice="fixed"), set()
+    for seed in range(4):
+        server = server_of(method, replace(task, seed=seed), 6, [1, 2, 4, 5])
+        order = [j for j in server["order"].argsort().tolist() if j in (1, 2, 4, 5)]
+        found = method.send(server, torch.tensor([1, 5]), 2)
+        for row, client in enumerate((1, 5)):
+            others = [j for j in order if j != client][:2]
+            torch.testing.assert_close(found["experts"][row], server["pool"][others, 0])
+        orders.add(tuple(order))
+        later = method.aggregate(server, torch.tensor([0]), {"prompt": draw(1, 1, 3, 32)}, torch.ones(1))
+        assert torch.equal(later["order"], server["order"])
+    assert len(orders) > 1
+
+
+def test_the_gating_network_starts_as_plain_linear_layers_do() -> None:
+    """Weights and biases fill the range of torch.nn.Linear(128, 128), which is +- 0.088, evenly."""
+    gates = PFedMoAP().private(Task(CLIP.random(replace(TINY, embed_dim=512)), ("cat", "dog"), PromptSettings(n_ctx=2)))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        theirs = torch.nn.Linear(128, 4 * 128).requires_grad_(False)
+    for name, like in (("gate_in", theirs.weight), ("gate_out", theirs.weight), ("gate_in_bias", theirs.bias)):
+        assert float(gates[name].abs().max()) == pytest.approx(float(like.abs().max()), rel=0.02)
+        assert float(gates[name].std()) == pytest.approx(float(like.std()), rel=0.1)
+    assert 0.08 < float(gates["gate_out_bias"].abs().max()) <= 128**-0.5
 
 
 @pytest.mark.parametrize("sent", [[], [2], [0, 2]])

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from fedotp.cli._trials import _print as print_table
-from fedotp.config import Config, DataSettings
+from fedotp.config import Config, DataSettings, load_config
 from fedotp.errors import FedotpError
 from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_grid, by_method, n_bytes
 
@@ -30,6 +30,22 @@ def test_methods_are_named_by_what_they_change() -> None:
     assert trials[3].config == CONFIG.override(["method.rule=classical", "method.mass=0.5", "seed=3"])
     assert {trial.config.partition.seed for trial in trials} == {7}  # one split
     assert [trial.config.seed for trial in trials] == [0, 3] * 3
+
+
+def test_every_method_has_its_own_rate_unless_one_is_given() -> None:
+    methods = ["fedotp", "pfedmoap", "fedclip", "fedpha:optimizer.lr=0.02"]
+    expected = {
+        "demo": [("sgd", 0.1), ("sgd", 0.003), ("adam", 0.01), ("sgd", 0.02)],
+        "demo-sites": [("sgd", 0.5), ("sgd", 0.003), ("adam", 0.01), ("sgd", 0.02)],
+        "fewshot-pets": [("sgd", 0.001), ("sgd", 0.002), ("adam", 5e-5), ("sgd", 0.02)],
+        "novel-flip": [("sgd", 0.002), ("sgd", 0.002), ("adam", 0.002), ("sgd", 0.02)],
+    }
+    for preset, optimizers in expected.items():
+        used = [trial.config.settings.optimizer for trial in by_method(load_config(preset), methods, [0])]
+        assert [(each.name, each.lr) for each in used] == optimizers
+    changes = ["optimizer.lr=0.1", "optimizer.name=sgd"]
+    for trial in by_method(load_config("demo"), methods[:3], [0], changes=changes):
+        assert (trial.config.settings.optimizer.name, trial.config.settings.optimizer.lr) == ("sgd", 0.1)
 
 
 def test_a_grid_is_all_combinations() -> None:
@@ -117,6 +133,7 @@ def outcome(folder: Path, label: str, seed: int, accuracy: float | None, changes
         summary = {
             "best": {"accuracy": 0.875},
             "final": {"accuracy": accuracy, "accuracy_worst_decile": 0.25, "macro_f1": 0.5},
+            "optimizer": {"name": "sgd", "lr": 0.1},
             "communication": {"bytes_up": 1024, "bytes_down": 1024},
             "seconds": {"train": 2.0, "evaluate": 1.0},
             "clients": [{"name": "one", "accuracy": accuracy}],
@@ -135,21 +152,21 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
     assert csv == (
         "method,runs,accuracy_mean,accuracy_std,best_mean,best_std,last_five_mean,last_five_std,"
         "worst_decile_mean,worst_decile_std,balanced_accuracy_mean,balanced_accuracy_std,macro_f1_mean,macro_f1_std,"
-        "bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
+        "lr_mean,lr_std,bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
         "accuracy_clip_art_mean,accuracy_clip_art_std,"
         "against,difference,difference_low,difference_high,difference_p,difference_p_holm,pairs,splits,"
         "not_above\n"
-        "A|B,3,0.5,0.25,0.875,0.0,,,0.25,0.0,,,0.5,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,,,,,,,,,\n"
-        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "D,1,1.0,,0.875,,,,0.25,,,,0.5,,2048.0,,2.0,,0.125,,1.0,,A|B,0.75,,,,,1,1,\n"
-        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "A|B,3,0.5,0.25,0.875,0.0,,,0.25,0.0,,,0.5,0.0,0.1,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,,,,,,,,,\n"
+        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "D,1,1.0,,0.875,,,,0.25,,,,0.5,,0.1,,2048.0,,2.0,,0.125,,1.0,,A|B,0.75,,,,,1,1,\n"
+        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
     )
     assert markdown.splitlines()[2:5] == [
-        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | - | 25.00 | - | 50.00 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
+        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | - | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
         "| 50.00 ± 25.00 |",
-        "| C | 0 of 1 | - | - | - | - | - | - | - | - | - | - |",
-        "| D | 1 | 100.00 | 87.50 | - | 25.00 | - | 50.00 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
+        "| C | 0 of 1 | - | - | - | - | - | - | - | - | - | - | - |",
+        "| D | 1 | 100.00 | 87.50 | - | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
     assert markdown.splitlines()[-3:] == [
         "| D | +75.00 | - | 1 | one pair tells nothing |",

@@ -101,6 +101,8 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         rows.append(("privacy spent", f"epsilon {spent['epsilon']:.3g}", f"at delta {spent['delta']:g}; {who}"))
     if "secure" in numbers:
         rows.append(("updates seen", "none", f"by the server, of {counted(numbers['secure']['sums'], 'secure sum')}"))
+    if "optimizer" in numbers:
+        rows.append(("learning rate", f"{numbers['optimizer']['lr']:g}", numbers["optimizer"]["name"]))
     if "communication" in numbers:
         sent = numbers["communication"]
         rows.append(("communication", f"{n_bytes(sent['bytes_up'])} up", f"{n_bytes(sent['bytes_down'])} down"))

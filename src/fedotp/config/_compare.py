@@ -5,9 +5,9 @@ from fedotp.config._config import Config
 
 
 def flatten(config: Config) -> dict[str, Value]:
-    """Every key of a configuration, dotted ("method.mass"), with its value; None where it has none."""
+    """Every key of a resolved configuration, dotted ("method.mass"), with its value; None where it has none."""
     flat: dict[str, Value] = {}
-    for key, value in config.to_dict().items():
+    for key, value in config.resolved.to_dict().items():
         flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
     return flat
 

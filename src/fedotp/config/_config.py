@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +145,16 @@ class Config:
         return cls.from_dict(tables, where)
 
     @property
+    def resolved(self) -> "Config":
+        """The same with the method's own optimizer and learning rate in place of words: what a run records."""
+        return replace(self, optimizer=self.optimizer.of(self.method))
+
+    @property
     def settings(self) -> Settings:
         """The part that drives the federation."""
         return Settings(
             self.federation,
-            self.optimizer,
+            self.optimizer.of(self.method),
             self.server,
             self.evaluation,
             self.compute,

@@ -59,12 +59,15 @@ def sections() -> dict[str, str]:
 def explained(config: Config) -> str:
     """The complete configuration as a file that reads back equal, each key below a line that says what it means."""
     keys = {key.name: key for key in keys_of(type(config.method))}
+    resolved = config.resolved.optimizer
     lines: list[str] = []
     for name, value in config.to_dict().items():
         if isinstance(value, dict):
             lines += ["", f"[{name}]  # {_SENTENCE.split(sections()[name])[0]}"]
             for inner, inner_value in value.items():
                 lines += _assignment(keys[f"{name}.{inner}"], inner, inner_value)
+                if name == "optimizer" and inner_value != (own := getattr(resolved, inner)):
+                    lines[-1] += f"  # {write_value(own)} for {config.method.name}"
         else:
             lines += _assignment(keys[name], name, value)
     return "\n".join(lines) + "\n"

@@ -58,7 +58,7 @@ class Clients(ABC):
         self.method = method
         self.task = task = task.in_precision(settings.compute.precision)
         self.data = data
-        self.settings = settings
+        self.settings = settings = settings.of(method)
         self.trainer = LocalTrainer(method, task, data, settings)
         self.tester = LocalTester(method, task, data, settings)
         self.testers = {"": self.tester}  # and those of other views, by their names
@@ -164,7 +164,7 @@ class Clients(ABC):
         """What `clients` predict with (C, ...), in groups that fit; fine-tuned first where the method says so."""
         if epochs := self._finetune_epochs():
             purpose = "join" if new else "finetune"
-            work = LocalWork(clients, self.round, epochs, self.settings.optimizer.lr, purpose=purpose)
+            work = LocalWork(clients, self.round, epochs, self.settings.optimizer.rate, purpose=purpose)
             for group, result in self.train(work, new=new):
                 yield group, result.params
             return

@@ -304,7 +304,7 @@ class LocalTrainer:
             client = self.data.names[work.clients[int((~finite).nonzero()[0])]]
             raise FedotpError(
                 f"training of client {client} diverged in round {work.round + 1} (loss or prompt not finite); "
-                f"lower optimizer.lr = {self.settings.optimizer.lr}"
+                f"lower optimizer.lr = {self.settings.optimizer.rate}"
             )
 
 

@@ -150,7 +150,7 @@ class NoisySteps:
         at_once = max(1, _AT_ONCE[self._task.device.type == "cuda"] // len(sizes))
         with ot.batched_gradients(), sdpa_kernel(SDPBackend.MATH):  # others know no several directions
             for part, whose in _parts(batch, units, at_once):
-                each, *penalties = self._method.terms(self._task, current | named, received, part)
+                each, *penalties = self._method.objective(self._task, current | named, received, part)
                 clipped = clipped_sums(each, leaves, whose, self._privacy.clip, chunk=at_once)
                 sums = [total + more for total, more in zip(sums, clipped, strict=True)]
                 fit += each.detach().sum(1)
@@ -215,7 +215,7 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
     reasons = {
         "it looks up the training images themselves": method.uses_memory,
         "its loss is not made of `terms`, of which each image has its own": type(method).loss is not Method.loss,
-        "with method.solver = batch images see each other": method.matching.solver == "batch",
+        "in its loss images see each other (method.solver = batch, method.variant = code)": method.couples_images,
         "it fine-tunes before it predicts, without noise": privacy.private and method.finetune_epochs != 0,
         "it shares nothing: set privacy.private = true, which covers what clients keep": alone,
     }

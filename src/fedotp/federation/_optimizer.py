@@ -9,19 +9,18 @@ from torch import Tensor
 from fedotp.federation._settings import OptimizerSettings
 from fedotp.methods import Parameters
 
-_BETAS = (0.9, 0.999)
-_EPSILON = 1e-8
+_BETA1 = 0.9
 
 
 def learning_rate(settings: OptimizerSettings, round_: int, rounds: int) -> float:
     """The learning rate of a round, counted from 0: linear warm-up, then the schedule down to (almost) 0."""
     warmup = settings.warmup_rounds
     if round_ < warmup:
-        return settings.lr * (round_ + 1) / (warmup + 1)
+        return settings.rate * (round_ + 1) / (warmup + 1)
     done = min(1.0, (round_ - warmup) / max((settings.schedule_rounds or rounds) - warmup, 1))
     if settings.schedule == "cosine":
-        return settings.lr * (1 + math.cos(math.pi * done)) / 2
-    return settings.lr * (1 - done) if settings.schedule == "linear" else settings.lr
+        return settings.rate * (1 + math.cos(math.pi * done)) / 2
+    return settings.rate * (1 - done) if settings.schedule == "linear" else settings.rate
 
 
 def fresh_state(settings: OptimizerSettings, params: Parameters) -> Parameters:
@@ -56,6 +55,7 @@ class Optimizer:
         `rate` are factors on the learning rate, by the parameter's name. With `half`, gradients, parameters and state
         are rounded to float16 in every step.
         """
+        assert settings.name != "own", "settings must be `of` a method"
         self.settings = settings
         self.params = params
         self.state = state
@@ -102,10 +102,11 @@ class Optimizer:
         first, second = (self.state[f"{kind}.{name}"][: len(param)] for kind in ("first", "second"))
         step = (self.steps[: len(param)] + 1).double().view(-1, *[1] * (param.dim() - 1))
         # In float64: 1 - 0.999 has only four digits in float32.
-        few_first, few_second = ((1 - beta**step).to(param.dtype) for beta in _BETAS)
-        first.lerp_(gradient, 1 - _BETAS[0])
-        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
-        root = (second / few_second).sqrt().add_(_EPSILON)
+        beta2 = self.settings.beta2
+        few_first, few_second = ((1 - beta**step).to(param.dtype) for beta in (_BETA1, beta2))
+        first.lerp_(gradient, 1 - _BETA1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        root = (second / few_second).sqrt().add_(self.settings.epsilon)
         if isinstance(lr, Tensor):
             lr = lr.to(param.dtype)
         if decoupled:

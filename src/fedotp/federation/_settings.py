@@ -1,13 +1,13 @@
 """How a federation is run: rounds, local training, evaluation, hardware. Defaults are the paper's."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from fedotp._ranges import MOST, alternatives, require, require_choices, require_from
+from fedotp._ranges import MOST, alternatives, require, require_choices, require_from, require_one_of
 from fedotp._toml import Words, show
 from fedotp.errors import SettingError
 from fedotp.federation._attack_settings import AttackSettings
-from fedotp.methods import PRECISION, Precision
+from fedotp.methods import PRECISION, Method, OptimizerName, Precision, Rate
 from fedotp.privacy import PrivacySettings
 
 Model = Literal["personal", "global"]
@@ -74,13 +74,17 @@ class RoundSettings:
 class OptimizerSettings:
     """How a client's gradient steps are made.
 
-    The paper says SGD and 0.001; momentum and weight decay are those of the authors' code.
+    FedOTP's paper says SGD and 0.001; momentum and weight decay are those of the authors' code.
 
     Attributes:
-        name: which optimizer. "adam" adds the weight decay to the gradient, as "sgd" does, "adamw" to the step.
-        lr: eta, the learning rate.
+        name: which optimizer, "own" for the method's: SGD, but Adam of FedCLIP. "adam" adds the weight decay to the
+            gradient, as "sgd" does, "adamw" to the step.
+        lr: eta, the learning rate, or where the method's own was found: in its "paper", on the backbone "mini", or
+            there with the cosine schedule ("falling"). What a run records is the number.
         momentum: of "sgd"; what the mean direction keeps from step to step.
         weight_decay: how strongly prompts are drawn to zero.
+        beta2: of "adam" and "adamw"; how much of the mean square is kept from step to step.
+        epsilon: of "adam" and "adamw"; what the root of the mean square is at least, about.
         schedule: how the learning rate changes from round to round, once it is warm.
         warmup_rounds: rounds in which the learning rate rises linearly.
         reset: every client starts each round with a fresh optimizer, as a real deployment must. Without, its momentum
@@ -91,10 +95,12 @@ class OptimizerSettings:
             then train one after the other.
     """
 
-    name: Literal["sgd", "adam", "adamw"] = "sgd"
-    lr: float = 0.001
+    name: Literal["own", "sgd", "adam", "adamw"] = "own"
+    lr: float | Rate = "paper"
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    beta2: float = 0.999
+    epsilon: float = 1e-8
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     warmup_rounds: int = 0
     schedule_rounds: int = 0
@@ -103,11 +109,28 @@ class OptimizerSettings:
 
     def __post_init__(self) -> None:
         require_choices(self, "optimizer.")
-        require_from(_SMALLEST_LR, MOST, "optimizer.lr", self.lr, " (the paper uses 0.001)")
-        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "in [0, 1)")
+        if isinstance(self.lr, str):
+            require_one_of(Rate, "optimizer.lr", self.lr)
+        else:
+            require_from(_SMALLEST_LR, MOST, "optimizer.lr", self.lr, " (FedOTP's paper uses 0.001)")
+        for key in ("momentum", "beta2"):
+            require(0 <= getattr(self, key) < 1, f"optimizer.{key}", getattr(self, key), "in [0, 1)")
         require_from(0, MOST, "optimizer.weight_decay", self.weight_decay)
+        require_from(_SMALLEST_EPSILON, MOST, "optimizer.epsilon", self.epsilon, " (torch uses 1e-08)")
         require_from(0, MOST, "optimizer.warmup_rounds", self.warmup_rounds)
         require_from(0, MOST, "optimizer.schedule_rounds", self.schedule_rounds, " (0: the rounds of the run)")
+
+    def of(self, method: Method) -> "OptimizerSettings":
+        """The same with the method's own optimizer and learning rate in place of words."""
+        name: OptimizerName = method.optimizer if self.name == "own" else self.name
+        lr = method.learning_rates.at(self.lr) if isinstance(self.lr, str) else self.lr
+        return replace(self, name=name, lr=lr)
+
+    @property
+    def rate(self) -> float:
+        """`lr` of settings that are `of` a method."""
+        assert not isinstance(self.lr, str)
+        return self.lr
 
     @property
     def is_kept(self) -> bool:
@@ -246,3 +269,7 @@ class Settings:
     seed: int = 0
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
     attack: AttackSettings = field(default_factory=AttackSettings)
+
+    def of(self, method: Method) -> "Settings":
+        """The same with the method's own optimizer and learning rate in place of words."""
+        return replace(self, optimizer=self.optimizer.of(method))

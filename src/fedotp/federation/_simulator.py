@@ -328,7 +328,7 @@ class Simulator(Clients):
             frozen = frozenset(self._messages())
         else:
             epochs, frozen = self._finetune_epochs(), frozenset[str]()
-        work = LocalWork(clients, self.round, epochs, self.settings.optimizer.lr, purpose="join", frozen=frozen)
+        work = LocalWork(clients, self.round, epochs, self.settings.optimizer.rate, purpose="join", frozen=frozen)
         parts = []
         for group, result in self.train(work, on_images, new=True):
             self.keep(group, result, sent=False)

@@ -14,7 +14,7 @@ from fedotp.methods._fedpha import FedPHA
 from fedotp.methods._fedprox import PromptFLProx
 from fedotp.methods._fedtpg import FedTPG
 from fedotp.methods._finetune import PromptFLFineTuned
-from fedotp.methods._method import Method, weighted_average
+from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate, weighted_average
 from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.methods._pfedprompt import PFedPrompt
 from fedotp.methods._precision import PRECISION, Precision
@@ -62,9 +62,11 @@ __all__ = [
     "FedPHA",
     "FedTPG",
     "Kind",
+    "LearningRates",
     "Memory",
     "Method",
     "Need",
+    "OptimizerName",
     "PFedMoAP",
     "PFedPrompt",
     "Parameters",
@@ -77,6 +79,7 @@ __all__ = [
     "PromptFLProx",
     "PromptFolio",
     "PromptSettings",
+    "Rate",
     "Task",
     "ZeroShot",
     "dial_of",

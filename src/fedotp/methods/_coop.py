@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -18,6 +18,7 @@ class CoOp(Method):
     name: ClassVar[str] = "coop"
     title: ClassVar[str] = "CoOp (local)"
     reference: ClassVar[str] = "Zhou et al., IJCV 2022"
+    learning_rates: ClassVar[LearningRates] = LearningRates(falling=0.5)
 
     def private(self, task: Task) -> Parameters:
         """The prompt (1, s, d)."""

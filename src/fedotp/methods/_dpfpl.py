@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import require_from
+from fedotp._ranges import require_choices, require_from
 from fedotp.methods._draw import normal
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
@@ -18,16 +18,21 @@ from fedotp.methods._task import Task
 from fedotp.prompts import STD
 
 _MOST_RANK = 256
+_DIVISOR = 10  # of gradients, in the authors' code
 
 
 @dataclass(frozen=True)
 class DPFPL(Method):
     """Tran et al., ICLR 2025: the prompt of a client is p_G + p_L, with p_G averaged and p_L kept.
 
-    In every step one power iteration takes p_L apart, u (s, k) with orthonormal columns, v = u' p_L (k, d), and what is
-    left, r = p_L - u v, which stays. The loss of p_G + u v + r has gradients g_u and g_v, and p_L follows
+    In every step one power iteration takes p_L apart: u (s, k) has orthonormal columns, v (k, d) orthonormal rows that
+    span those of u' p_L, and what is left, r = p_L - u v, stays. The loss of p_G + u v + r has gradients g_u and g_v,
+    and p_L follows
 
-        g_u v + u g_v - u u' g_u v.
+        g_u v + u g_v - u u' g_u v,
+
+    its gradient without the part that is outside of both spans. With the `variant` "code" the last term is added, and
+    all gradients are divided by 10, as in the authors' code.
 
     Corrected: the paper's epsilon assumes that every image's gradient is clipped, and its code clips their mean, which
     promises nothing. Here privacy is that of any method: with `privacy.unit = "example"` and `privacy.private = true`
@@ -36,9 +41,11 @@ class DPFPL(Method):
 
     Attributes:
         rank: k, of the factors.
+        variant: the step of p_L as in the "paper", or as in the authors' "code".
     """
 
     rank: int = 8
+    variant: Literal["paper", "code"] = "paper"
 
     name: ClassVar[str] = "dp-fpl"
     title: ClassVar[str] = "DP-FPL"
@@ -46,6 +53,7 @@ class DPFPL(Method):
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
+        require_choices(self, "method.")
 
     @property
     def global_part(self) -> Method:
@@ -75,17 +83,18 @@ class DPFPL(Method):
 
     def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
         """Of p_L from those of u and v."""
+        sign, divisor = (-1, 1) if self.variant == "paper" else (1, _DIVISOR)
+        found = {name: value / divisor for name, value in found.items()}
         if "u" not in leaves:
             return found
-        u, v, of_u, of_v = leaves["u"], leaves["v"], found["u"], found["v"]
-        local = of_u @ v + u @ (of_v - u.mT @ of_u @ v)
-        return {name: value for name, value in found.items() if name not in ("u", "v")} | {"local": local}
+        u, v, of_u, of_v = leaves["u"], leaves["v"], found.pop("u"), found.pop("v")
+        return found | {"local": of_u @ v + u @ (of_v + sign * u.mT @ of_u @ v)}
 
     def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
         """u (..., s, k) and v (..., k, d) of p_L (..., s, d), by one power iteration."""
         *_, n_ctx, width = local.shape
         u = _orthonormal(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device))
-        return u, u.mT @ local
+        return u, _orthonormal(local.mT @ u).mT
 
 
 def _orthonormal(columns: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_from
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -41,6 +41,7 @@ class PromptFLAmp(Method):
     name: ClassVar[str] = "promptfl-fedamp"
     title: ClassVar[str] = "PromptFL+FedAMP"
     reference: ClassVar[str] = "Huang et al., AAAI 2021"
+    learning_rates: ClassVar[LearningRates] = LearningRates(mini=0.03)
     publishes: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
     def __post_init__(self) -> None:

@@ -1,17 +1,21 @@
 """FedCLIP: no prompt is learned, but an adapter on the image's feature, averaged by the server."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedotp._ranges import require_choices
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method, OptimizerName
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
+
+_NEVER = -1e4  # as a cosine: its probability is 0, and its gradient a number
 
 
 @dataclass(frozen=True)
@@ -20,13 +24,33 @@ class FedCLIP(Method):
 
         A(f) = softmax(W_2 tanh(W_1 f + b_1) + b_2),   score_k = cos(A(f) * f, z_k), z_k of the hand-written caption.
 
-    f has length 1. Every client counts alike in the average, whatever it has of images. The authors train with Adam,
-    a learning rate of 5e-5 and a weight decay of 0.2: `optimizer.name = "adam"` and so on.
+    Every client counts alike in the average, whatever it has of images. With the `variant` "paper" f has length 1, and
+    the loss is the cross-entropy over classes that all methods here have. In the authors' "code" f enters the adapter
+    as the tower gives it, and the loss is CLIP's own over the B images of a batch and the captions of their classes:
+    every image is to find its caption among the B, and every caption its image, though others may have the same.
+
+    The authors train with Adam, a learning rate of 5e-5, betas of 0.9 and 0.98, an epsilon of 1e-6 and a weight decay
+    of 0.2.
+
+    Attributes:
+        variant: the loss and the adapter's input as in the "paper", or as in the authors' "code".
     """
+
+    variant: Literal["paper", "code"] = "paper"
 
     name: ClassVar[str] = "fedclip"
     title: ClassVar[str] = "FedCLIP"
     reference: ClassVar[str] = "Lu et al., IEEE Data Eng. Bull. 2023"
+    optimizer: ClassVar[OptimizerName] = "adam"
+    learning_rates: ClassVar[LearningRates] = LearningRates(paper=5e-5, mini=0.01)
+
+    def __post_init__(self) -> None:
+        require_choices(self, "method.")
+
+    @property
+    def couples_images(self) -> bool:
+        """In the authors' loss the images of a batch are each other's wrong answers."""
+        return self.variant == "code"
 
     @property
     def global_part(self) -> Method:
@@ -51,9 +75,23 @@ class FedCLIP(Method):
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """Cosines of adapted images with the captions, (C, B, K)."""
-        image = F.normalize(batch.image.pooled, dim=-1)
+        image = batch.image.pooled if self.variant == "code" else F.normalize(batch.image.pooled, dim=-1)
         hidden = _linear(image, params, "first").tanh()
         return pooled_score(_linear(hidden, params, "second").softmax(-1) * image, classes)
+
+    def terms(
+        self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
+    ) -> Sequence[Tensor]:
+        """The cross-entropy over classes, or over the pairs of the batch in both directions."""
+        if self.variant == "paper":
+            return super().terms(task, params, received, batch, classes)
+        scores, counted = self.score(task, params, batch, classes), batch.labels >= 0
+        at = batch.labels.clamp_min(0)[:, None].expand(-1, scores.shape[1], -1)
+        pairs = scores.gather(2, at)  # (C, B, B): images by captions
+        pairs = pairs.masked_fill(~(counted[:, :, None] & counted[:, None]), _NEVER)
+        own = torch.where(counted, torch.arange(pairs.shape[1], device=pairs.device), -1)
+        both = batch._replace(labels=own)
+        return [(self._fit(task, both, pairs) + self._fit(task, both, pairs.mT)) / 2]
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
         """The mean over clients."""

@@ -14,7 +14,7 @@ from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
 from fedotp.methods._batch import Batch
 from fedotp.methods._dial import CONFIDENCE, Dial, by_confidence, fixed_shares, require_dial, shares
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -50,6 +50,7 @@ class FedOTP(Method):
     name: ClassVar[str] = "fedotp"
     title: ClassVar[str] = "FedOTP"
     reference: ClassVar[str] = "Li et al., CVPR 2024"
+    learning_rates: ClassVar[LearningRates] = LearningRates(falling=0.5)
 
     def __post_init__(self) -> None:
         if min(self.n_shared, self.n_private) < 0 or not 1 <= self.n_shared + self.n_private <= _MOST_PROMPTS:

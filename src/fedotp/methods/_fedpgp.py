@@ -10,8 +10,7 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.methods._batch import Batch
 from fedotp.methods._draw import normal
-from fedotp.methods._kgcoop import forgotten
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
@@ -46,6 +45,7 @@ class FedPGP(Method):
     name: ClassVar[str] = "fedpgp"
     title: ClassVar[str] = "FedPGP"
     reference: ClassVar[str] = "Cui et al., ICML 2024"
+    learning_rates: ClassVar[LearningRates] = LearningRates(mini=0.03)
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
@@ -78,17 +78,21 @@ class FedPGP(Method):
         """P, which predicts, and sigma."""
         return *self.prompts(task, params), Prompt(Kind.GLOBAL, params["prompt"])
 
-    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
-        """Cross-entropy of P, and mu L."""
+    def training_features(self, task: Task, params: Parameters) -> tuple[Tensor, Sequence[Kind]]:
+        """Of P and sigma, (C, 2, K, e)."""
         prompts = self.training_prompts(task, params)
-        classes = task.features(*(p.context for p in prompts))  # (C, 2, K, e)
+        return task.features(*(p.context for p in prompts)), [p.kind for p in prompts]
+
+    def terms(
+        self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
+    ) -> Sequence[Tensor]:
+        """Cross-entropy of P, and mu L."""
         fit = self._fit(task, batch, self.score(task, params, batch, classes[:, :1]))
         own, sigma = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
         known = F.normalize(self._anchored(task), dim=-1)
         a, b = (sigma * known).sum(-1), (sigma * own).sum(-1)  # (C, K)
         apart = -F.logsigmoid((a - b) / self.tau).mean(-1)
-        terms = [fit, self.mu * apart]
-        return [*terms, forgotten(task, classes, [p.kind for p in prompts])] if task.prompt.kgcoop else terms
+        return [fit, self.mu * apart]
 
     def _anchored(self, task: Task) -> Tensor:
         """Features (K, e) of what stands for CLIP without training."""

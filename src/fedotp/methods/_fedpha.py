@@ -11,8 +11,7 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
-from fedotp.methods._kgcoop import forgotten
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
@@ -47,6 +46,7 @@ class FedPHA(Method):
     name: ClassVar[str] = "fedpha"
     title: ClassVar[str] = "FedPHA"
     reference: ClassVar[str] = "Fang et al., ICML 2025"
+    learning_rates: ClassVar[LearningRates] = LearningRates(mini=0.01)
 
     def __post_init__(self) -> None:
         require_from(0, 1, "method.rho", self.rho, " (the authors use 0.8)")
@@ -91,15 +91,18 @@ class FedPHA(Method):
         projected = local - within if self.subspace == "null" else within
         return Prompt(Kind.LOCAL, torch.cat([local, projected], dim=1)), Prompt(Kind.GLOBAL, params["prompt"])
 
-    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
-        """The four terms, the first two as one."""
+    def training_features(self, task: Task, params: Parameters) -> tuple[Tensor, Sequence[Kind]]:
+        """Of P_l, P~ and P_g, (C, 3, K, e); P~ is not learned but follows from P_l."""
         prompts = self.training_prompts(task, params)
-        local, projected, common = F.normalize(task.features(*(p.context for p in prompts)), dim=-1).unbind(1)
-        first, second = (pooled_score(batch.image.pooled, classes.unsqueeze(1)) for classes in (local, common))
+        return task.features(*(p.context for p in prompts)), (Kind.LOCAL, Kind.OTHERS, Kind.GLOBAL)
+
+    def terms(
+        self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
+    ) -> Sequence[Tensor]:
+        """The four terms, the first two as one."""
+        local, projected, common = F.normalize(classes, dim=-1).unbind(1)
+        first, second = (pooled_score(batch.image.pooled, features.unsqueeze(1)) for features in (local, common))
         fits = self._fit(task, batch, first) + self._fit(task, batch, second)
         kept = (local - projected).square().mean((1, 2))
         apart = (self.alpha - torch.linalg.vector_norm(local - common, dim=-1)).clamp_min(0).mean(1)
-        terms = [fits, kept, apart]
-        if task.prompt.kgcoop:
-            terms.append(forgotten(task, torch.stack([local, common], dim=1), (Kind.LOCAL, Kind.GLOBAL)))
-        return terms
+        return [fits, kept, apart]

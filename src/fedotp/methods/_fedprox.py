@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedotp._ranges import MOST, require_from
+from fedotp.methods._method import LearningRates
 from fedotp.methods._prompt import Parameters
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
@@ -27,6 +28,7 @@ class PromptFLProx(PromptFL):
     name: ClassVar[str] = "promptfl-fedprox"
     title: ClassVar[str] = "PromptFL+FedProx"
     reference: ClassVar[str] = "Li et al., MLSys 2020"
+    learning_rates: ClassVar[LearningRates] = LearningRates()
 
     def __post_init__(self) -> None:
         require_from(0, MOST, "method.mu", self.mu, " (the authors use 0.5)")

@@ -12,7 +12,7 @@ from fedotp._ranges import require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._batch import Batch
 from fedotp.methods._draw import constant, uniform
-from fedotp.methods._method import Method, weighted_average
+from fedotp.methods._method import LearningRates, Method, weighted_average
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -37,7 +37,8 @@ class FedTPG(Method):
     be asked about any names, and a client that answers for classes of others must know that they are meant.
     The server takes the plain mean: every client counts alike.
 
-    Choices: all projections have biases; layers start as PyTorch's linear ones do, Q as prompts do (`prompt.std`).
+    Choices: all projections have biases; the attention starts as torch.nn.MultiheadAttention does, the other layers as
+    torch.nn.Linear, Q as prompts do (`prompt.std`).
     Towers whose width 4 does not divide have fewer heads.
 
     Attributes:
@@ -49,6 +50,7 @@ class FedTPG(Method):
     name: ClassVar[str] = "fedtpg"
     title: ClassVar[str] = "FedTPG"
     reference: ClassVar[str] = "Qiu et al., ICLR 2024"
+    learning_rates: ClassVar[LearningRates] = LearningRates(paper=0.003, mini=0.03)
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_VECTORS, "method.n_ctx", self.n_ctx, " (the paper uses 4)")
@@ -64,15 +66,12 @@ class FedTPG(Method):
             raise FedotpError("prompt.per_class = true: FedTPG makes one prompt for all classes; right is false")
         d, e = task.clip.config.text.width, task.clip.config.embed_dim
         found = {"soft": task.contexts(1, self.n_ctx)[0]}
-        layers = {
-            "query": (d, d),
-            "key": (d, e),
-            "value": (d, e),
-            "out": (d, d),
-            "ff_in": (8 * d, d),
-            "ff_out": (d, 4 * d),
-        }
-        for name, (n_out, n_in) in layers.items():
+        # Xavier's bounds; torch has the three in one matrix (3d, d) where their widths are equal
+        for name, n_in in {"query": d, "key": e, "value": e}.items():
+            found[name] = uniform(task, name, d, n_in, bound=sqrt(6 / ((3 * d if d == e else d) + n_in)))
+            found[f"{name}_bias"] = constant(task, 0.0, d)
+        found["out"], found["out_bias"] = uniform(task, "out", d, d, bound=1 / sqrt(d)), constant(task, 0.0, d)
+        for name, (n_out, n_in) in {"ff_in": (8 * d, d), "ff_out": (d, 4 * d)}.items():
             found[name] = uniform(task, name, n_out, n_in, bound=1 / sqrt(n_in))
             found[f"{name}_bias"] = uniform(task, f"{name}_bias", n_out, bound=1 / sqrt(n_in))
         for name, width in {"query_norm": d, "context_norm": e, "ff_norm": d}.items():

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedotp._ranges import MOST, require_from
+from fedotp.methods._method import LearningRates
 from fedotp.methods._promptfl import PromptFL
 
 
@@ -20,6 +21,7 @@ class PromptFLFineTuned(PromptFL):
     name: ClassVar[str] = "promptfl-ft"
     title: ClassVar[str] = "PromptFL+FT"
     reference: ClassVar[str] = "Cheng et al., 2021 (arXiv 2108.07313)"
+    learning_rates: ClassVar[LearningRates] = LearningRates()
 
     def __post_init__(self) -> None:
         require_from(0, MOST, "method.epochs", self.epochs, " (0: as many as in a round)")

@@ -10,7 +10,7 @@ One round, for C clients side by side (every tensor a client handles has the cli
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,26 @@ from fedotp.methods._kgcoop import forgotten, learned
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
+Rate = Literal["paper", "mini", "falling"]
+"""Where a method's own learning rate was found, as `optimizer.lr` may name it."""
+OptimizerName = Literal["sgd", "adam", "adamw"]
+
+
+class LearningRates(NamedTuple):
+    """The learning rates of a method: its paper's, and what did best on the bundled backbone, on splits not reported.
+
+    `mini` is constant; `falling` begins a cosine, and is as `mini` where None was measured (recipes/field/rates.csv and
+    recipes/demo/choice.csv).
+    """
+
+    paper: float = 0.001
+    mini: float = 0.1
+    falling: float | None = None
+
+    def at(self, rate: Rate) -> float:
+        """The one that was found there."""
+        return {"paper": self.paper, "mini": self.mini, "falling": self.falling or self.mini}[rate]
+
 
 @dataclass(frozen=True)
 class Method(ABC):
@@ -38,6 +58,10 @@ class Method(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     reference: ClassVar[str]
+    optimizer: ClassVar[OptimizerName] = "sgd"
+    """What its clients train with where `optimizer.name` does not say; `learning_rates` are for it."""
+    learning_rates: ClassVar[LearningRates] = LearningRates()
+    """What `optimizer.lr` is where it is no number."""
     uses_memory: ClassVar[bool] = False
     publishes: ClassVar[frozenset[str]] = frozenset()
     """Names of kept parameters that are also sent; empty unless the method needs every client's own at the server."""
@@ -83,6 +107,11 @@ class Method(ABC):
     def needs(self) -> frozenset[Need]:
         """What it must see of an image; of images whose tokens nobody needs, V is 0."""
         return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})
+
+    @property
+    def couples_images(self) -> bool:
+        """Whether the loss of an image depends on the other images of its batch: then it cannot be made private."""
+        return self.matching.solver == "batch"
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -182,24 +211,31 @@ class Method(ABC):
         return None
 
     def loss(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Tensor:
-        """The objective of each client (C,) on a batch: the sum of its terms."""
-        fit, *penalties = self.terms(task, params, received, batch)
+        """The objective of each client (C,) on a batch: the sum of `objective`."""
+        fit, *penalties = self.objective(task, params, received, batch)
         return sum(penalties, fit)
 
-    def terms(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> Sequence[Tensor]:
-        """What the objective is made of: Eq. 2, then the method's penalty and KgCoOp's, where there are such.
+    def objective(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> list[Tensor]:
+        """What the loss is made of: the method's `terms`, and KgCoOp's penalty where `prompt.kgcoop` asks for it."""
+        classes, kinds = self.training_features(task, params)
+        kept = [forgotten(task, classes, kinds)] if task.prompt.kgcoop else []
+        return [*self.terms(task, params, received, batch, classes), *kept]
+
+    def training_features(self, task: Task, params: Parameters) -> tuple[Tensor, Sequence[Kind]]:
+        """Class features (C, N, K, e) that a training step needs, and what their N prompts are."""
+        return self.class_features(task, params), self.kinds(task, params)
+
+    def terms(
+        self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
+    ) -> Sequence[Tensor]:
+        """The method's own objective from the `training_features` (C, N, K, e): Eq. 2, then its penalty if it has one.
 
         The first is what the images say, their mean (C,) or, with `batch.apart`, each image's own (C, B), which no
         other image may change. The others (C,) do not look at images. A method with another objective has it here.
         """
-        classes = self.class_features(task, params)
-        terms = [self._fit(task, batch, self.score(task, params, batch, classes))]
+        fit = self._fit(task, batch, self.score(task, params, batch, classes))
         penalty = self.penalty(task, params, received, classes)
-        if penalty is not None:
-            terms.append(penalty)
-        if task.prompt.kgcoop:
-            terms.append(forgotten(task, classes, self.kinds(task, params)))
-        return terms
+        return [fit] if penalty is None else [fit, penalty]
 
     @staticmethod
     def _fit(task: Task, batch: Batch, scores: Tensor) -> Tensor:

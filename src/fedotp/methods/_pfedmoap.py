@@ -13,7 +13,7 @@ from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
 from fedotp.methods._draw import constant, uniform
-from fedotp.methods._method import Method, weighted_average
+from fedotp.methods._method import LearningRates, Method, weighted_average
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
@@ -29,17 +29,18 @@ class PFedMoAP(Method):
 
     The server averages the prompts (Eq. 4) to P_g, and keeps every client's last one. A client trains its prompt P_i
     from P_g on. Once it has sent a prompt, it receives with P_g the `experts` prompts P_j nearest to its own last one
-    (`choice` "nearest", L2; "fixed", our reading of the authors' code: those of the clients of lowest number), its own
-    excluded, and fewer where fewer have been sent. They are not trained: their class features are computed once a
-    round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
+    (`choice` "nearest", L2; "fixed", as in the authors' code: the first in an order of all clients that is drawn once),
+    its own excluded, and fewer where fewer have been sent. They are not trained: their class features are computed once
+    a round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
     (e / 128)-th component of x,
 
         score_k = lambda f . z_k(P_i) + pool(f) . T_k,
         T_k = attention(query pool(f); keys and values pool(z_k(P_i)), pool(z_k(P_j)) of all experts j),
 
     where the attention has 8 heads, width 128 and biases, one for all classes, and multiplies its logits by 10 instead
-    of 1 / sqrt(16). It is the client's gating network, which never leaves it. (As we read the authors' code, it goes
-    there from one client to the next.)
+    of 1 / sqrt(16). It is the client's gating network, which never leaves it. (In the authors' code a client takes over
+    another one's in its first round with experts, and later clients of a round already get that round's prompts; a
+    server that serves clients at the same time can do neither.)
 
     Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is for whoever takes part for
     the first time (its gating network then feels the weight decay only), for newcomers, and, in predictions, until the
@@ -54,7 +55,7 @@ class PFedMoAP(Method):
 
     Attributes:
         experts: how many other clients' prompts a client receives at most.
-        choice: whose: those "nearest" to its own, or "fixed", those of the clients of lowest number.
+        choice: whose: those "nearest" to its own, or "fixed", the first in an order drawn once.
         lam: lambda, weight of the client's own prompt beside the experts.
         gate_rate: learning rate of the gating network, as a multiple of that of prompts.
     """
@@ -67,6 +68,7 @@ class PFedMoAP(Method):
     name: ClassVar[str] = "pfedmoap"
     title: ClassVar[str] = "pFedMoAP"
     reference: ClassVar[str] = "Luo et al., ICLR 2025"
+    learning_rates: ClassVar[LearningRates] = LearningRates(paper=0.002, mini=0.003)
     publishes: ClassVar[frozenset[str]] = frozenset({"own"})
 
     def __post_init__(self) -> None:
@@ -93,23 +95,27 @@ class PFedMoAP(Method):
     # Parameters --------------------------------------------------------------------------------------------
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """The average P_g (1, s, d), the last prompt of every client (n, 1, s, d), and who has sent one (n,)."""
+        """The average P_g (1, s, d), every client's last prompt (n, 1, s, d), who has sent one (n,), an order (n,)."""
         start = task.contexts(1)
         return {
             "prompt": start,
             "pool": start.expand(n_clients, *start.shape).clone(),
             "sent": torch.zeros(n_clients, device=start.device),
+            **({"order": uniform(task, "order", n_clients, bound=1.0)} if self.choice == "fixed" else {}),
         }
 
     def private(self, task: Task) -> Parameters:
         """The client's last prompt (1, s, d), also sent; its gating network; 0, 1 trained plainly, 2 with experts."""
         width = _width(task.clip.config.embed_dim)
+        layers = {
+            "gate_in": (3 * width, width),  # queries, keys, values
+            "gate_in_bias": (3 * width,),
+            "gate_out": (width, width),
+            "gate_out_bias": (width,),
+        }
         return {
             "own": task.contexts(1),
-            "gate_in": uniform(task, "gate_in", 3 * width, width, bound=sqrt(1.5 / width)),  # queries, keys, values
-            "gate_in_bias": constant(task, 0.0, 3 * width),
-            "gate_out": uniform(task, "gate_out", width, width, bound=1 / sqrt(width)),
-            "gate_out_bias": constant(task, 0.0, width),
+            **{name: uniform(task, name, *shape, bound=1 / sqrt(width)) for name, shape in layers.items()},
             "stage": constant(task, 0.0),
         }
 
@@ -195,7 +201,7 @@ class PFedMoAP(Method):
             # Not by products: a client's distances must not depend on who is served beside it.
             order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
         else:
-            order = everyone.double().expand(len(clients), -1)
+            order = server["order"].double().expand(len(clients), -1)
         may = sent & sent[clients, None] & (everyone != clients[:, None])
         first = torch.where(may, order, torch.inf).sort(dim=1, stable=True)
         return first.indices[:, : self.experts], first.values[:, : self.experts].isfinite()
@@ -205,7 +211,7 @@ class PFedMoAP(Method):
         pool, sent = server["pool"].clone(), server["sent"].clone()
         pool[clients] = uploads["prompt"].to(pool.dtype)
         sent[clients] = 1
-        return {**weighted_average(uploads, weights), "pool": pool, "sent": sent}
+        return {**server, **weighted_average(uploads, weights), "pool": pool, "sent": sent}
 
 
 def _width(features: int) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
+from fedotp.methods._method import LearningRates
 from fedotp.methods._prompt import Parameters
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
@@ -43,6 +44,7 @@ class PFedPrompt(PromptFL):
     name: ClassVar[str] = "pfedprompt"
     title: ClassVar[str] = "pFedPrompt"
     reference: ClassVar[str] = "Guo et al., WWW 2023"
+    learning_rates: ClassVar[LearningRates] = LearningRates(mini=0.003)
     uses_memory: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -15,6 +15,7 @@ class PromptFL(Method):
     name: ClassVar[str] = "promptfl"
     title: ClassVar[str] = "PromptFL"
     reference: ClassVar[str] = "Guo et al., IEEE TMC 2023"
+    learning_rates: ClassVar[LearningRates] = LearningRates(falling=0.5)
 
     @property
     def global_part(self) -> Method:

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedotp._ranges import require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._dial import Dial
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
@@ -36,6 +36,7 @@ class PromptFolio(Method):
     name: ClassVar[str] = "promptfolio"
     title: ClassVar[str] = "PromptFolio"
     reference: ClassVar[str] = "Pan et al., NeurIPS 2024"
+    learning_rates: ClassVar[LearningRates] = LearningRates(paper=0.002)
 
     def __post_init__(self) -> None:
         require_from(0, 1, "method.theta", self.theta, " (the paper uses 0.4)")

@@ -67,6 +67,7 @@ def common_columns() -> tuple[Column, ...]:
         Column("last_five", "last 5 %", percent),
         Column("worst_decile", "worst decile %", percent),
         *others,
+        Column("lr", "lr", "{:g}".format, better=None, if_wide=True),
         Column("bytes", "sent", n_bytes, better=None, if_wide=True),
         Column("seconds", "seconds", seconds, better=None, if_wide=True),
     )
@@ -83,6 +84,8 @@ def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
         "seconds": summary["seconds"]["train"],
     }
     numbers |= {key: summary[key]["accuracy"] for key in ("best", "last_five") if summary.get(key)}
+    if "optimizer" in summary:
+        numbers["lr"] = summary["optimizer"]["lr"]
     if "joined" in summary:
         numbers["joined_accuracy"] = summary["joined"]["accuracy"]
     numbers |= {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
@@ -115,5 +118,6 @@ def cells_of(runs: Sequence[dict[str, float]]) -> dict[str, Cell]:
 
 
 def cell_of(values: Sequence[float]) -> Cell:
-    """A number over runs."""
-    return Cell(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    """A number over runs; rounding does not change one that they all have, such as a learning rate."""
+    mean = float(values[0]) if len(set(values)) == 1 else statistics.fmean(values)
+    return Cell(mean, statistics.stdev(values) if len(values) > 1 else None)

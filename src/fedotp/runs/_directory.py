@@ -72,6 +72,7 @@ class RunDirectory:
         Of a federation of real sites nobody knows who has which images: it has no partition.
         """
         self.require_new()
+        config = config.resolved
         self.save_manifest({**manifest, "config": config.to_dict()})
         if partition is not None:
             partition.save(self._file("partition.json"))

@@ -203,6 +203,9 @@ class Loop:
             "communication": {"bytes_up": progress.bytes_up, "bytes_down": progress.bytes_down},
             **self.federation.facts(),
         }
+        if self.config.method.learns:
+            optimizer = self.settings.optimizer
+            summary["optimizer"] = {"name": optimizer.name, "lr": optimizer.rate}
         if evaluation is not None:
             summary["controls"] = self._controls(evaluation.clients)
         if (joined := self.federation.join_held_out(self.observer.on_images)) is not None:

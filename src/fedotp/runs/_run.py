@@ -52,6 +52,7 @@ def run(
         >>> done = fedotp.run(fedotp.load_config("demo").override(["seed=1"]))       # doctest: +SKIP
         >>> done.summary["final"]["accuracy"]                                        # doctest: +SKIP
     """
+    config = config.resolved
     if partition is not None:
         config = replace(config, partition=partition.settings)
     directory = RunDirectory(out or free_name(config, Path("runs")))

@@ -71,6 +71,7 @@ def serve(
         public_keys: the sites' keys by name, in OpenSSH's text, by which their signatures are told.
         interrupt: ends the wait for the first sites.
     """
+    config = config.resolved  # sites are sent numbers, whatever their versions' defaults
     directory = RunDirectory(out)
     directory.require_new()
     require_servable(config, settings, names)
