@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from toy_federation import (
+    CODE,
     SINGLE,
     TRAIN,
     TRAINED,
@@ -36,7 +37,10 @@ def after(method: str, dtype: torch.dtype, compute: dict, rounds: int = 3, **opt
 
 @pytest.mark.parametrize(
     ("method", "dtype", "tolerance"),
-    [*((method, torch.float64, 1e-13) for method in TRAINED), *((name, torch.float32, 5e-6) for name in SINGLE)],
+    [
+        *((name, torch.float64, 1e-13) for name in (*TRAINED, *CODE)),
+        *((name, torch.float32, 5e-6) for name in SINGLE),
+    ],
 )
 def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float) -> None:
     found = {way: after(method, dtype, compute) for way, compute in WAYS.items()}

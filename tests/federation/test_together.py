@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 from toy_federation import (
+    CODE,
     SINGLE,
     assert_same_bits,
     in_order,
     make_data,
     make_settings,
     make_task,
+    method_of,
     simulator,
     state_of,
     worst_difference,
@@ -44,7 +46,7 @@ def other_split(seed: int) -> FederatedData:
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
     """With seeds, learning rates, splits and, for FedOTP, masses and dials, for PromptFolio thetas of their own."""
-    method = METHODS[method]() if isinstance(method, str) else method
+    method = method_of(method) if isinstance(method, str) else method
     made = []
     for seed in SEEDS:
         own = settings_of(seed, dtype, **settings)
@@ -136,7 +138,10 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(
     ("method", "dtype", "tolerance"),
-    [*((method, torch.float64, 1e-13) for method in METHODS), *((name, torch.float32, 5e-6) for name in SINGLE)],
+    [
+        *((name, torch.float64, 1e-13) for name in (*METHODS, *CODE)),
+        *((name, torch.float32, 5e-6) for name in SINGLE),
+    ],
 )
 def test_each_ends_as_it_would_alone(method: str, dtype: torch.dtype, tolerance: float, trained: list[int]) -> None:
     apart = federations(method, dtype)

@@ -22,15 +22,16 @@ DOMAINS = ("day", "night")
 
 CASES = [(method, "average", 0.0) for method in METHODS if method != "zeroshot"]
 CASES += [("fedotp", step, 0.0) for step in ("momentum", "adam", "yogi")]
-CASES += [("promptfolio", "average", 8.0)]
+CASES += [("promptfolio", "average", 8.0), ("fedmgp:variant=code", "average", 0.0)]
 
 
 @pytest.mark.parametrize(("method", "step", "kgcoop"), CASES)
 def test_sites_end_with_the_simulators_prompts(
     method: str, step: str, kgcoop: float, inputs: Path, tmp_path: Path
 ) -> None:
-    config = make_deployable(inputs, method={"name": method}, server={"name": step, "lr": 0.1})
-    config = config.override([f"prompt.kgcoop={kgcoop}"])
+    name, *options = method.split(":")
+    config = make_deployable(inputs, method={"name": name}, server={"name": step, "lr": 0.1})
+    config = config.override([f"prompt.kgcoop={kgcoop}", *(f"method.{option}" for option in options)])
     simulated = fedotp.run(config, tmp_path / "simulated")
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))

@@ -27,6 +27,7 @@ CASES = {
     "server-adam": {"server": {"name": "adam", "lr": 0.02}, "federation": {"dropout": 0.3}},
     "server-yogi": {"method": {"name": "promptfl-fedper"}, "server": {"name": "yogi", "lr": 0.02}},
     "fedmgp-kept": {"method": {"name": "fedmgp"}, "optimizer": {"reset": False}, "federation": {"dropout": 0.3}},
+    "own-rate": {"method": {"name": "fedmgp", "variant": "code"}, "optimizer": {"lr": "mini"}},
     "finetuned": {"method": {"name": "promptfl-ft"}, "optimizer": {"reset": False}},
 }
 

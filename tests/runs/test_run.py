@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_run import make_config, outcome
+from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
+from fedotp.config import difference
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport, Simulator, _simulator, evaluate_predictions
-from fedotp.runs import Observer, RunDirectory, find_runs, free_name, join
+from fedotp.runs import Observer, RunDirectory, by_method, find_runs, free_name, join
 
 
 def rounds_of(run: RunDirectory, kind: str) -> list[int]:
@@ -284,3 +285,17 @@ def test_a_name_unknown_to_the_data_is_refused_before_anything_is_encoded(inputs
         fedotp.run(config, tmp_path / "run")
     assert not (tmp_path / "store").exists()
     assert not (tmp_path / "run").exists()
+
+
+def test_the_method_s_own_rate_is_recorded_as_a_number(inputs: Path, tmp_path: Path) -> None:
+    """config.toml alone makes the same run again, whatever a later version declares."""
+    word = make_config(inputs, method={"name": "pfedmoap"}, optimizer={"lr": "mini"}, federation={"holdout_clients": 0})
+    done = fedotp.run(word, tmp_path / "word")
+    assert "\nlr = 0.003\n" in (done.path / "config.toml").read_text()
+    assert done.manifest["config"]["optimizer"] == vars(word.resolved.optimizer)
+    assert done.summary["optimizer"] == {"name": "sgd", "lr": 0.003}
+    assert {record["lr"] for record in done.metrics("round")} == {0.003}
+    again = fedotp.run(fedotp.load_config(done.path / "config.toml"), tmp_path / "again")
+    assert_same_outcome(outcome(again), outcome(done))
+    (trial,) = by_method(word, ["pfedmoap"], [word.seed])
+    assert not difference(trial.config, done.config)
