@@ -55,6 +55,7 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
         "zero-shot CLIP",
         "its global part alone",
         "joined later",
+        "learning rate",
         "communication",
         "time",
     ]
@@ -338,7 +339,7 @@ def test_a_metric_that_is_added_is_in_files_tables_and_what_is_shown(
     assert (last[key], last[f"client_{key}"]) == (mean, values)
     row, *_ = csv.DictReader((place / "table/table.csv").read_text().splitlines())
     assert float(row[f"{key}_mean"]) == mean
-    assert "| balanced accuracy % | macro-F1 % | worst recall % | sent |" in (place / "table/table.md").read_text()
+    assert "| balanced accuracy % | macro-F1 % | worst recall % | lr | sent |" in (place / "table/table.md").read_text()
     assert f"{100 * mean:.2f}" in compared.out
     shown = fedotp("runs", "show", run.path).out
     assert re.search(rf"^worst recall +{100 * mean:.2f} %", shown, re.MULTILINE)
