@@ -42,7 +42,7 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
     lines = done.out.splitlines()
     assert lines[0] == "FedOTP on images, 3 clients, 2 rounds"
     assert lines[1].split()[:4] == ["mean", "accuracy", f"{100 * summary['final']['accuracy']:.2f}", "%"]
-    names = [line[:21].strip() for line in lines[1:15]]
+    names = [line[:21].strip() for line in lines[1:16]]
     assert names == [
         "mean accuracy",
         *summary["domains"],

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedotp._ranges import require_choices
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
-from fedotp.methods._method import LearningRates, Method, OptimizerName
+from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
@@ -46,6 +46,10 @@ class FedCLIP(Method):
 
     def __post_init__(self) -> None:
         require_choices(self, "method.")
+
+    def own_lr(self, rate: Rate) -> float:
+        """On the bundled backbone the authors' loss wants smaller steps."""
+        return 0.001 if self.variant == "code" and rate != "paper" else super().own_lr(rate)
 
     @property
     def couples_images(self) -> bool:

@@ -123,6 +123,10 @@ class Method(ABC):
         """Factors on the learning rate, by the parameter's name; 1 where none is given."""
         return {}
 
+    def own_lr(self, rate: Rate) -> float:
+        """Its learning rate where `optimizer.lr` is a word."""
+        return self.learning_rates.at(rate)
+
     @property
     def finetune_epochs(self) -> int | None:
         """Epochs a client trains its copy before it predicts; 0: none, None: as many as in a round."""
