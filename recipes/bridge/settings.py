@@ -36,8 +36,6 @@ def _promptfl(*keys: str, method: str = "promptfl") -> tuple[str, ...]:
     return (f"method.name={method}", *keys)
 
 
-_SCHEDULE = ("optimizer.schedule=cosine", "optimizer.warmup_rounds=1", "optimizer.schedule_rounds=200")
-
 SETTINGS: dict[str, Setting] = {
     # twenty clients of which five train in a round: what happens in training and in tests
     "some": Setting(
@@ -60,7 +58,7 @@ SETTINGS: dict[str, Setting] = {
             "batch_stop": Change(("method.solver=batch",)),
             "scaling": Change(("method.solver=scaling",)),
             "capped": Change(("partition.variant=authors",)),
-            "look": Change(("data.look=cifar",)),
+            "look": Change(("data.look=cifar10",)),
             "n_ctx": Change(("prompt.n_ctx=4",)),
             "reg": Change(("method.reg=0.01",)),
             "reg_batch_stop": Change(("method.reg=0.01", "method.solver=batch"), "reg"),
@@ -68,11 +66,12 @@ SETTINGS: dict[str, Setting] = {
             "mass1_batch_stop": Change(("method.mass=1", "method.solver=batch"), "mass1"),
             "all": Change(("bridge=authors",)),
             "promptfl": Change(_promptfl()),
-            "promptfl_sampled": Change(_promptfl("evaluation.of=sampled"), "promptfl"),
-            "promptfl_schedule": Change(_promptfl(*_SCHEDULE), "promptfl"),
             "promptfl_all": Change(_promptfl("bridge=authors"), "promptfl"),
             "fedprox": Change(_promptfl(method="promptfl-fedprox")),
             "fedprox_detached": Change(_promptfl("method.detached=true", method="promptfl-fedprox"), "fedprox"),
+            "fedprox_sampled": Change(_promptfl("evaluation.of=sampled", method="promptfl-fedprox"), "fedprox"),
+            "coop": Change(_promptfl(method="coop")),
+            "coop_once": Change(_promptfl("federation.rounds=1", method="coop"), "coop"),
         },
     ),
     # four clients with classes of their own, few shots: K / n is not whole
@@ -102,6 +101,7 @@ SETTINGS: dict[str, Setting] = {
             OURS: Change(()),
             "names": Change(("data.names=shuffled",)),
             "labels": Change(("data.labels=mispaired",)),
+            "capped": Change(("partition.variant=authors",)),
             "views": Change(("data.views=10",)),
             "all": Change(("bridge=authors",)),
             "zeroshot": Change(_promptfl(method="zeroshot")),
@@ -149,7 +149,7 @@ SETTINGS: dict[str, Setting] = {
 def trials(name: str, more: tuple[str, ...] = ()) -> list[Trial]:
     """Every change of a setting on every split with every seed; `more` is set in all of them, last."""
     setting = SETTINGS[name]
-    base = Config.preset(setting.preset).override(setting.keys)
+    base = Config.preset(setting.preset).override((*setting.keys, "optimizer.lr=0.1"))
     found = []
     for change, what in setting.changes.items():
         config = base.override(what.keys)

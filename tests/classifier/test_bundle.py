@@ -53,7 +53,7 @@ def test_new_images_have_the_look_of_the_run(made: Made, tmp_path: Path) -> None
     for each in (classifier, loaded):
         np.testing.assert_allclose(each.transform(picture).movedim(0, -1), expected, atol=1e-5)
     told = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["preprocessing"]
-    assert (told["interpolation"], told["look"]) == ("bilinear", "cifar")
+    assert (told["interpolation"], told["look"]) == ("bilinear", "cifar10")
     assert told["mean"] == [0.4914, 0.4822, 0.4465]
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import stats
 from transformers import CLIPImageProcessorPil
 
-from fedotp.clip import MEAN, STD, EvalTransform, TrainTransform, normalise, to_rgb
+from fedotp.clip import MEAN, STD, EvalTransform, Look, TrainTransform, normalise, to_rgb
 from fedotp.errors import FedotpError
 
 BICUBIC = Image.Resampling.BICUBIC
@@ -288,12 +288,21 @@ def test_a_gpu_normalises_to_the_same_bits() -> None:
     assert torch.equal(normalise(every_value().cuda()).cpu(), normalise(every_value()))
 
 
-def test_the_look_of_cifar_is_bilinear_with_cifars_mean() -> None:
+@pytest.mark.parametrize(
+    ("look", "mean", "std"),
+    [
+        ("cifar10", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+        ("cifar100", (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    ],
+)
+def test_the_looks_of_cifar_are_bilinear_with_the_authors_numbers(
+    look: Look, mean: tuple[float, ...], std: tuple[float, ...]
+) -> None:
     image = noise_image(32, 32)
     resized = np.asarray(image.resize((64, 64), Image.Resampling.BILINEAR), np.float64) / 255
-    expected = (resized - [0.4914, 0.4822, 0.4465]) / [0.2470, 0.2435, 0.2616]
-    transform = EvalTransform(64, "cifar")
+    expected = (resized - mean) / std
+    transform = EvalTransform(64, look)
     np.testing.assert_allclose(transform(image).numpy(), expected.transpose(2, 0, 1), atol=1e-6)
     pixels = torch.from_numpy(np.array(transform.crop(image)))
-    assert torch.equal(normalise(pixels, "cifar"), transform(image))
+    assert torch.equal(normalise(pixels, look), transform(image))
     assert transform.spec != EvalTransform(64).spec  # tokens of the two are stored apart

@@ -12,32 +12,31 @@ from fedotp.errors import FedotpError
 ALWAYS = {
     "prompt.half": True,
     "federation.drop_last": True,
-    "federation.first_round": "all",
     "optimizer.leak": True,
 }
-BASELINE = {
-    "evaluation.of": "sampled",
-    "optimizer.schedule": "cosine",
-    "optimizer.warmup_rounds": 1,
-    "optimizer.schedule_rounds": 40,
-}
+FEDOTP = {"method.solver": "batch", "federation.first_round": "all"}
 CASES = {
     "fewshot-pets": {
-        "method.solver": "batch",
         "data.views": 50,
         "partition.variant": "authors",
         "partition.seed": 2023,
         "federation.batch_size": 16,
     },
-    "cifar10": {"method.solver": "batch", "data.look": "cifar", "partition.variant": "authors"},
+    "cifar10": {"data.look": "cifar10", "partition.variant": "authors", "evaluation.every": 1},
     "cifar100": {
-        "method.solver": "batch",
-        "data.look": "cifar",
+        "data.look": "cifar100",
         "partition.variant": "authors",
+        "partition.seed": 12345,
         "prompt.n_ctx": 4,
+        "evaluation.every": 1,
     },
-    "office": {"method.solver": "batch", "data.views": 10, "data.names": "shuffled", "data.labels": "mispaired"},
-    "office-domain": {"method.solver": "batch", "data.views": 10, "data.names": "shuffled"},
+    "office": {
+        "data.views": 10,
+        "data.names": "shuffled",
+        "data.labels": "mispaired",
+        "partition.variant": "authors",
+    },
+    "office-domain": {"data.views": 10, "data.names": "shuffled"},
 }
 
 
@@ -48,7 +47,7 @@ def _changed(before: Config, after: Config) -> dict[str, object]:
 @pytest.mark.parametrize("preset", CASES)
 def test_it_sets_what_the_authors_code_does_otherwise(preset: str) -> None:
     config = load_config(preset)
-    assert _changed(config, config.override(["bridge=authors"])) == ALWAYS | CASES[preset]
+    assert _changed(config, config.override(["bridge=authors"])) == ALWAYS | FEDOTP | CASES[preset]
 
 
 @pytest.mark.parametrize("preset", presets())
@@ -59,17 +58,26 @@ def test_every_preset_can_be_bridged_and_the_word_is_not_kept(preset: str) -> No
     assert config.override(["bridge=authors"]) == config
 
 
-def test_baselines_have_their_own_schedule_and_tests() -> None:
-    pets = Config(DataSettings("oxford_pets"), PartitionSettings("iid")).override(["method.name=promptfl-fedprox"])
-    changed = _changed(pets, pets.override(["bridge=authors"]))
-    assert changed == ALWAYS | BASELINE | {"method.detached": True, "data.views": 50}
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [
+        ("promptfl", {}),  # which tests everyone after every round
+        ("promptfl-fedprox", {"method.detached": True, "evaluation.of": "sampled"}),
+        ("coop", {"federation.rounds": 1, "evaluation.of": "sampled"}),
+        ("zeroshot", {"evaluation.of": "sampled"}),
+        ("fedpgp", {}),  # which is not in their code
+    ],
+)
+def test_methods_have_their_own_first_round_and_tests(method: str, own: dict[str, object]) -> None:
+    pets = Config(DataSettings("oxford_pets"), PartitionSettings("iid")).override([f"method.name={method}"])
+    assert _changed(pets, pets.override(["bridge=authors"])) == ALWAYS | {"data.views": 50} | own
 
 
 def test_what_is_said_beside_it_wins(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('bridge = "authors"\n[data]\ndataset = "cifar10"\n[federation]\ndrop_last = false\n')
     config = load_config(path)
-    assert (config.federation.drop_last, config.federation.first_round, config.data.look) == (False, "all", "cifar")
+    assert (config.federation.drop_last, config.federation.first_round, config.data.look) == (False, "all", "cifar10")
     changed = load_config("cifar10").override(["optimizer.leak=false", "bridge=authors", "data.look=clip"])
     assert (changed.optimizer.leak, changed.data.look, changed.prompt.half) == (False, "clip", True)
 
@@ -84,7 +92,7 @@ def test_another_word_is_refused(tmp_path: Path) -> None:
 
 
 def test_crops_do_not_go_with_the_look_of_cifar() -> None:
-    with pytest.raises(FedotpError, match=r'data.views = 3: must be 0 beside data.look = "cifar"'):
-        load_config("cifar10").override(["data.views=3", "data.look=cifar"])
+    with pytest.raises(FedotpError, match=r'data.views = 3: must be 0 beside data.look = "cifar10"'):
+        load_config("cifar10").override(["data.views=3", "data.look=cifar10"])
     with pytest.raises(FedotpError, match=r'evaluation.clients = 3: must be 0 beside evaluation.of = "sampled"'):
         load_config("cifar10").override(["evaluation.clients=3", "evaluation.of=sampled"])

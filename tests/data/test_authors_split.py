@@ -66,6 +66,45 @@ def test_with_coarse_labels_sizes_are_equal_and_classes_come_in_families() -> No
     assert sorted(sizes) == [77] * 2 + [78] * 7
 
 
+def test_a_client_has_as_many_classes_as_drawing_image_by_image_gives() -> None:
+    """Against their draws restated in NumPy: Dirichlet(alpha) over coarse labels, Dirichlet(10) over classes within."""
+    coarse_of = tuple(k % 20 for k in range(100))
+    dataset = make_dataset(np.full((1, 100), 200), np.full((1, 100), 20), coarse_of=coarse_of)
+    settings = PartitionSettings("dirichlet", 100, alpha=0.3, variant="authors")
+    ours = _effective(make_partition(dataset, settings).counts(dataset))
+    rng, drawn = np.random.default_rng(0), np.zeros((400, 100))
+    for client in drawn:
+        coarse, within = rng.dirichlet([0.3] * 20), rng.dirichlet([10] * 5, 20)
+        for label, n in enumerate(rng.multinomial(200, coarse)):
+            client[label::20] = rng.multinomial(n, within[label])
+    assert ours == pytest.approx(_effective(drawn), rel=0.15)  # 0.3 at both levels gives half as many
+
+
+def _effective(counts: np.ndarray) -> float:
+    """How many equally frequent classes have the entropy of a client's, the mean over clients (C, K)."""
+    shares = counts / counts.sum(1, keepdims=True)
+    return float(np.exp(-(shares * np.log(np.where(shares > 0, shares, 1))).sum(1)).mean())
+
+
+def test_by_domain_sizes_are_capped_and_classes_of_equal_size_are_divided_alike() -> None:
+    train = np.array([[300, 300, 300, 150], [60, 90, 60, 30]])
+    dataset = make_dataset(train, train // 3)
+    settings = PartitionSettings("domain-dirichlet", 6, alpha=5.0, seed=1, variant="authors")
+    partition = make_partition(dataset, settings)
+    assert_sound(partition, dataset)
+    counts = partition.counts(dataset).reshape(2, 3, 4)  # domain, client, class
+    before = np.cumsum(counts, axis=2) - counts
+    full = before >= (train.sum(1) / 3)[:, None, None]
+    assert counts[full].max(initial=0) <= 1
+    alike = [(d, j, k) for d in range(2) for j in range(4) for k in range(j) if train[d, j] == train[d, k]]
+    same = [(d, j, k) for d, j, k in alike if not full[d][:, [j, k]].any()]
+    assert same
+    for domain, j, k in same:
+        assert np.abs(counts[domain, :, j] - counts[domain, :, k]).max() <= 2  # seats, and rounding
+    paper = make_partition(dataset, replace(settings, variant="paper")).counts(dataset).reshape(2, 3, 4)
+    assert any(np.abs(paper[domain, :, j] - paper[domain, :, k]).max() > 10 for domain, j, k in same)
+
+
 def _families(counts: np.ndarray) -> np.ndarray:
     """The share of each coarse label in every client's images (C, 20)."""
     families = counts.reshape(len(counts), 20, 5).sum(2)
@@ -73,7 +112,7 @@ def _families(counts: np.ndarray) -> np.ndarray:
 
 
 def test_other_schemes_have_no_variant() -> None:
-    with pytest.raises(FedotpError, match="variant = 'authors': must be paper: pathological and dirichlet are"):
+    with pytest.raises(FedotpError, match="must be paper: pathological, dirichlet, domain-dirichlet are"):
         PartitionSettings("iid", variant="authors")
     with pytest.raises(FedotpError, match="variant = 'ours': must be paper or authors"):
         PartitionSettings("iid", variant="ours")  # type: ignore[arg-type]

@@ -232,7 +232,7 @@ def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
         {"data": {"labels": "shuffled"}},
         {"data": {"labels": "mispaired"}},
         {"data": {"names": "shuffled"}},
-        {"data": {"look": "cifar"}},
+        {"data": {"look": "cifar10"}},
         {"prompt": {"half": True}},
         {"optimizer": {"leak": True}},
         {"evaluation": {"of": "sampled"}},

@@ -46,10 +46,10 @@ def test_its_classifiers_are_of_no_use(key: str, value: str, inputs: Path, tmp_p
 
 
 def test_its_look_is_written_down(inputs: Path, tmp_path: Path) -> None:
-    for look in ("clip", "cifar"):
+    for look in ("clip", "cifar10"):
         config = make_config(inputs, federation={"rounds": 0, "holdout_clients": 0}, data={"look": look})
         run = fedotp.run(config, tmp_path / look)
-        assert ("bilinear" in run.manifest["transforms"]["test"]) == (look == "cifar")
+        assert ("bilinear" in run.manifest["transforms"]["test"]) == (look == "cifar10")
 
 
 def test_everything_at_once_is_written_down_and_runs_side_by_side_as_alone(inputs: Path, tmp_path: Path) -> None:

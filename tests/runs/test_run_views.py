@@ -129,13 +129,20 @@ def test_the_harmonic_mean_is_scipys(values: list[float]) -> None:
     assert harmonic_mean(values) == pytest.approx(scipy.stats.hmean(values), abs=1e-12)
 
 
+def test_last_five_are_rounds_not_evaluations() -> None:
+    every_ten = {0: 0.1, 10: 0.2, 20: 0.3, 30: 0.4}
+    assert base_to_novel(every_ten, every_ten, every_ten)["base"]["last_five"] == 0.4
+    every_two = {round_: round_ / 100 for round_ in range(0, 31, 2)}
+    assert base_to_novel(every_two, every_two, every_two)["base"]["last_five"] == pytest.approx(0.28)  # 26, 28, 30
+
+
 def test_summaries_by_hand() -> None:
     found = base_to_novel({0: 0.9, 2: 0.8}, {0: 0.5, 2: 0.6}, {0: 0.25, 2: 0.3, 3: 1.0})
     assert found["hm"] == {
         "last": pytest.approx(0.4),
         "best": pytest.approx(0.4),
         "best_round": 2,
-        "last_five": pytest.approx((1 / 3 + 0.4) / 2),
+        "last_five": pytest.approx(0.4),  # what was evaluated before the first round is not of the last five
         "evaluations": 2,
     }
     assert found["cm"]["last"] == pytest.approx(0.6)

@@ -130,7 +130,7 @@ def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
 
 
 def test_images_have_the_look_of_the_run(tmp_path: Path) -> None:
-    look = {"dataset": str(tmp_path / "data"), "store": str(tmp_path / "store"), "look": "cifar"}
+    look = {"dataset": str(tmp_path / "data"), "store": str(tmp_path / "store"), "look": "cifar10"}
     run = make_run(tmp_path, data=look, method={"name": "coop"})
     Image.effect_noise((57, 90), 80).save(tmp_path / "new.png")
     classifier = Classifier.from_run(run.path, "client-1")

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
-Look = Literal["clip", "cifar"]
+Look = Literal["clip", "cifar10", "cifar100"]
 """How images are shown: as CLIP was trained, or as the authors' code shows CIFAR, for comparison with it."""
 CHANNELS: dict[Look, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "clip": (MEAN, STD),
-    "cifar": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),  # of CIFAR-10's training images
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
 }
 """Mean and standard deviation of red, green and blue."""
 
@@ -75,7 +76,7 @@ class Shown(NamedTuple):
 class EvalTransform:
     """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation; see `to_rgb` for `greys`.
 
-    With the `look` "cifar" resizing is bilinear, mean and standard deviation are those of CIFAR-10.
+    With the `look` "cifar10" or "cifar100" resizing is bilinear, mean and standard deviation are the authors'.
     """
 
     size: int = 224
@@ -100,7 +101,7 @@ class EvalTransform:
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
         corner = round((width - self.size) / 2), round((height - self.size) / 2)
-        return Window(part, (width, height), corner, bilinear=self.look == "cifar")
+        return Window(part, (width, height), corner, bilinear=self.look != "clip")
 
     @property
     def spec(self) -> str:

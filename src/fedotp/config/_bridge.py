@@ -14,9 +14,9 @@ from fedotp.errors import SettingError
 
 Bridge = Literal["authors"]
 
-_EPOCHS_OF_SCHEDULE = 200
-_SPLIT_SEED = 2023
 _MOST_VIEWS = 10_000
+_SPLIT_SEEDS = {"pathological": 2023, "domain-dirichlet": 0}  # whatever the seed of the run is
+_COARSE_SEED = 12345  # of CIFAR-100 divided by coarse labels
 
 
 def bridged(name: object, keys: Mapping[str, Value]) -> dict[str, Value]:
@@ -26,19 +26,19 @@ def bridged(name: object, keys: Mapping[str, Value]) -> dict[str, Value]:
     found: dict[str, Value] = {
         "prompt.half": True,
         "federation.drop_last": True,
-        "federation.first_round": "all",
         "optimizer.momentum": 0.9,
         "optimizer.weight_decay": 5e-4,
         "optimizer.leak": True,
+        "evaluation.every": 1,  # the number reported is the mean over the last five rounds
     }
-    return found | _data(keys) | _split(keys) | _method(keys)
+    return found | _data(keys) | _split(keys) | _METHODS.get(str(keys["method.name"]), {})
 
 
 def _data(keys: Mapping[str, Value]) -> dict[str, Value]:
     """How images are shown, and what stands beside them."""
     dataset, scheme = str(keys["data.dataset"]), str(keys["partition.scheme"])
     if dataset.startswith("cifar"):
-        shown: dict[str, Value] = {"data.look": "cifar", "data.views": 0}
+        shown: dict[str, Value] = {"data.look": "cifar100" if dataset == "cifar100" else "cifar10", "data.views": 0}
     else:
         views = _whole(keys, "federation.rounds") * _whole(keys, "federation.local_epochs")
         shown = {"data.views": min(views, _MOST_VIEWS)}
@@ -57,26 +57,22 @@ def _split(keys: Mapping[str, Value]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     if PartitionSettings(scheme).has_variants:
         found["partition.variant"] = "authors"
-    if scheme == "pathological":
-        found["partition.seed"] = _SPLIT_SEED
-        if shots is not None:
-            found["federation.batch_size"] = shots
+    if scheme in _SPLIT_SEEDS:
+        found["partition.seed"] = _SPLIT_SEEDS[scheme]
+    if scheme == "dirichlet" and keys["data.dataset"] == "cifar100":
+        found["partition.seed"] = _COARSE_SEED
+    if scheme == "pathological" and shots is not None:
+        found["federation.batch_size"] = shots
     return found
 
 
-def _method(keys: Mapping[str, Value]) -> dict[str, Value]:
-    """How FedOTP solves, how the others are trained and tested."""
-    name = keys["method.name"]
-    if name == "fedotp":
-        return {"method.solver": "batch"}
-    epochs = max(1, _whole(keys, "federation.local_epochs"))
-    found: dict[str, Value] = {
-        "evaluation.of": "sampled",
-        "optimizer.schedule": "cosine",
-        "optimizer.warmup_rounds": 1,
-        "optimizer.schedule_rounds": max(1, _EPOCHS_OF_SCHEDULE // epochs),
-    }
-    return found | ({"method.detached": True} if name == "promptfl-fedprox" else {})
+_METHODS: dict[str, dict[str, Value]] = {
+    "fedotp": {"method.solver": "batch", "federation.first_round": "all"},
+    "coop": {"federation.rounds": 1, "evaluation.of": "sampled"},
+    "promptfl-fedprox": {"method.detached": True, "evaluation.of": "sampled"},
+    "zeroshot": {"evaluation.of": "sampled"},
+}
+"""How methods of the authors' code are trained and tested there."""
 
 
 def _whole(keys: Mapping[str, Value], key: str) -> int:

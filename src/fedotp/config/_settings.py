@@ -43,8 +43,8 @@ class DataSettings:
             code, for comparison with it: a client's labels, in training and in tests, stand beside the first images of
             its domain instead of its own.
         names: "shuffled" gives classes each other's names, drawn from the seed: a defect of the authors' code, too.
-        look: "cifar" shows images as the authors' code shows CIFAR: resized bilinearly, with CIFAR's mean and standard
-            deviation.
+        look: "cifar10" and "cifar100" show images as the authors' code shows these data sets: resized bilinearly, with
+            its mean and standard deviation of each.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
         classes: "all", or "base" for the first half of them in the order of their labels, rounded up. Clients then have
             images of base classes only; the others are the novel ones of evaluation.views.

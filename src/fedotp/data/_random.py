@@ -11,9 +11,9 @@ from fedotp.data._types import Floats, Ints
 _NOISE = 1e-9  # remainders closer than this are equal: platforms differ in the last bits
 
 
-def generator(seed: int) -> np.random.Generator:
-    """Return the PCG64 generator of `seed`."""
-    return np.random.Generator(np.random.PCG64(seed))
+def generator(seed: int, *more: int) -> np.random.Generator:
+    """Return the PCG64 generator of `seed`, or of several numbers."""
+    return np.random.Generator(np.random.PCG64([seed, *more] if more else seed))
 
 
 def shuffled(rng: np.random.Generator, values: Ints) -> Ints:

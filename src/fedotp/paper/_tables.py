@@ -31,8 +31,8 @@ ALWAYS = (
     "crops, and the authors' code crops at random wherever it does not read CIFAR.",
     "Momentum 0.9 and weight decay 5e-4 are those of the authors' code; the paper names none. Each client starts every "
     "round with a fresh optimizer, where in the authors' code one optimizer serves all clients in turn.",
-    "Accuracy is that after the last round, mean over all clients; the authors' code reports the mean of the last five "
-    "evaluations, which is in the CSV file as last_five.",
+    "Accuracy is that after the last round, mean over all clients; the authors' code reports the mean over the last "
+    "five rounds, which is in the CSV file as last_five, of as many of these as were evaluated (evaluation.every).",
 )
 FEW_SHOT_NOTES = (
     "Who gets which classes is drawn from partition.seed; in the authors' code it is always the same.",

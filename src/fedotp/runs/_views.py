@@ -1,4 +1,4 @@
-"""What a run has found in its views: after the last round, after the best, and over the last five evaluations.
+"""What a run has found in its views: after the last round, after the best, and over the last five rounds.
 
 Never one of them alone: the best is chosen on the data it is reported on, the last is of one round.
 """
@@ -10,9 +10,10 @@ from typing import Any
 from fedotp.federation import METRICS
 
 WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
-"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of the last five."""
+"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of those in the last
+five rounds."""
 _GLOBAL_PART = ", global part"  # ends the name of a view by it
-_LAST = 5  # evaluations whose mean is reported
+_LAST = 5  # rounds; the mean of the evaluations in them is reported
 
 Series = dict[int, float]  # by round, in ascending order
 
@@ -104,7 +105,9 @@ def _over_rounds(series: Series) -> dict[str, float]:
 
 
 def _last_five(series: Series) -> dict[str, float]:
-    last = [series[round_] for round_ in sorted(series)[-_LAST:]]
+    """The mean of the evaluations in the last five rounds; the one before the first round is in none of them."""
+    end = max(series)
+    last = [value for round_, value in series.items() if round_ > max(0, end - _LAST) or round_ == end]
     return {"accuracy": fmean(last), "evaluations": len(last)}
 
 

@@ -5,9 +5,11 @@ Written from what it does, not from it: the draws are ours, so its sizes come ba
 
 import numpy as np
 
-from fedotp.data._random import apportion, dirichlet
+from fedotp.data._random import apportion, dirichlet, generator
 from fedotp.data._types import Floats, Ints
 from fedotp.errors import FedotpError
+
+_WITHIN = 10.0  # Dirichlet's parameter over the classes of a coarse label
 
 
 def rounded_sizes(n_classes: int, n_clients: int) -> Ints:
@@ -32,15 +34,26 @@ def below_cap(shares: Floats, load: Ints, n_images: int) -> Floats:
 def two_level_shares(coarse_of: Ints, n_clients: int, alpha: float, rng: np.random.Generator) -> Floats:
     """What share of each client's images is of each class (K, n), columns summing to 1.
 
-    A client draws from its own Dirichlet(alpha) over coarse labels, and for each of these from one over its classes.
+    A client draws from its own Dirichlet(alpha) over coarse labels, and for each of these from Dirichlet(10) over its
+    classes.
     """
     shares = np.zeros((len(coarse_of), n_clients))
     for client in range(n_clients):
         coarse = dirichlet(rng, alpha, int(coarse_of.max()) + 1)
         for label, share in enumerate(coarse):
             own = np.flatnonzero(coarse_of == label)
-            shares[own, client] = share * dirichlet(rng, alpha, len(own))
+            shares[own, client] = share * dirichlet(rng, _WITHIN, len(own))
     return shares
+
+
+def reseeded_shares(n_train: Ints, n_test: Ints, n_clients: int, alpha: float, seed: int) -> Floats:
+    """The shares (K, n) of every class by Dirichlet(alpha), each from a stream that begins anew with `seed`.
+
+    What a shuffle of the class's images leaves of the stream depends on how many there are: classes with as many
+    training and test images (K,) have the same shares.
+    """
+    sizes = zip(n_train.tolist(), n_test.tolist(), strict=True)
+    return np.stack([dirichlet(generator(seed, *size), alpha, n_clients) for size in sizes])
 
 
 def equal_sizes(n_train: Ints, shares: Floats, at_least: Ints) -> Ints:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
-from fedotp.data.partition._authors import below_cap, equal_sizes, rounded_sizes, two_level_shares
+from fedotp.data.partition._authors import below_cap, equal_sizes, reseeded_shares, rounded_sizes, two_level_shares
 from fedotp.data.partition._grouped import deal_whole, require_whole
 from fedotp.data.partition._own import find_scheme
 from fedotp.data.partition._partition import Client, Partition
@@ -193,10 +193,13 @@ def _deal(
     n = shares.shape[1]
     train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
     n_train, n_test = _to_divide(dataset, group, settings)
-    authors = settings.variant == "authors" and settings.scheme == "dirichlet"
-    two_level = authors and bool(dataset.coarse_of)
+    authors = settings.variant == "authors" and settings.draws_sizes
+    alpha = settings.alpha or 0.0
+    two_level = authors and settings.scheme == "dirichlet" and bool(dataset.coarse_of)
     if two_level:
-        shares = two_level_shares(np.array(dataset.coarse_of), n, settings.alpha or 0.0, rng)
+        shares = two_level_shares(np.array(dataset.coarse_of), n, alpha, rng)
+    elif authors and settings.scheme == "domain-dirichlet":
+        shares = reseeded_shares(n_train, n_test, n, alpha, settings.seed)
     seats = _take_seats(shares * n_train[:, None], room)  # (K, n)
     fixed = equal_sizes(n_train, shares, settings.min_size * seats) if two_level else None  # (K, n)
 

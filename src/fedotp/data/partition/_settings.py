@@ -18,7 +18,7 @@ SCHEMES = {
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
     "given": "as a file says, `fedotp run --partition FILE`: what somebody else divided",
 }
-_DIFFER = ("pathological", "dirichlet")  # schemes that the authors' code has in a way of its own
+_DIFFER = ("pathological", "dirichlet", "domain-dirichlet")  # schemes that the authors' code has in a way of its own
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
 BY_DOMAIN = ("domain", "domain-dirichlet", "site")
 _ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take the same
@@ -42,7 +42,8 @@ class PartitionSettings:
         variant: "authors" divides as the authors' code does, for comparison with it. "pathological": round(K / n)
             classes each, the rest to the last client. "dirichlet": who has n_images / n_clients images gets no more;
             where the data set has coarse labels, every client has as many images, of classes drawn from its own
-            Dirichlet(alpha) over the coarse labels and, within each of these, over its classes.
+            Dirichlet(alpha) over the coarse labels and Dirichlet(10) over the classes of each. "domain-dirichlet": the
+            same cap in each domain, and classes with as many images are divided alike.
     """
 
     scheme: str
@@ -67,7 +68,7 @@ class PartitionSettings:
             require_from(*_ALPHA_RANGE, "alpha", self.alpha, ", for example 0.3")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require_choices(self)
-        right = f"paper: {' and '.join(_DIFFER)} are what the authors' code does otherwise, not {self.scheme}"
+        right = f"paper: {', '.join(_DIFFER)} are what the authors' code does otherwise, not {self.scheme}"
         require(self.variant == "paper" or self.has_variants, "variant", self.variant, right)
         if not self.draws_sizes:
             right = f"left out: it is for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}"

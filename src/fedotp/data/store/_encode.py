@@ -54,8 +54,8 @@ def encode(
             x local epochs, training on view t in epoch t is what the authors' code does.
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
-    read_window(window)  # or refused
-        look: "cifar" shows images as the authors' code shows CIFAR, in their central part only.
+        window: how pictures of more than 8 bits are seen (data.window).
+        look: "cifar10" and "cifar100" show images as the authors' code does, in their central part only.
         batch_size: views in a step of the tower.
         workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
         verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
