@@ -1,4 +1,4 @@
-"""When a claim holds, does not hold, or cannot be told: written down before the study was run.
+"""When a claim holds, does not hold, or is undecided: written down before the study was run.
 
 A claim is a set of comparisons, each a difference that the claim says is above 0, paired over splits and seeds
 (`fedotp.runs.paired`). Allowing for all comparisons of the claim by Holm's procedure, at 5 %, a comparison is
@@ -9,7 +9,7 @@ A claim is a set of comparisons, each a difference that the claim says is above 
              worth the name,
     open     none of these: the runs do not tell.
 
-The claim holds if all are ahead. It does not hold if any is behind or small. Otherwise it cannot be told.
+The claim holds if all are ahead. It does not hold if any is behind or small. Otherwise it is undecided.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
     HOLDS = "holds"
     NOT = "does not hold"
-    OPEN = "cannot be told"
+    OPEN = "undecided"
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,12 @@ def overview(judged: dict[str, list[Judged]]) -> str:
     return table(["", "claim", "place", "verdict here", "comparisons"], lines).replace("---:", "---")
 
 
-def told(claim: Claim, judged: list[Judged]) -> str:
-    """The table of a claim, and its verdict."""
-    return f"{matrix(judged, claim.scale)}\n\nVerdict: **{verdict(judged)}**."
+def told(claim: Claim, judged: list[Judged], results: Results) -> str:
+    """The table of a claim, its verdict, and apart from these what was added."""
+    text = f"{matrix(judged, claim.scale)}\n\nVerdict: **{verdict(judged)}**."
+    if claim.added is None:
+        return text
+    return f"{text}\n\nAdded with the results, not judged:\n\n{matrix(list(claim.added(results)), claim.scale)}"
 
 
 def accuracies(results: Results) -> str:
@@ -139,17 +142,21 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("--field", type=Path, default=FIELD, help="the results of recipes/field")
     arguments = parser.parse_args()
-    results = Results(arguments.folder, arguments.field)
+    arguments.page.write_text(fill(arguments.page.read_text(), tables(arguments.folder, arguments.field)))
+
+
+def tables(folder: Path, field: Path) -> dict[str, str]:
+    """All tables of the page, by the names of their places."""
+    results = Results(folder, field)
     judged = {claim.name: claim.judged(results) for claim in CLAIMS}
-    tables = {claim.name: told(claim, judged[claim.name]) for claim in CLAIMS if claim.is_tested}
-    tables |= {
+    found = {claim.name: told(claim, judged[claim.name], results) for claim in CLAIMS if claim.is_tested}
+    return found | {
         "overview": overview(judged),
         "accuracies": accuracies(results),
         "by-shots": by_shots(results),
         "by-mass": by_mass(results),
-        "rates": rates(arguments.folder / "runs.csv"),
+        "rates": rates(folder / "runs.csv"),
     }
-    arguments.page.write_text(fill(arguments.page.read_text(), tables))
 
 
 if __name__ == "__main__":

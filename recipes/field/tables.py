@@ -1,9 +1,12 @@
 """The tables of a study made by study.sh, as docs/results.md has them.
 
     python -m recipes.field.tables runs/field docs/results/field
+    python -m recipes.field.tables runs/demo docs/results/demo.csv
 
 For every setting a CSV file and a Markdown table: the numbers of each method, means over its runs, and what FedOTP is
-ahead or behind in each, paired over splits and seeds. Of vendors left out in turn each is a split.
+ahead or behind in each, paired over splits and seeds. Of vendors left out in turn each is a split. Beside them, in
+SETTING-clients.csv, a line for each run and view: how many of its test images every client has right, from which means
+and worst tenths follow. The second command writes only that, for one comparison.
 """
 
 import csv
@@ -11,7 +14,7 @@ import json
 import statistics
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +65,44 @@ SETTINGS: dict[str, tuple[Callable[[dict[str, Any]], Numbers], tuple[str, ...]]]
 """For each setting its numbers, and those of them in which the Markdown table compares."""
 
 
-def read(folder: Path, numbers: Callable[[dict[str, Any]], Numbers]) -> dict[str, dict[Pair, Numbers]]:
-    """By method, as it was asked for, the numbers of its runs by split and seed."""
+def _runs(folder: Path) -> Iterator[tuple[str, Pair, Path]]:
+    """The complete runs below a folder: method, as it was asked for, split and seed, and where it is."""
     parts = [folder] if any(folder.glob("*/summary.json")) else sorted(folder.iterdir())
-    found: dict[str, dict[Pair, Numbers]] = {}
     for place, part in enumerate(parts):
-        for path in sorted(part.glob("*/summary.json")):
-            config = tomllib.loads((path.parent / "config.toml").read_text())
+        for path in sorted(summary.parent for summary in part.glob("*/summary.json")):
+            config = tomllib.loads((path / "config.toml").read_text())
             split = config["partition"]["seed"] if len(parts) == 1 else place
-            method = path.parent.name.split(",split=")[0].split(",seed=")[0]
-            found.setdefault(method, {})[split, config["seed"]] = numbers(json.loads(path.read_text()))
+            yield path.name.split(",split=")[0].split(",seed=")[0], (split, config["seed"]), path
+
+
+def read(folder: Path, numbers: Callable[[dict[str, Any]], Numbers]) -> dict[str, dict[Pair, Numbers]]:
+    """By method the numbers of its runs by split and seed."""
+    found: dict[str, dict[Pair, Numbers]] = {}
+    for method, pair, path in _runs(folder):
+        found.setdefault(method, {})[pair] = numbers(json.loads((path / "summary.json").read_text()))
     return found
+
+
+def clients(folder: Path) -> list[dict[str, Any]]:
+    """A row for each run and view: the images right and tested of every client after the last round."""
+    made = []
+    for method, (split, seed), path in _runs(folder):
+        last: dict[str, dict[str, Any]] = {}
+        for record in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
+            if record["kind"] in ("evaluation", "view"):
+                last[f"{record['view']} {record['model']}" if "view" in record else "own"] = record
+        for view, record in last.items():
+            tested = zip(record["client_accuracy"], record["n"], strict=True)
+            right = " ".join(f"{round(share * n)}/{n}" for share, n in tested)
+            made.append({"method": method, "split": split, "seed": seed, "view": view, "clients": right})
+    return made
+
+
+def recomputed(right: str) -> Numbers:
+    """Mean accuracy over clients and over the worst tenth of them, of a cell of the column `clients`."""
+    shares = sorted(int(one) / int(of) for one, of in (each.split("/") for each in right.split()))
+    worst = shares[: max(1, len(shares) // 10)]
+    return {"accuracy": statistics.fmean(shares), "worst decile": statistics.fmean(worst)}
 
 
 def rows(found: dict[str, dict[Pair, Numbers]]) -> list[dict[str, Any]]:
@@ -150,16 +180,24 @@ def _ahead(row: dict[str, Any]) -> str:
 def main() -> None:
     """Write them."""
     source, target = (Path(argument) for argument in sys.argv[1:])
+    if target.suffix == ".csv":
+        _write(target, clients(source))
+        return
     target.mkdir(parents=True, exist_ok=True)
     for setting, (numbers, compared) in SETTINGS.items():
         if not (source / setting).is_dir():
             continue
         made = rows(read(source / setting, numbers))
-        with (target / f"{setting}.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, made[0].keys(), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(made)
+        _write(target / f"{setting}.csv", made)
+        _write(target / f"{setting}-clients.csv", clients(source / setting))
         (target / f"{setting}.md").write_text(markdown(made, compared))
+
+
+def _write(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 from recipes.claims.claims import CLAIMS
+from recipes.claims.data import Results
 from recipes.claims.judge import Comparison, Judged, Verdict, Word, judge, verdict
-from recipes.claims.page import fill
+from recipes.claims.page import fill, tables
 from recipes.claims.settings import CHOOSING, SETTINGS, asked
 from recipes.claims.study import Lines, best_rates
 from scipy import stats
 
-PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "claims.md"
+RUNS, FIELD = DOCS / "results" / "claims", DOCS / "results" / "field"
 PAIRS = [(split, seed) for split in range(6) for seed in range(2)]
 
 
@@ -89,6 +92,26 @@ def test_each_method_has_the_rate_that_was_best_on_other_splits(tmp_path: Path) 
         configs = [run.trial.config for run in asked(name, rates, device="cpu", toy=True) if run.key[2] == method]
         assert {config.optimizer.lr for config in configs} == {0.1}
         assert not {100, 101} & {config.partition.seed for config in configs}
+
+
+def test_the_page_is_what_the_recorded_runs_give() -> None:
+    assert fill(PAGE.read_text(), tables(RUNS, FIELD)) == PAGE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("transport", Verdict.NOT), ("unbalanced", Verdict.HOLDS), ("mass", Verdict.NOT)]
+)
+def test_what_came_with_the_results_decides_nothing(name: str, expected: Verdict) -> None:
+    (claim,) = (claim for claim in CLAIMS if claim.name == name)
+    results = Results(RUNS, FIELD)
+    judged = claim.judged(results)
+    assert verdict(judged) == expected
+    assert not any(each.recorded for each in judged)
+    assert claim.added is not None
+    assert sum(each.recorded for each in claim.added(results)) == 3
+    apart = tables(RUNS, FIELD)[name].partition("Verdict:")
+    assert "recorded" not in apart[0]
+    assert apart[2].count("(recorded)") == 3
 
 
 def test_the_page_has_a_place_for_every_claim() -> None:
