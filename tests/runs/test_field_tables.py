@@ -1,12 +1,17 @@
 """The tables of all methods in five settings, from the directories of runs."""
 
+import csv
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from recipes.field.tables import SETTINGS, markdown, read, rows
+from recipes.field.tables import SETTINGS, clients, markdown, read, recomputed, rows
 from scipy import stats
+from toy_run import make_config
+
+import fedotp
 
 ACCURACY = {"fedotp": [0.93, 0.92, 0.95], "coop,optimizer.lr=0.01": [0.91, 0.91, 0.92]}
 
@@ -46,3 +51,46 @@ def test_vendors_left_out_in_turn_are_splits(study: Path) -> None:
     for vendor in ("noto", "twemoji"):
         shutil.copytree(study / "fifty", study / "left-out" / vendor)
     assert {*read(study / "left-out", SETTINGS["fifty"][0])["fedotp"]} == {(0, 4), (1, 4)}
+
+
+def test_what_clients_have_right_gives_the_numbers_of_the_run(inputs: Path, tmp_path: Path) -> None:
+    done = fedotp.run(make_config(inputs, federation={"rounds": 1}), tmp_path / "fifty" / "fedotp,seed=0")
+    made = clients(tmp_path / "fifty")
+    own = next(row for row in made if row["view"] == "own")
+    assert [own["method"], own["seed"]] == ["fedotp", done.config.seed]
+    final = done.summary["final"]
+    assert recomputed(own["clients"]) == pytest.approx(
+        {"accuracy": final["accuracy"], "worst decile": final["accuracy_worst_decile"]}
+    )
+
+
+ROOT = Path(__file__).parents[2]
+DEMO = {
+    "zeroshot": "zero-shot CLIP",
+    "promptfl": "PromptFL: one prompt for all",
+    "coop": "CoOp: everyone alone",
+    "fedotp": "**FedOTP: a global and a local prompt**",
+}
+
+
+def test_the_table_of_the_readme_is_what_the_clients_of_the_demo_give() -> None:
+    with (ROOT / "docs/results/demo.csv").open(newline="") as file:
+        found = {(row["method"], int(row["split"])): row["clients"] for row in csv.DictReader(file)}
+    assert len(found) == len(DEMO) * 6
+    shares = {
+        key: np.sort([int(r) / int(n) for r, n in (cell.split("/") for cell in text.split())])
+        for key, text in found.items()
+    }
+    assert {len(each) for each in shares.values()} == {50}
+    text = (ROOT / "README.md").read_text()
+    ours = [shares["fedotp", split].mean() for split in range(6, 12)]
+    for method, name in DEMO.items():
+        own = [shares[method, split] for split in range(6, 12)]
+        accuracy, worst = (100 * np.mean([each[:k].mean() for each in own]) for k in (50, 5))
+        ahead = ""
+        if method != "fedotp":
+            test = stats.ttest_rel(ours, [each.mean() for each in own])
+            low, high = test.confidence_interval(0.95)
+            assert low > 0
+            ahead = f"{100 * (np.mean(ours) - accuracy / 100):+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
+        assert f"| {name} | {accuracy:.1f} % | {worst:.1f} % | {ahead} |" in text
