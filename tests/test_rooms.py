@@ -1,6 +1,7 @@
 """The house keeps the rules of docs/architecture.md: private names, faces, the order of its rooms."""
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ PACKAGES = [path.removesuffix("/__init__.py").replace("/", ".") for path in SOUR
 def test_the_house_is_in_order() -> None:
     found = breaches(SOURCES, rooms_of(PAGE))
     assert not found, "\n".join(["", *found])
+
+
+def test_files_named_in_comments_are_there() -> None:
+    for path, text in SOURCES.items():
+        for name in re.findall(r"`([\w/]+\.py)`", text):
+            beside = f"{path.rpartition('/')[0]}/{name}"
+            assert {beside, f"fedotp/{name}"} & SOURCES.keys() or (REPOSITORY / name).is_file(), f"{path} names {name}"
 
 
 @pytest.mark.parametrize("package", [package for package in PACKAGES if "_app" not in package])
@@ -43,6 +51,7 @@ TABLE = """
 HOUSE = {
     "fedotp/__init__.py": """
         import importlib
+import re
 
         _WHERE = {"run": "runs"}
         __all__ = ["run"]
@@ -58,6 +67,7 @@ HOUSE = {
     "fedotp/matching.py": "from fedotp import ot\n_LEAST = 1e-6\ndef match(): return ot.solve()",
     "fedotp/data/__init__.py": """
         import importlib
+import re
         from typing import TYPE_CHECKING
         from fedotp.data.sets import Dataset
 

@@ -1,4 +1,4 @@
-"""Where many runs go: the processes of this machine, or a cluster (`_cluster.py`)."""
+"""Where many runs go: the processes of this machine, or a cluster (`cluster/_engine.py`)."""
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
