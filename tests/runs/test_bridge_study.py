@@ -72,7 +72,7 @@ def test_every_place_of_the_page_is_a_change_of_the_study_and_every_change_is_in
     named = set(re.findall(r"\{\{(?:mean |last five |reported )?([\w/]+)\}\}", TEMPLATE.read_text()))
     known = {f"{setting}/{change}" for setting, it in SETTINGS.items() for change in it.changes}
     assert named <= known
-    assert known - named <= {"some/promptfl", "some/fedprox", "some/reg", "some/mass1"}  # references
+    assert known - named <= {"some/promptfl", "some/fedprox", "some/coop", "some/reg", "some/mass1"}  # references
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

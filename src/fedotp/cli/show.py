@@ -76,10 +76,11 @@ def print_numbers(numbers: dict[str, Any]) -> None:
     for name, domain in numbers["domains"].items():
         remark = f"± {percent(domain['accuracy_std'])} over {counted(domain['clients'], 'client')}"
         rows.append((f"  {name}", f"{percent(domain['accuracy'])} %", remark))
-    if (mean := numbers.get("last_five", {})).get("evaluations", 1) > 1:
-        best = numbers["best"]
+    best, mean = numbers.get("best"), numbers.get("last_five", {"evaluations": 1})
+    if best and (mean["evaluations"] > 1 or best["round"] != numbers["rounds"]):
         remark = f"after round {best['round']}; chosen on the test images"
         rows.append(("best", f"{percent(best['accuracy'])} %", remark))
+    if mean["evaluations"] > 1:
         name = f"last {mean['evaluations']}"
         rows.append((name, f"{percent(mean['accuracy'])} %", f"mean of the {name} evaluations"))
     if final:

@@ -31,8 +31,8 @@ class RoundSettings:
         batch_size: images of a client in a training step.
         drop_last: leave out the last, smaller batch of an epoch, where a client has at least one whole batch.
         participation: share of the clients sampled for a round, at least one.
-        first_round: "sampled" as in the paper's algorithm, or "all", as in the authors' code, where every client trains
-            in the first round.
+        first_round: "sampled" as in the paper's algorithm, or "all", as for FedOTP in the authors' code, where
+            every client trains in the first round.
         dropout: probability that a sampled client fails in mid-round; its work of that round is lost.
         min_clients: a round in which fewer clients answer changes nothing at the server.
         holdout_clients: clients, drawn from the seed, that never train; at the end they join and are evaluated.
@@ -195,7 +195,7 @@ class EvaluationSettings:
         clients: how many clients to evaluate after a round, drawn anew each time; 0 for all. The last evaluation is of
             all clients.
         of: "all", or "sampled" for the clients that took part in the round before, in the last evaluation too: so the
-            authors' code tests all methods but FedOTP.
+            authors' code tests FedProx, CoOp and zero-shot CLIP.
         batch_size: images of a client that are predicted at once.
         patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
             obtained this way is chosen on the data it is reported on.

@@ -17,12 +17,12 @@ from fedotp.runs._views import WHEN, by_model
 
 VIEWS_NOTE = (
     "Accuracies in views are means over clients: after the last round; after the best one, each view its own, chosen "
-    "on the test images; and the mean of the last five evaluations."
+    "on the test images; and the mean over the last five rounds."
 )
 _CONTROL = "control: "
 _NOTE = (
     "Accuracy is the mean over clients after the last round, best that of the round where it was highest (chosen on "
-    "the test images), last 5 the mean of the last five evaluations; all are means over runs, ± the sample standard "
+    "the test images), last 5 the mean over the last five rounds; all are means over runs, ± the sample standard "
     "deviation."
 )
 

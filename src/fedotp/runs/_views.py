@@ -93,7 +93,7 @@ def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
 
 
 def _over_rounds(series: Series) -> dict[str, float]:
-    """Last, best and mean of the last five of a number."""
+    """Last, best and mean over the last five rounds of a number."""
     best = max(series, key=lambda round_: series[round_])
     return {
         "last": series[max(series)],

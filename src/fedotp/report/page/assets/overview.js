@@ -200,7 +200,7 @@ function comparison() {
     ],
   });
   const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients after the last round, '
-    + 'best that of the best round (chosen on the test images), last 5 the mean of the last five evaluations. With several '
+    + 'best that of the best round (chosen on the test images), last 5 the mean over the last five rounds. With several '
     + 'runs, numbers are means over splits and seeds, ± their standard deviation. Bold: the highest, which need not be told '
     + 'apart from the next. A method marked (!) is not above a control.', shown.node);
   node.append(...toldApart(), ...differences());
