@@ -1,4 +1,5 @@
 # make test   lint, types and tests in a fresh environment
+# make test-processes   the slow tests: federations of real processes that are killed, kernels compiled, a table rehearsed
 # make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face's and
 #                    Flower's data sets, the documentation's site
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
@@ -19,7 +20,7 @@ UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test test-extras docs reference fuzz campaign demo bench format clean
+.PHONY: install constraints lint types unit test test-processes test-extras docs reference fuzz campaign demo bench format clean
 
 install: $(STAMP)
 
@@ -55,9 +56,12 @@ types: install
 	$(BIN)/mypy
 
 unit: install
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not processes' --durations=40
 
 test: lint types unit
+
+test-processes: install
+	$(BIN)/python -m pytest -n auto --dist worksteal -m processes --durations=10
 
 # Of Flower Datasets only itself: it asks for older versions of what its partitioners do not need.
 $(EXTRAS): $(STAMP) Makefile

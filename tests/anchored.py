@@ -55,3 +55,8 @@ class Anchored(Method):
 
 
 METHODS[Anchored.name] = Anchored
+
+STRUCTURES = ("zeroshot", "coop", "fedotp", "pfedprompt", "pfedmoap", Anchored.name)
+"""One method of each structure: nothing to train, all private, shared and private with transport, a memory of images,
+a pool of other clients' prompts, and fixed parameters. Tests that hold for any method for one reason go through these;
+contract, side by side, same numbers and golden tests go through all."""

@@ -44,6 +44,7 @@ def faults(how: str, **environment: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library manages memory here")
 def test_large_pieces_are_taken_from_the_system_once() -> None:
     plain = faults("plain", MALLOC_MMAP_THRESHOLD_="131072")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from cli_made import Fedotp, command
 
+from anchored import STRUCTURES
 from fedotp.classifier import load
 from fedotp.config import load_config
-from fedotp.methods import METHODS, Kind
+from fedotp.methods import Kind
 from fedotp.runs import Observer, RunDirectory, run
 from serve.serve_made import served
 
@@ -19,7 +20,7 @@ class _Stopped(Observer):
         raise KeyboardInterrupt
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=STRUCTURES)
 def trained(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of a method, killed in its first round and resumed."""
     folder = tmp_path_factory.mktemp(request.param) / "run"

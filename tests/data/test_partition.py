@@ -38,10 +38,9 @@ def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
     return dataset, settings
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_thousand_random_settings(seed: int) -> None:
+def test_five_hundred_random_settings() -> None:
     """Every setting gives a sound partition, or an error whose advice works."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     outcomes = {"sound": 0, "refused": 0}
     for _ in range(500):
         dataset, settings = _random_case(rng)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from toy_federation import TEST, make_data, make_settings, make_task, simulator
 
+from anchored import STRUCTURES
 from fedotp.federation import LocalTester, evaluate_predictions
 from fedotp.federation._controls import majority_accuracy
-from fedotp.methods import METHODS
 
 
 def test_the_majority_is_that_of_the_training_images() -> None:
@@ -31,7 +31,7 @@ def test_of_classes_equally_frequent_the_smaller_is_the_majority() -> None:
     assert majority_accuracy(data, np.arange(3)).tolist() == [1.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STRUCTURES)
 def test_controls_are_tested_on_the_clients_own_images(method: str) -> None:
     federation = simulator(method)
     if federation.learns:

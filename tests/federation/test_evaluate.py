@@ -18,13 +18,14 @@ from toy_federation import (
     worst_difference,
 )
 
+from anchored import STRUCTURES
 from fedotp.clip import ImageFeatures
 from fedotp.federation import LocalWork
 from fedotp.matching import Matching
-from fedotp.methods import METHODS, Batch, FedOTP, PromptFLFineTuned
+from fedotp.methods import Batch, FedOTP, PromptFLFineTuned
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STRUCTURES)
 def test_the_size_of_chunks_changes_nothing(method: str) -> None:
     found = []
     for size in (1, 3, 100):
@@ -189,7 +190,7 @@ def test_any_number_of_shared_and_private_prompts(counts: tuple[int, int]) -> No
     assert len(federation.predict().row) == sum(TEST)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STRUCTURES)
 def test_a_client_without_training_images_predicts_all_the_same(method: str) -> None:
     federation = simulator(method, data=make_data(train=(4, 0, 3), test=(2, 2, 2)))
     federation.run_round()

@@ -9,8 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from toy_federation import NOVEL, TRAINED, make_data, make_novel, make_settings, make_task, simulator
+from toy_federation import NOVEL, make_data, make_novel, make_settings, make_task, simulator
 
+from anchored import STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Images, Simulator, Together, View
 from fedotp.federation._joined import Answer, Job, Joined
@@ -66,7 +67,7 @@ def of_all(one: Simulator, task: Task, images: Images) -> dict[int, NDArray[np.b
     return rows
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
     one = trained(name)
     data, novel = one.data, make_novel()
@@ -133,7 +134,7 @@ def test_views_do_not_move_the_clients_own_tests() -> None:
     assert all((one[name] == other[name]).all() for name in one)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", STRUCTURES[1:])
 def test_held_out_clients_are_seen_before_they_join(name: str) -> None:
     one = trained(name, EVERYTHING, holdout_clients=2)
     views = by_key(one.see())
@@ -191,7 +192,7 @@ def test_groups_of_clients_see_what_all_at_once_see() -> None:
         assert_same(one, other)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_federations_side_by_side_see_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data, novel, task = make_data(), make_novel(), make_task(torch.float64)
     joined: list[str] = []

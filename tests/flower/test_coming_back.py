@@ -189,6 +189,7 @@ def test_what_only_a_simulation_can_do_is_refused_before_anyone_is_listened_to(
         _start(tmp_path, changes=[change], out=tmp_path / "run")
 
 
+@pytest.mark.processes
 def test_the_command_to_go_on_with_listens_where_the_run_did(inputs: Path, tmp_path: Path) -> None:
     """The line that a stopped server prints is pasted as it is, and brings the run to its end."""
     (tmp_path / "study.toml").write_text(make_deployable(inputs, federation={"rounds": 200}).to_toml())

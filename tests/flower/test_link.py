@@ -298,6 +298,7 @@ main()
 """
 
 
+@pytest.mark.processes
 def test_a_site_is_back_after_its_link_was_dead_without_being_cut(inputs: Path, tmp_path: Path) -> None:
     """And what it keeps in a folder that was open to everybody is its own."""
     (tmp_path / "state").mkdir()

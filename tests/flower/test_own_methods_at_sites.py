@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from near_sites import make_deployable
 from real_processes import processes
@@ -14,6 +15,7 @@ from fedotp.runs import RunDirectory
 from stranger import NAME, write_method
 
 
+@pytest.mark.processes
 def test_the_server_and_each_site_import_their_own_copy(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override([f"method.name={Anchored.name}", "partition.n_clients=2"])
     expected = load_server(fedotp.run(config, tmp_path / "simulated").checkpoint)

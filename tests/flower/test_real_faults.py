@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from near_sites import make_deployable
 from real_processes import processes, rounds_done
@@ -27,6 +28,7 @@ main()
 """
 
 
+@pytest.mark.processes
 def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, federation={"rounds": 6})
     (tmp_path / "study.toml").write_text(config.to_toml())

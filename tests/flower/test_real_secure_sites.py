@@ -5,6 +5,7 @@ What the same search finds where sums are not secure: `test_real_sites.py`.
 
 from pathlib import Path
 
+import pytest
 import torch
 from holdings import folder_bytes, n_found, process_bytes, sent_in
 from near_sites import NearGrid, make_deployable, named, parts
@@ -53,6 +54,7 @@ main()
 """
 
 
+@pytest.mark.processes
 def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override(["partition.n_clients=4"])
     (tmp_path / "study.toml").write_text(config.to_toml())
@@ -72,6 +74,7 @@ def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inp
             assert refused == (site != "west"), started.all_logs()
 
 
+@pytest.mark.processes
 def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_update(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override(["partition.n_clients=4"])
     (tmp_path / "study.toml").write_text(config.to_toml())

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import pytest
 import torch
 from holdings import n_found, sent_in
 from near_sites import NearGrid, make_deployable, named, parts
@@ -81,6 +82,7 @@ def _is_said(vector: bytes, heard: list[bytes]) -> bool:
     return any(vector in part for part in heard)
 
 
+@pytest.mark.processes
 def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tmp_path: Path) -> None:
     """And the server, which goes on waiting, can be stopped."""
     (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())

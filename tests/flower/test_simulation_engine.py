@@ -14,6 +14,7 @@ from fedotp.runs import RunDirectory
 pytest.importorskip("ray")
 
 
+@pytest.mark.processes
 def test_flowers_virtual_sites_end_with_the_simulators_prompt(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs)
     (tmp_path / "study.toml").write_text(config.to_toml())

@@ -109,6 +109,7 @@ def test_it_is_used_by_default_and_float64_is_not_degraded() -> None:
     torch.testing.assert_close(score(sim.double()), 0.8 - solve(1 - sim.double()).value)
 
 
+@pytest.mark.processes
 def test_all_lanes_of_a_warp_round_alike() -> None:
     """Lanes that round differently may take different branches, and the warp would hang (seen with 16 patches)."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

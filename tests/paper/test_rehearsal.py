@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from rehearsal import ENTRIES, FILE, NAMES, SHORT, machine, small, write_data
 
 from fedotp.clip import CONFIGS
 from fedotp.clip._hub import PUBLISHED
 
 
+@pytest.mark.processes
 def test_from_nothing_to_the_table(tmp_path: Path) -> None:
     with machine(tmp_path, {name: small(CONFIGS[name]) for name in NAMES}) as (there, asked):
         root = there.folder / "data"

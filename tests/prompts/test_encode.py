@@ -1,6 +1,7 @@
 """Shared-prefix encoding against the plain path, and the layout of a prompt."""
 
 import dataclasses
+from functools import cache, partial
 
 import pytest
 import torch
@@ -50,6 +51,9 @@ def test_shared_prefix_equals_all_positions(clip: CLIP, position: str, per_class
     torch.testing.assert_close(gradients[0] / scale, gradients[1] / scale, rtol=0, atol=1e-5)
 
 
+_tower = cache(partial(CLIP.random, TINY))
+
+
 @given(
     names=st.lists(st.text("abc xyz", min_size=1, max_size=12).filter(str.strip), min_size=1, max_size=4),
     position=st.sampled_from(POSITIONS),
@@ -57,7 +61,7 @@ def test_shared_prefix_equals_all_positions(clip: CLIP, position: str, per_class
 )
 def test_any_class_names(names: list[str], position: str, n_ctx: int) -> None:
     """Also one class, equal classes, and classes that begin alike, where the shared prefix grows into the name."""
-    clip = CLIP.random(TINY)
+    clip = _tower()
     encode = PromptEncoder(clip, names, n_ctx=n_ctx, position=position)
     context = random_context(clip, 1, n_ctx)
     torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)

@@ -48,6 +48,7 @@ def test_forward_and_backward(case: str) -> None:
     torch.testing.assert_close(fused_from.grad.double(), exact.grad, rtol=0, atol=10 * tolerance)
 
 
+@pytest.mark.processes
 def test_the_kernels_compile_for_a_gpu() -> None:
     """Without one: what the interpreter lets pass, such as a name of two shapes in a loop, the compiler does not."""
     program = Path(__file__).with_name("compile_attention.py")

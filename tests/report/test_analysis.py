@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from report_made import make_inputs, make_run
 
+from anchored import STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import KeptRows, Progress, ServerStep, ServerStepSettings, load_server, save_checkpoint
-from fedotp.methods import METHODS
 from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
 from fedotp.runs import RunDirectory
 from fedotp.runs._prepare import load_backbone
@@ -73,7 +73,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
     done = make_run(squares, tmp_path / "run", name=name, **OPTIONS.get(name, {}))
     found = analyse(done.path, n_images=1, masses=(0.5,))

@@ -10,15 +10,15 @@ import torch
 from toy_run import make_config, make_inputs
 
 import fedotp
+from anchored import STRUCTURES
 from fedotp.errors import FedotpError
-from fedotp.methods import METHODS
 from fedotp.runs import restore, stored_parameters
 
 FEW: dict[str, Any] = {"federation": {"participation": 0.4, "rounds": 1, "holdout_clients": 0}}
 
 
 @pytest.mark.parametrize("reset", [True, False])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_what_is_stored_is_what_the_simulator_has(inputs: Path, tmp_path: Path, name: str, reset: bool) -> None:
     method = {"name": name, **({"n_base": 1} if name == "promptfl-fedper" else {})}
     done = fedotp.run(make_config(inputs, method=method, optimizer={"reset": reset}, **FEW), tmp_path / "run")

@@ -45,6 +45,7 @@ def test_a_run_on_windows_is_stopped_resumed_and_evaluated(
     ]
 
 
+@pytest.mark.processes
 def test_a_run_on_macos_is_stopped_resumed_and_evaluated(
     inputs: Path, tmp_path: Path, expected: dict[str, object]
 ) -> None:

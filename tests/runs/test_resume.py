@@ -236,6 +236,7 @@ print(n_killed)
 """
 
 
+@pytest.mark.processes
 def test_a_process_killed_by_sigkill_at_random_moments(inputs: Path, tmp_path: Path) -> None:
     fedotp.run(make_config(inputs), tmp_path / "warm")  # the tokens are there
     done = subprocess.run(

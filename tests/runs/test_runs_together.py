@@ -14,10 +14,10 @@ import torch
 from toy_run import make_config
 
 import fedotp
+from anchored import STRUCTURES
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import LocalTrainer, load_checkpoint
-from fedotp.methods import METHODS
 from fedotp.runs import (
     ManyObserver,
     Outcome,
@@ -102,7 +102,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STRUCTURES)
 def test_seeds_of_every_method(method: str, inputs: Path, tmp_path: Path, trained: list[int]) -> None:
     config = make_config(inputs, federation={"dropout": 0.2}, **EXACT)
     outcomes = run_many(by_method(config, [method], [0, 1]), tmp_path / "together")

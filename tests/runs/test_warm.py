@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from toy_run import COLOURS, make_config
 
+from anchored import STRUCTURES
 from fedotp.clip import CLIP, TINY
-from fedotp.methods import METHODS, Task
+from fedotp.methods import Task
 from fedotp.runs._warm import first_round
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", STRUCTURES)
 def test_every_method_makes_a_round_of_it(method: str) -> None:
     config = make_config(Path("nowhere"), method={"name": method}, evaluation={"views": ["personal", "global"]})
     predictions = first_round(config, Task(CLIP.random(TINY), tuple(COLOURS), config.prompt), 3)
