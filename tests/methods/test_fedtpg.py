@@ -112,7 +112,7 @@ def test_its_attention_starts_as_torchs(embed_dim: int) -> None:
     found = FedTPG().shared(Task(CLIP.random(config), ("cat", "dog")), 1)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        theirs = torch.nn.MultiheadAttention(64, 4, kdim=embed_dim, vdim=embed_dim)
+        theirs = torch.nn.MultiheadAttention(64, 4, kdim=embed_dim, vdim=embed_dim).requires_grad_(False)
     packed = theirs.in_proj_weight
     apart = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight) if packed is None else packed.chunk(3)
     for name, like in zip(("query", "key", "value", "out"), (*apart, theirs.out_proj.weight), strict=True):

@@ -37,7 +37,7 @@ def test_a_run_is_a_directory(inputs: Path, tmp_path: Path) -> None:
         "state/lock",
     }
     again = RunDirectory.open(done.path)
-    assert again.config == config
+    assert again.config == config.resolved
     assert again.manifest["backbone"]["digest"]
     assert again.manifest["seed"] == 0
     assert again.manifest["transforms"]["test"]
