@@ -92,7 +92,7 @@ def test_a_node_without_a_key_is_not_asked(inputs: Path, tmp_path: Path, lines: 
     keys = {"nodes": {100: "site-0", 101: "site-1"}, "names": ("site-0", "site-1")}
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
-    assert "node 102 is not registered" in lines.text
+    assert "a site is connected whose key is not registered: it is not asked" in lines.text
 
 
 def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
