@@ -2,6 +2,7 @@
 # make test-processes   the slow tests: federations of real processes that are killed, kernels compiled, a table rehearsed
 # make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face's and
 #                    Flower's data sets, the documentation's site
+# make test-lowest   the help of all commands with the oldest typer, click and rich that are allowed
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, starved processors, wrong clocks and garbage against real processes
 # make docs   the documentation as a site, in build/site
@@ -20,7 +21,8 @@ UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test test-processes test-extras docs reference fuzz campaign demo bench format clean
+.PHONY: install constraints lint types unit test test-processes test-extras test-lowest docs reference fuzz campaign \
+    demo bench format clean
 
 install: $(STAMP)
 
@@ -45,7 +47,7 @@ $(DOCS): pyproject.toml $(VENV)/.pip
 # For all platforms and Pythons at once. Packages of CUDA are left out: torch pins its own, another set for each CUDA.
 constraints:
 	printf 'pip\neditables\n' | UV_CUSTOM_COMPILE_COMMAND='make constraints' $(UV) pip compile --quiet --universal \
-	    --python-version 3.11.4 --all-extras --no-annotate $(UPGRADE) --output-file constraints.txt pyproject.toml -
+	    --python-version 3.11.4 --all-extras --annotation-style=line $(UPGRADE) --output-file constraints.txt pyproject.toml -
 	grep -Ev '^(nvidia|cuda)-' constraints.txt > constraints.new && mv constraints.new constraints.txt
 
 lint: install
@@ -71,6 +73,12 @@ $(EXTRAS): $(STAMP) Makefile
 
 test-extras: $(EXTRAS)
 	$(BIN)/python -m pytest tests/extras tests/data/test_hf.py tests/test_site.py
+
+# The floors of pyproject.toml; that of click is typer's.
+LOWEST := $(shell sed -nE 's/^ *"(typer|rich)>=([0-9.]+)",.*/\1==\2/p' pyproject.toml) click==8.0.0
+test-lowest: install
+	$(PIP) --no-deps --upgrade --target build/lowest $(LOWEST)
+	PYTHONPATH=build/lowest $(BIN)/python -m pytest tests/cli/test_help.py tests/cli/test_complete.py
 
 # Whatever is a warning ends it. The variable silences the theme's own advertisement.
 docs: $(DOCS)

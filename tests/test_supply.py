@@ -90,8 +90,30 @@ def test_what_a_checkout_imports_is_declared(folder: str) -> None:
     assert undeclared(folder, set(EXTRAS)) == set()
 
 
+def pin_lines() -> list[tuple[Requirement, set[str]]]:
+    """Every pin, and the packages that require it: `name==version  # via others`."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[:1] != "#"]
+    parts = [line.partition("# via ") for line in lines]
+    return [(Requirement(pin), {name.split()[0] for name in via.split(", ") if name}) for pin, _, via in parts]
+
+
 def pins() -> list[Requirement]:
-    return [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if line[:1] != "#"]
+    return [pin for pin, _ in pin_lines()]
+
+
+def test_every_pin_is_required() -> None:
+    """By fedotp or by another pin, or the Makefile asks for it; the metadata of what is installed agree."""
+    names = {pin.name for pin, _ in pin_lines()} | {"fedotp"}
+    (by_makefile,) = re.findall(r"printf '(.*)' \| UV_", (ROOT / "Makefile").read_text())
+    checked = 0
+    for pin, parents in pin_lines():
+        assert parents or pin.name in by_makefile.split("\\n"), f"nothing requires {pin}: make constraints"
+        assert {name for name in parents if not name.startswith(OF_CUDA)} <= names
+        for parent in (parents & INSTALLED) - {"fedotp"}:
+            required = {canonicalize_name(Requirement(line).name) for line in metadata.requires(parent) or []}
+            assert pin.name in required | BY_TORCH, f"{parent} does not require {pin}: make constraints"
+            checked += 1
+    assert checked > 100
 
 
 def test_whatever_an_installation_brings_is_pinned() -> None:

@@ -62,14 +62,15 @@ def test_the_run_says_where_its_method_came_from(trained: Path, method_file: Pat
     assert origin == {"file": str(method_file), "sha256": hashlib.sha256(method_file.read_bytes()).hexdigest()}
 
 
-@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("place", range(4))
 def test_the_option_stands_before_or_after_the_command(
-    before: bool, trained: Path, method_file: Path, fedotp: Fedotp
+    place: int, trained: Path, method_file: Path, fedotp: Fedotp
 ) -> None:
-    option, words = [f"--import={method_file}"], ["runs", "show", trained]
-    shown = fedotp(*option, *words) if before else fedotp(*words, *option)
+    words = ["runs", "show", trained]
+    shown = fedotp("--import=json", *words[:place], f"--import={method_file}", *words[place:])
     assert shown.status == 0, shown.err
     assert TITLE in shown.out
+    assert os.environ[_imports.VARIABLE] == f"json{os.pathsep}{method_file}"
 
 
 def test_every_command_works_on_it(

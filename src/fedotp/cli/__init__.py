@@ -5,9 +5,12 @@ import gc
 import os
 import sys
 import warnings
-from typing import Annotated
+from collections.abc import Iterator
+from copy import copy
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from fedotp import __version__
 from fedotp._imports import VARIABLE, name_imports
@@ -46,8 +49,44 @@ __all__ = ["app", "main"]
 
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # who sets one of these says how threads wait
 
+
+class _Commands(TyperGroup):
+    """All commands. Each has `--import`, and help that depends neither on typer's version nor on how a line ends."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        imports = next(option for option in self.params if option.name == "imports")
+        for command in _walk(self):
+            if command is not self:
+                command.params.append(copy(imports))
+                command.params[-1].expose_value = False  # its callback does all there is to do
+            paragraphs = (command.help or "").split("\n\n")
+            command.help = "\n\n".join(
+                text if text.startswith("\b") else text.replace("\n", " ") for text in paragraphs
+            )
+            hints = get_type_hints(command.callback, include_extras=True) if command.callback else {}
+            for argument in command.params:
+                if argument.param_type_name == "argument":  # click 8.5 overwrites the help that typer < 0.21 has set
+                    argument.help = hints[argument.name].__metadata__[0].help
+
+
+def _walk(command: Any) -> Iterator[Any]:
+    """A command of click's, and all commands below it."""
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from _walk(below)
+
+
+def _name_imports(context: typer.Context, names: list[str] | None) -> None:
+    """Those before the command and those after it count together."""
+    if names:
+        context.meta[VARIABLE] = [*context.meta.get(VARIABLE, ()), *names]
+        name_imports(context.meta[VARIABLE])
+
+
 app = typer.Typer(
     name="fedotp",
+    cls=_Commands,
     help="Personalised federated prompt learning of CLIP.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -93,33 +132,16 @@ def _root(
         list[str] | None,
         typer.Option(
             "--import",
-            metavar="FILE.py|MODULE",
-            help="Import methods or data sets of your own: before or after the command, any number of times; "
-            f"else those of ${VARIABLE} are.",
+            metavar="MODULE",
+            help="Import methods, data sets or partition schemes that you wrote: a module or a file *.py; any number "
+            f"of times. If not given, ${VARIABLE}.",
             show_default=False,
+            is_eager=True,
+            callback=_name_imports,
         ),
     ] = None,
 ) -> None:
     """Personalised federated prompt learning of CLIP."""
-    if imports:
-        name_imports(imports)
-
-
-def _import_first(words: list[str]) -> list[str]:
-    """The words with `--import` in front of the command: whoever is told to give it will add it at the end."""
-    end = words.index("--") if "--" in words else len(words)
-    first: list[str] = []
-    others: list[str] = []
-    given = iter(words[:end])
-    for word in given:
-        if word == "--import":
-            value = next(given, None)
-            if value is None:
-                return [word]  # typer says what it lacks
-            first += [word, value]
-        else:
-            (first if word.startswith("--import=") else others).append(word)
-    return [*first, *others, *words[end:]]
 
 
 def main() -> None:
@@ -130,7 +152,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm, the limits are our own
     try:
         try:
-            app(_import_first(sys.argv[1:]))
+            app()
         except Exception as error:
             if (line := shortage(error)) is None:
                 raise

@@ -107,10 +107,10 @@ def client(
 
     \b
     Examples:
-      fedotp client --data ~/scans --server fed.example.org --keys keys/sites/north
-      fedotp client --data ~/scans --keys keys/sites/north --share nothing --require-secure
-      fedotp client --data ~/scans.csv --window 0..65535 --keys keys/sites/north
-      fedotp client --data ~/scans --keys keys/sites/north --require-privacy 8
+      fedotp client --data scans --server fed.example.org --keys keys/sites/north
+      fedotp client --data scans --keys north --share nothing --require-secure
+      fedotp client --data scans.csv --window 0..65535 --keys keys/sites/north
+      fedotp client --data scans --keys keys/sites/north --require-privacy 8
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
     need_posix("client")

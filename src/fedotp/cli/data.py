@@ -192,8 +192,10 @@ def partition(
 ) -> None:
     """Divide a data set among clients.
 
-    Examples: fedotp data partition oxford_pets --scheme pathological --shots 16,
-    fedotp data partition office_caltech10 --scheme domain-dirichlet --plot office.png
+    \b
+    Examples:
+      fedotp data partition oxford_pets --scheme pathological --shots 16
+      fedotp data partition pacs --scheme domain-dirichlet --plot pacs.png
     """
     settings = data.PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
     loaded = data.load_dataset(dataset, root=root, groups=groups)

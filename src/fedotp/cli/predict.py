@@ -72,10 +72,10 @@ def predict(
 ) -> None:
     """Predict the classes of images with what a client has learned.
 
-    Only the run's directory and the backbone are needed, not its data. Folders are
-    searched for images, also below. An image that cannot be read is reported, the
-    others are predicted, and the exit status is 1. Of a client that is calibrated every image has a p-value: how often
-    one of the client's own is at least as outlying; up to 0.05 the image is flagged as unlike these.
+    Only the run's directory and the backbone are needed, not its data. Folders are searched for images, with all
+    folders below. An image that cannot be read is reported, the others are predicted, and the exit status is 1. If the
+    client is calibrated, every image has a p-value: how often one of the client's own is at least as outlying. Up to
+    0.05 the image is flagged as unlike these.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def predict(
       fedotp predict client-3.bundle cat.jpg
       fedotp predict client-3.bundle ~/photos --csv > predictions.csv
       fedotp predict client-3.bundle ~/photos --coverage 0.9
-      fedotp predict runs/pets --client client-3 cat.jpg --calibrate test --coverage 0.9
+      fedotp predict runs/pets --client client-3 cat.jpg --calibrate test
     """
     if as_json and as_csv:
         raise FedotpError("--json and --csv are two ways to write the same: give one of them")

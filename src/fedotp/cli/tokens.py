@@ -68,8 +68,10 @@ def encode(
 
     Stop it whenever you like: it goes on where it was.
 
-    Examples: fedotp data encode oxford_pets --backbone ViT-B/16,
-    fedotp data encode ~/my-photos --backbone vit-b16.safetensors --views 50 --storage int8
+    \b
+    Examples:
+      fedotp data encode oxford_pets --backbone ViT-B/16
+      fedotp data encode ~/my-photos --backbone vit-b16.safetensors --views 50
     """
     import torch
 
