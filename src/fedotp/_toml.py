@@ -1,7 +1,9 @@
-"""Values and tables of values as TOML: the standard library reads TOML but does not write it."""
+"""Values and tables of values as TOML: the standard library reads TOML, without limits, but does not write it."""
 
 import re
+import tomllib
 from collections.abc import Mapping
+from typing import Any
 
 Scalar = bool | int | float | str
 Words = tuple[str, ...]
@@ -11,6 +13,22 @@ Tables = dict[str, Value | dict[str, Value]]
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _LONGEST = 80  # characters of a value in a message
+_MOST_CHARACTERS = 1 << 20  # of a file
+_MOST_PARTS = 16  # of a dotted key; the time tomllib takes grows with more than their square
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_DEEP = re.compile(rf"(?:^|[\[{{,])[ \t]*+(?:{_PART}\.[ \t]*+){{{_MOST_PARTS}}}", re.MULTILINE)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Read TOML that may come from anyone; whatever is wrong with it is a `ValueError`."""
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters; at most {_MOST_CHARACTERS:,} are read")
+    if _DEEP.search(text):
+        raise ValueError(f"a key has more than {_MOST_PARTS} parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def write_scalar(value: Scalar) -> str:

@@ -87,6 +87,13 @@ CASES = {
     "run tiny.toml --out done": (
         "done exists already; resume it with `fedotp run --resume done`, or choose another --out"
     ),
+    **dict.fromkeys(
+        [
+            f"{words} {'x' * 300}"
+            for words in ("run tiny.toml --out", "compare tiny.toml --out", "run --resume", "report", "runs show")
+        ],
+        f"File name too long: {'x' * 60} ...; choose a shorter one",
+    ),
     "run --resume done --set seed=1": (
         "--resume goes on with the configuration and in the directory of the run it names: leave out PRESET|FILE, "
         "--set, --out, --partition, --holdout-clients and --sequential"

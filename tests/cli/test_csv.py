@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -65,6 +66,24 @@ def test_predictions_are_a_table(trained: RunDirectory, made: Path, place: Path,
     assert bad["predicted"] == ""
     assert "cannot read image" in bad["error"]
     assert {bad[f"p({name})"] for name in expected.classes} == {""}  # as wide as the others
+
+
+def test_names_are_no_formulas(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
+    """A spreadsheet takes a cell that begins so for a formula, which may fetch addresses and start programs."""
+    image = made / "images" / "day" / "blue" / "0.png"
+    names = ["=1+1.png", "+1.png", "-1.png", "@SUM(1).png", "plain.png"]
+    for name in names:
+        shutil.copy(image, place / name)
+    (place / "=cut.png").write_bytes(b"")
+    words = ("--client", trained.manifest["clients"][0], "--csv", "--classes", "=cmd|'/C calc'!A0,-b", "--")
+    done = fedotp("predict", *words, trained.path, *names, "=cut.png")
+    bad, *rows = read(done.out)
+    assert [row["image"] for row in rows] == [*(f"'{name}" for name in names[:4]), "plain.png"]
+    assert bad["image"] == "'=cut.png"
+    cells = [value for row in (bad, *rows) for value in (*row.keys(), *row.values())]
+    assert [cell for cell in cells if cell[:1] in ("=", "+", "-", "@")] == []
+    assert {row["predicted"] for row in rows} <= {"'=cmd|'/C calc'!A0", "'-b"}
+    assert all(0 <= float(row["probability"]) <= 1 for row in rows)
 
 
 def test_one_way_to_write_at_a_time(trained: RunDirectory, fedotp: Fedotp) -> None:

@@ -215,6 +215,10 @@ def test_files_that_are_not_configurations(tmp_path: Path) -> None:
     line = _refusal("[data]\nroot =", tmp_path)
     assert line == "runs.toml: not valid TOML: Invalid value (at end of document)"
     assert "not valid TOML: " in _refusal(f"seed = {'1' * 5000}", tmp_path)
+    for key in (".".join("a" * 50_000), " . ".join(['"a.b"', "c"] * 25_000)):  # minutes, if they were parsed
+        for text in (f"{key} = 1", f"[{key}]", f"[[ {key} ]]", f"a = {{{key} = 1}}", f"a = {{b = 1, {key} = 1}}"):
+            assert _refusal(text, tmp_path) == "runs.toml: not valid TOML: a key has more than 16 parts"
+    assert "not valid TOML: it has 1,100,000 characters" in _refusal("#" * 1_100_000, tmp_path)
     path = tmp_path / "latin.toml"
     path.write_bytes(b'[data]\ndataset = "caf\xe9"\n')
     with pytest.raises(FedotpError, match=r"latin\.toml: not UTF-8 text; a configuration is a TOML file$"):

@@ -303,6 +303,31 @@ def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_
         assert len(link._doors) <= 16
 
 
+@pytest.mark.parametrize("tls", [True, False])
+def test_a_body_without_a_key_ends_its_connection(tls: bool, tmp_path: Path) -> None:
+    """A stranger is answered and cut off; it cannot go on sending, and what sockets hold is far below 64 MiB."""
+    make_keys(tmp_path / "keys", ["localhost"], ["north"])
+    keys = read_server_keys(tmp_path / "keys/server")
+    port = free_port()
+    with superlink("127.0.0.1", port, keys) as link:
+        at = port if tls else int(link.local.rpartition(":")[2])  # the listener for this process has no TLS
+        with ExitStack() as stack:
+            stranger = connect(at, stack)
+            if tls:
+                context = ssl.create_default_context(cafile=keys.ca)
+                stranger = stack.enter_context(context.wrap_socket(stranger, server_hostname="localhost"))
+            head = "POST /v1/fleet/push-object HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000000\r\n\r\n"
+            stranger.sendall(head.encode())
+            answer = stranger.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 401" if tls else b"HTTP/1.1 404")
+            n_sent = 0
+            with suppress(OSError):
+                while n_sent < 256 << 20:
+                    stranger.sendall(bytes(1 << 20))
+                    n_sent += 1 << 20
+            assert n_sent < 64 << 20
+
+
 def test_a_run_outlives_sleep_and_a_clock_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stepped(datetime):
         @classmethod

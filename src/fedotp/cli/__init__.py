@@ -1,6 +1,7 @@
 """The `fedotp` command: parsing and printing; the work is done in the other rooms."""
 
 import atexit
+import errno
 import gc
 import os
 import sys
@@ -16,7 +17,7 @@ from fedotp import __version__
 from fedotp._imports import VARIABLE, name_imports
 from fedotp._interrupt import end_at_once
 from fedotp._memory import shortage
-from fedotp._text import printable
+from fedotp._text import one_line, printable
 from fedotp.cli import (
     audit,
     calibrate,
@@ -154,6 +155,8 @@ def main() -> None:
         try:
             app()
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+                raise FedotpError(f"{error.strerror}: {one_line(error.filename, 60)}; choose a shorter one") from None
             if (line := shortage(error)) is None:
                 raise
             raise TransientError(line) from None

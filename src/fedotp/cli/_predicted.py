@@ -11,6 +11,7 @@ import typer
 
 from fedotp._text import printable
 
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _FLAG = "unlike what this client was calibrated on"
 
 
@@ -96,7 +97,8 @@ class JsonPrinter(Printer):
 class CsvPrinter(Printer):
     """A table: image, predicted class, its probability, an error if there was one, its set, its p-value, all classes.
 
-    Sets are written as JSON has lists: names may have commas in them. Columns that no image has are left out.
+    Sets are written as JSON has lists: names may have commas in them. Columns that no image has are left out. Text that
+    a spreadsheet would take for a formula begins with an apostrophe.
     """
 
     def __init__(self, classes: Sequence[str], *, has_sets: bool, has_p_values: bool) -> None:
@@ -110,9 +112,15 @@ class CsvPrinter(Printer):
         name, probability = shown.best[0]
         extra = [] if shown.set is None else [json.dumps([printable(each) for each in shown.set.classes])]
         extra += [] if shown.p_value is None else [str(shown.p_value)]
-        cells = [printable(image.path), printable(name), probability, "", *extra, *shown.probabilities.values()]
+        cells = [_text(image.path), _text(name), probability, "", *extra, *shown.probabilities.values()]
         self._writer.writerow(cells)
 
     def fail(self, image: Found, reason: str) -> None:
-        self._writer.writerow([printable(image.path), "", "", printable(reason), *self._unknown])
+        self._writer.writerow([_text(image.path), "", "", _text(reason), *self._unknown])
         super().fail(image, reason)
+
+
+def _text(value: object) -> str:
+    """A cell of text from elsewhere, such as the name of a file or a class."""
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

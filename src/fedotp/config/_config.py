@@ -1,6 +1,5 @@
 """`Config`: everything that determines a run."""
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from fedotp._files import read_regular
 from fedotp._imports import import_named
 from fedotp._ranges import require
-from fedotp._toml import Tables, Value, show, write_tables
+from fedotp._toml import Tables, Value, parse_toml, show, write_tables
 from fedotp.config._bridge import bridged
 from fedotp.config._override import apply, assigned
 from fedotp.config._presets import preset_text, preset_texts
@@ -31,7 +30,7 @@ from fedotp.methods import FedOTP, Method, PromptSettings
 from fedotp.privacy import PrivacySettings
 
 _BRIDGE = "bridge"  # a key that stands for others, see `_bridge`
-_MOST_BYTES = 16 << 20  # of a file
+_MOST_BYTES = 4 << 20  # of a file
 _MOST = 2**63 - 1  # TOML's and torch's largest whole number
 
 
@@ -139,8 +138,8 @@ class Config:
     @classmethod
     def _parse(cls, text: str, where: str) -> "Config":
         try:
-            tables = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
+            tables = parse_toml(text)
+        except ValueError as error:
             raise FedotpError(f"{where}: not valid TOML: {' '.join(str(error).split())}") from None
         return cls.from_dict(tables, where)
 

@@ -1,10 +1,9 @@
 """`--set section.key=value`: from a command line's words to tables."""
 
-import tomllib
 from collections.abc import Sequence
 from typing import Any, Literal, get_origin
 
-from fedotp._toml import Tables, Words, show
+from fedotp._toml import Tables, Words, parse_toml, show
 from fedotp.config._names import unknown_key
 from fedotp.config._reading import Kind, bare_kind
 from fedotp.config._schema import all_kinds, method_named
@@ -42,8 +41,8 @@ def parse(text: str, kind: Kind | None) -> object:
     if bare == Words and not text.startswith("["):
         return tuple(word.strip() for word in text.split(",")) if text else ()
     try:
-        read = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
+        read = parse_toml(f"value = {text}")
+    except ValueError:
         return text
     value = read["value"] if len(read) == 1 else text
     wants_text = bare is str or get_origin(bare) is Literal

@@ -1,10 +1,10 @@
 """What a run is, as its files say: enough to list and to show it without the code of its method and without torch."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedotp._toml import parse_toml
 from fedotp.config import known_keys, known_methods
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def told_by_files(manifest: Mapping[str, Any], text: str) -> Told | None:
         name = tables["method"]["name"]
         if name not in known_methods() or _keys(tables) != known_keys(name).keys():
             return None
-        if tomllib.loads(text) != _without_none(tables):
+        if parse_toml(text) != _without_none(tables):
             return None
         return Told(method["title"], method["reference"], tables)
     except (KeyError, TypeError, ValueError, RecursionError):

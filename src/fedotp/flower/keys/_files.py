@@ -5,13 +5,13 @@ import os
 import shutil
 import stat
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedotp._files import cannot_write, read_regular
 from fedotp._text import one_line
+from fedotp._toml import parse_toml
 from fedotp.errors import FedotpError
 
 _OWNER_ONLY, _READABLE = 0o600, 0o644
@@ -70,6 +70,6 @@ def refuse_if_shared(key: Path) -> None:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not UTF-8, a number of too many digits, brackets without end
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # not UTF-8, a number of too many digits, brackets without end
         raise FedotpError(f"{path} is not TOML: {one_line(error)}") from error

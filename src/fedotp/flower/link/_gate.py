@@ -83,7 +83,7 @@ class Gate:
             return
         refusal, body = await self._judge(scope, receive)
         if refusal is not None:
-            await refusal(scope, receive, send)
+            await _refuse(refusal, scope, receive, send)
         else:
             await self._app(scope, _replayed(body, receive), send)
 
@@ -141,11 +141,17 @@ class LocalGate:
         if scope["type"] == "http":
             given = _headers(scope).get(SECRET_HEADER, "")
             if not hmac.compare_digest(given.encode(), self._secret.encode()):
-                await PlainTextResponse("not here", 404)(scope, receive, send)
+                await _refuse(PlainTextResponse("not here", 404), scope, receive, send)
                 return
             peer = _peer(scope)
             self._doors.admit(peer, repr(peer).encode())
         await self._app(scope, receive, send)
+
+
+async def _refuse(refusal: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer and close the connection: a server that kept it would first read what is left of the body."""
+    refusal.headers["connection"] = "close"
+    await refusal(scope, receive, send)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
