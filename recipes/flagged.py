@@ -8,6 +8,7 @@ Every seed is a split, and a defect, of its own: each of its runs is judged alon
 import argparse
 import csv
 from pathlib import Path
+from typing import Any
 
 from recipes.defect import mispaired, write_folder
 
@@ -41,17 +42,23 @@ def mispaired_copy(config: Config, folder: Path, seed: int) -> Config:
     return config.override([f"data.dataset={folder}"])
 
 
+def _numbered(outcomes: list[Outcome]) -> list[tuple[tuple[int, int], dict[str, Any]]]:
+    """Split, seed and summary of runs."""
+    found = [(outcome.directory.config, outcome.directory.summary) for outcome in outcomes]
+    return [((config.partition.seed, config.seed), summary) for config, summary in found]
+
+
 def line(data: str, outcome: Outcome) -> dict[str, object]:
     """What a run scored, what its controls did, and what it is not above."""
     config, summary = outcome.directory.config, outcome.directory.summary
-    checks = check_runs([(config, summary)])
+    checks = check_runs(_numbered([outcome]))
     return {
         "data": data,
         "seed": config.seed,
         "method": config.title,
         "accuracy": summary["final"]["accuracy"],
         **{check.control: summary["controls"][check.control]["accuracy"] for check in checks},
-        "not_above": " ".join(check.control for check in checks if not check.is_passed),
+        "not_above": " ".join(check.control for check in checks if not check.difference.is_above),
     }
 
 
@@ -79,8 +86,11 @@ def main() -> None:
         marks = [str(found["not_above"]) for found in lines if found["data"] == data]
         for control in CONTROLS:
             print(f"{data}: not above {control} in {sum(control in mark for mark in marks)} of {len(marks)} runs")
-        checks = check_runs([(outcome.directory.config, outcome.directory.summary) for outcome in some])
-        print(f"{data}, all runs: not above", [check.control for check in checks if not check.is_passed] or "none")
+        checks = check_runs(_numbered(some))
+        print(
+            f"{data}, all runs: not above",
+            [check.control for check in checks if not check.difference.is_above] or "none",
+        )
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Pat
     runs += [invent_run(tmp_path / f"fedotp{split}", split=split, controls=low) for split in range(3)]
     runs += [invent_run(tmp_path / "one", method="promptfl", controls={"majority": 0.4})]
     page.goto(address(tmp_path, runs))
-    expect(page.locator("header .notice")).to_contain_text(["(!) CoOp (local) is not above majority class: -"])
+    expect(page.locator("header .notice")).to_contain_text(["(!) CoOp (local) is worse than majority class: -"])
     rows = page.locator("#comparison .scroll[aria-label='Comparison of the runs'] tbody tr")
     controls = ["control: majority class", "control: zero-shot CLIP", "control: global part of FedOTP"]
     names = rows.locator("td:first-child").all_inner_texts()
@@ -122,7 +122,7 @@ def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Pat
     test = scipy.stats.ttest_rel(*accuracy)
     ends = [f"{100 * end:+.2f}" for end in test.confidence_interval()]
     assert cells[2:4] == [" to ".join(ends), "3"]
-    assert differences.locator("tr", has_text="PromptFL").locator("td").last.inner_text() == "one pair tells nothing"
+    assert differences.locator("tr", has_text="PromptFL").locator("td").last.inner_text() == "one pair is not enough"
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_many_runs_are_chosen_by_what_they_have_in_common(page: Page, tmp_path: 
 
 def test_a_run_that_is_not_above_a_control_says_so(page: Page, tmp_path: Path) -> None:
     page.goto(address(tmp_path, [invent_run(tmp_path / "run", controls={"majority": 0.99, "zero_shot": 0.125})]))
-    expect(page.locator("header .notice")).to_contain_text(["(!) FedOTP is not above majority class: -"])
+    expect(page.locator("header .notice")).to_contain_text(["(!) FedOTP is worse than majority class: -"])
     expect(page.locator(".lead")).to_contain_text("Controls: majority class 99.0 %, zero-shot CLIP 12.5 %.")
 
 

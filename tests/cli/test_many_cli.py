@@ -45,7 +45,7 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
     assert re.search(r"\| FedOTP, rule=classical( \(!\))? \| 2 \|", markdown)
     for shown in (markdown, done.out):
         assert "control: majority" in shown
-        assert "(!) FedOTP is not above" in shown  # a random tower
+        assert re.search(r"points (over|against) .* clients", shown, re.DOTALL)  # a random tower
     assert done.err.splitlines()[-1].startswith("6 of 6: zeroshot,seed=1, accuracy ")
 
     written = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("summary.json")}

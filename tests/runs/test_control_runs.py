@@ -11,7 +11,18 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError
-from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_method, check_run, check_runs, prepare, run_many
+from fedotp.runs import (
+    Outcome,
+    RunDirectory,
+    Table,
+    Trial,
+    by_method,
+    check_run,
+    check_runs,
+    open_checks,
+    prepare,
+    run_many,
+)
 from invented_run import invent_run
 
 QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"every": 0}}
@@ -66,17 +77,53 @@ def summary_of(own: list[float], **controls: list[float]) -> dict[str, Any]:
     }
 
 
-def test_one_run_is_checked_over_its_clients() -> None:
-    own, majority, captions = [0.6, 0.7, 0.9, 0.5], [0.5, 0.8, 0.8, 0.5], [0.1, 0.2, 0.3, 0.1]
-    first, second = check_run(summary_of(own, majority=majority, zero_shot=captions))
-    test = scipy.stats.ttest_rel(own, majority)
-    assert (first.control, first.is_passed) == ("majority", False)
-    assert (first.difference.low, first.difference.high) == pytest.approx(tuple(test.confidence_interval()))
-    assert (second.control, second.is_passed) == ("zero_shot", True)
+@pytest.mark.parametrize(
+    ("control", "times", "above", "how"),
+    [  # `above` is by how much four clients, each `times` over, are above the control on average
+        ("zero_shot", 1, +0.025, None),
+        ("majority", 1, +0.025, None),
+        ("global_part", 1, -0.025, None),
+        ("zero_shot", 2, +0.025, None),
+        ("zero_shot", 2, -0.025, "no better"),
+        ("majority", 2, +0.025, "not significantly better"),
+        ("majority", 2, -0.025, "no better"),
+        ("majority", 1, -0.8, "worse"),
+    ],
+)
+def test_a_run_is_flagged_where_enough_clients_say_that_something_is_wrong(
+    control: str, times: int, above: float, how: str | None
+) -> None:
+    own = [0.6, 0.7, 0.9, 0.5] * times
+    theirs = [value - above - noise for value, noise in zip(own, [0.075, -0.125, 0.075, -0.025] * times, strict=True)]
+    test = scipy.stats.ttest_rel(own, theirs)
     low, high = (100 * end for end in test.confidence_interval())
-    assert first.sentence("FedOTP") == (
-        f"(!) FedOTP is not above majority class: +2.50 points, 95 % interval {low:+.2f} to {high:+.2f} over 4 clients."
+    ci = f"95 % CI {max(low, -100):+.2f} to {high:+.2f}"
+    (check,) = check_run(summary_of(own, **{control: theirs}))
+    assert (check.is_flagged, check.is_open) == (how is not None, how is None)
+    called = {"majority": "majority class", "zero_shot": "zero-shot CLIP", "global_part": "its global part alone"}
+    if how:
+        line = f"(!) FedOTP is {how} than {called[control]}: {100 * above:+.2f} points ({ci}, {4 * times} clients)."
+        assert check.sentence("FedOTP") == line
+    else:
+        over = "over" if above > 0 else "against"
+        few = "but 4 clients are too few to be sure" if times == 1 else "not significant with 8 clients"
+        line = f"FedOTP: {100 * above:+.2f} points {over} {called[control]} ({ci}); {few}."
+        assert open_checks({"FedOTP": [check]}) == [line]
+
+
+def test_a_few_clients_are_one_neutral_line_within_what_is_possible() -> None:
+    """Two clients, one far better and one far worse: Student's interval is wider than accuracies can differ."""
+    checks = check_run(summary_of([0.9, 0.5], majority=[0.3, 0.48], zero_shot=[0.8, 0.1], global_part=[0.1, 0.2]))
+    assert checks[0].difference.low is not None
+    assert checks[0].difference.low < -1
+    (line,) = open_checks({"FedOTP": checks, "CoOp": checks[:1]})
+    assert line == (
+        "FedOTP: +31.00 points over majority class (95 % CI -100.00 to +100.00), +25.00 points over zero-shot CLIP "
+        "(95 % CI -100.00 to +100.00), +55.00 points over its global part alone (95 % CI -100.00 to +100.00); "
+        "CoOp: +31.00 points over majority class (95 % CI -100.00 to +100.00); but 2 clients are too few to be sure."
     )
+    above = check_run(summary_of([0.9, 0.8, 0.85], zero_shot=[0.3, 0.2, 0.26]))
+    assert (above[0].is_flagged, above[0].is_open, open_checks({"A": above})) == (False, False, [])
 
 
 def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
@@ -95,11 +142,8 @@ def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
 
 
 def test_one_client_and_one_run_have_no_interval() -> None:
-    (check,) = check_run(summary_of([0.5], majority=[0.5]))
-    assert not check.is_passed
-    assert "one client, no interval" in check.sentence("A")
-    (check,) = check_run(summary_of([0.6], majority=[0.5]))
-    assert check.is_passed
+    check = check_run(summary_of([0.6], majority=[0.5]))
+    assert open_checks({"A": check}) == ["A: +10.00 points over majority class; but 1 client is too few to be sure."]
 
 
 def test_runs_from_before_there_were_controls_have_no_checks() -> None:
@@ -127,12 +171,14 @@ def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, 
     assert [check.control for check in table.rows[1].checks] == ["majority"]
     csv, markdown = (path.read_text() for path in table.save(tmp_path))
     for row in table.rows:
-        for check in row.failed:
+        for check in row.flagged:
             assert check.sentence(row.called) in table.warnings
             assert check.sentence(row.called) in markdown
-        assert (f"| {row.called} (!) |" in markdown) == bool(row.failed)
-    assert table.rows[0].failed  # a random tower
-    assert csv.splitlines()[1].endswith(" ".join(check.control for check in table.rows[0].failed))
+        assert (f"| {row.called} (!) |" in markdown) == bool(row.flagged)
+    assert all(sentence in markdown for sentence in table.notes)
+    not_above = [check.control for check in table.rows[0].checks if not check.difference.is_above]
+    assert not_above  # a random tower
+    assert csv.splitlines()[1].endswith(" ".join(not_above))
     assert csv.splitlines()[3].startswith("control: majority class,1,")
 
 

@@ -1,5 +1,6 @@
 """Labels beside other images do not pass for a result: the table marks them, and is silent where all is well."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -33,20 +34,20 @@ def tables(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     return found
 
 
-def failed(table: Table) -> set[str]:
-    return {check.control for check in table.rows[0].failed}
+def flagged(table: Table) -> set[str]:
+    return {check.control for check in table.rows[0].flagged}
 
 
 def test_mispaired_labels_are_marked(tables: dict[str, list[Table]]) -> None:
     for table in tables["mispaired"]:
-        assert "majority" in failed(table)
+        assert "majority" in flagged(table)
         assert table.rows[0].marked == ("FedOTP (!)",)
-        assert "(!) FedOTP is not above majority class" in table.to_markdown()
+        assert re.search(r"\(!\) FedOTP is .* than majority class", table.to_markdown())
         zero_shot = next(row for row in table.controls if row.called == "zero-shot CLIP")
         assert zero_shot.cells["accuracy"].mean < 0.3
 
 
 def test_where_all_is_well_the_majority_is_silent(tables: dict[str, list[Table]]) -> None:
     for table in tables["clean"]:
-        assert "majority" not in failed(table)
+        assert "majority" not in flagged(table)
         assert table.rows[0].cells["accuracy"].mean > 0.7

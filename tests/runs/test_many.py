@@ -169,9 +169,9 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
         "| D | 1 | 100.00 | 87.50 | - | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
     assert markdown.splitlines()[-3:] == [
-        "| D | +75.00 | - | 1 | one pair tells nothing |",
+        "| D | +75.00 | - | 1 | one pair is not enough |",
         "",
-        "One pair is no evidence: several splits (--splits) give differences an interval.",
+        "One pair of runs is not enough: several splits (--splits) give differences an interval.",
     ]
 
 
@@ -239,8 +239,8 @@ def test_rows_are_told_apart_in_words(tmp_path: Path) -> None:
     table = Table.of([outcome for group in (others[0], reference, *others[1:]) for outcome in group], against=1)
     assert [(line[0], line[1], line[-1]) for line in table.differences.lines()] == [
         ("up", "+10.50", "above R"),
-        ("same", "+0.00", "not told apart from R"),
-        ("near", "+2.50", "not told apart from R among 3 comparisons"),
+        ("same", "+0.00", "difference not significant"),
+        ("near", "+2.50", "difference not significant after correcting for 3 comparisons"),
     ]
     near = table.differences.of[3]
     assert near is not None

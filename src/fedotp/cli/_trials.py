@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedotp._malloc import keep_freed
 from fedotp.cli._status import INTERRUPTED, SOME_FAILED
-from fedotp.cli.show import cell, listing, print_paths
+from fedotp.cli.show import cell, listing, print_checks, print_paths
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs import Engine, Outcome, Table, Trial
@@ -78,8 +78,7 @@ def _print(table: "Table") -> None:
     for number, line in enumerate(table.lines(columns)):
         shown.add_row(*(cell(text, "" if number < len(table.rows) else "dim") for text in line))
     console.print(shown)
-    for sentence in table.warnings:
-        console.print(cell(sentence, "bold yellow"))
+    print_checks(table.warnings, table.notes)
     print()
     if seen := table.view_tables(with_std=False):
         for views in seen:

@@ -25,7 +25,7 @@ from fedotp.cli._options import (
 )
 from fedotp.cli._status import SOME_FAILED
 from fedotp.cli._trials import execute, require_complete
-from fedotp.cli.show import cell, command, listing, print_paths, print_wide
+from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -234,8 +234,7 @@ def _print_blocks(result: "Result") -> None:
             style = "" if number < len(block.lines) else "dim"
             shown.add_row(*(cell(text, style) for text in row[: 1 + len(titles)]))
         console.print(shown)
-        for sentence in block.warnings:
-            console.print(cell(sentence, "bold yellow"))
+        print_checks(block.warnings, block.notes)
         print()
     for grid in result.grids():
         console.print(cell(f"{grid.title}: paper / here, %" if grid.title else "paper / here, %", "bold"))

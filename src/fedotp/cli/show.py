@@ -115,7 +115,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
 
 def print_run(directory: "RunDirectory") -> None:
     """Print the final numbers of a complete run."""
-    from fedotp.runs import check_run
+    from fedotp.runs import check_run, open_checks
 
     summary = directory.summary
     print_headline(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
@@ -125,9 +125,16 @@ def print_run(directory: "RunDirectory") -> None:
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
     _print_findings(directory)
-    for check in check_run(summary):
-        if not check.is_passed:
-            Console().print(cell(check.sentence(directory.told.title), "bold yellow"))
+    title, checks = directory.told.title, check_run(summary)
+    print_checks([check.sentence(title) for check in checks if check.is_flagged], open_checks({title: checks}))
+
+
+def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
+    """Print how methods compare with their controls: what may be wrong, and what is not significant."""
+    for sentence in warnings:
+        Console().print(cell(sentence, "bold yellow"))
+    for sentence in notes:
+        Console().print(cell(sentence, "dim"))
 
 
 def _print_findings(directory: "RunDirectory") -> None:

@@ -15,7 +15,8 @@ class Line:
     """A cell of the paper beside what was run for it; shares, where the paper's numbers are per cent.
 
     `beside` is ours less the paper's; `gap` ours less the reference's, None for the reference itself, `word` what can
-    be said of it; `paper_gap` the same of the paper, in points; `failed` are the controls that the method is not above.
+    be said of it; `paper_gap` the same of the paper, in points; `not_above` are the controls that the method is not
+    significantly above, `flagged` whether one of them says that something may be wrong.
     """
 
     cell: Cell
@@ -30,7 +31,8 @@ class Line:
     gap: Difference | None
     together: float | None
     word: str
-    failed: tuple[str, ...]
+    not_above: tuple[str, ...]
+    flagged: bool
 
     @property
     def ours(self) -> str:
@@ -54,6 +56,7 @@ class Block:
     lines: tuple[Line, ...]
     controls: tuple[Row, ...]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -70,7 +73,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
     groups = {row: [o for o in outcomes if o.trial.called == row] for row in rows}
     summaries = {row: _summaries(group) for row, group in groups.items()}
     table = Table.of(outcomes, reference)
-    failed = {row.labels[0]: tuple(check.control for check in row.failed) for row in table.rows}
+    checked = {row.labels[0]: row for row in table.rows}
     blocks = []
     for setting, key in part.cells.items():
         ours = [_numbers(summaries[row], key) for row in rows]
@@ -92,12 +95,14 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
                 differences.of[i],
                 differences.together[i],
                 _word(differences, i),
-                failed[row] if whole else (),
+                tuple(checked[row].not_above) if whole else (),
+                whole and bool(checked[row].flagged),
             )
             for i, row in enumerate(rows)
         )
         controls = tuple(row for row in table.controls if row.n) if whole else ()
-        blocks.append(Block(part.dataset, setting, lines, controls, tuple(table.warnings) if whole else ()))
+        said = (tuple(table.warnings), tuple(table.notes)) if whole else ((), ())
+        blocks.append(Block(part.dataset, setting, lines, controls, *said))
     return blocks
 
 
@@ -139,7 +144,7 @@ def _word(differences: Differences, number: int) -> str:
     """What can be said of a row; the column's title says against which."""
     against = differences.names[differences.reference]
     word = differences.word(number) if differences.of[number] else ""
-    return word.replace(f" from {against}", "").replace(f" {against}", "")
+    return word.removesuffix(f" {against}")
 
 
 def _paper_gap(one: Number | None, other: Number | None) -> float | None:

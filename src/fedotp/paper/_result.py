@@ -85,7 +85,7 @@ class Result:
         """A block for people: methods, then controls."""
         lines = [
             [
-                line.cell.method + (" (!)" if line.failed else ""),
+                line.cell.method + (" (!)" if line.flagged else ""),
                 "-" if line.paper is None else str(line.paper),
                 line.ours,
                 "-" if line.beside is None else points(line.beside.mean),
@@ -133,7 +133,7 @@ class Result:
                     *((gap.mean, gap.low, gap.high, gap.p) if gap else (None,) * 4),
                     line.together,
                     *((gap.pairs, gap.groups) if gap else (None, None)),
-                    " ".join(line.failed),
+                    " ".join(line.not_above),
                 ]
             )
         return file.getvalue()
@@ -146,7 +146,7 @@ class Result:
             parts += [markdown(["", *grid.columns], grid.rows, [""])]
         for block in self.blocks:
             parts += [f"## {block.title}\n", markdown(["", *self.titles], self.rows(block), ["", "in words"])]
-            parts += [f"{sentence}\n" for sentence in block.warnings]
+            parts += [f"{sentence}\n" for sentence in (*block.warnings, *block.notes)]
         parts += ["".join(f"- {note}\n" for note in self.notes)]
         return "\n".join(parts)
 

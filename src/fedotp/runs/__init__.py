@@ -9,8 +9,8 @@ from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.runs._columns import common_columns, n_bytes, numbers_of
-    from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs
-    from fedotp.runs._differences import Differences, interval, points
+    from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs, open_checks
+    from fedotp.runs._differences import Differences
     from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
     from fedotp.runs._engine import Engine, Local
     from fedotp.runs._join import class_numbers, join
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedotp.runs._mlflow import MLflow
     from fedotp.runs._observer import Observer, Observers
     from fedotp.runs._origin import MissingMethodError, require_same_code
-    from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
+    from fedotp.runs._paired import SHARE, Difference, Pair, holm, interval, paired, points
     from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
     from fedotp.runs._prepare import (
         Prepared,
@@ -121,6 +121,7 @@ __all__ = [
     "measure_plan",
     "n_bytes",
     "numbers_of",
+    "open_checks",
     "paired",
     "plan_value",
     "points",

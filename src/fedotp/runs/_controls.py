@@ -1,17 +1,18 @@
-"""Controls in tables: what each scored, and which methods are not above them.
+"""Controls in tables: what each scored, and which methods are not better.
 
 Three are in the summary of every simulated run, scored on the same images: the majority class of each client, zero-shot
 CLIP, and the method's global part alone. The fourth, the method trained on shuffled labels, is a run of its own.
 
 A method and its controls are paired over clients: each client of each split, mean over seeds, is a unit. So one run is
-enough to tell whether a method is above them.
+enough to see whether a method is above them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fedotp.runs._paired import Difference, Pair, paired
+from fedotp._text import counted
+from fedotp.runs._paired import Difference, Pair, interval, paired, points
 
 if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
     from fedotp.config import Config
@@ -25,6 +26,8 @@ CONTROLS = {
 }
 """What they are called, by their keys in a summary."""
 MARK = "(!)"
+_WITHOUT_LABELS = ("majority", "shuffled")  # what these predict by has nothing to do with an image and its label
+_ENOUGH = 6  # clients; with fewer, intervals are too wide to say that something is wrong
 
 Summary = Mapping[str, Any]
 Numbered = tuple[tuple[int, int], Summary]
@@ -39,19 +42,56 @@ class Check:
     difference: Difference
 
     @property
-    def is_passed(self) -> bool:
-        """Whether it is above, beyond chance where that can be told."""
-        return self.difference.is_above if self.difference.low is not None else self.difference.mean > 0
+    def is_flagged(self) -> bool:
+        """Whether something may be wrong: the method is worse than the control, or no better with enough clients.
+
+        A method that learns from labels is far above the controls that do not: of those a difference that is not
+        significant is enough, of the others only one that is not positive.
+        """
+        found = self.difference
+        if found.is_below:
+            return True
+        if found.is_above or found.groups < _ENOUGH:
+            return False
+        return found.mean <= 0 or self.control in _WITHOUT_LABELS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither flagged nor significantly above."""
+        return not (self.is_flagged or self.difference.is_above)
 
     def sentence(self, name: str) -> str:
-        """Why the method called `name` is marked."""
+        """Why the method called `name` is flagged."""
         found = self.difference
-        interval = (
-            "one client, no interval"
-            if found.low is None or found.high is None
-            else f"95 % interval {100 * found.low:+.2f} to {100 * found.high:+.2f} over {found.groups} clients"
+        how = "worse" if found.is_below else "no better" if found.mean <= 0 else "not significantly better"
+        clients = counted(found.groups, "client")
+        return (
+            f"{MARK} {name} is {how} than {CONTROLS[self.control]}: {points(found.mean)} points{_ci(found, clients)}."
         )
-        return f"{MARK} {name} is not above {CONTROLS[self.control]}: {100 * found.mean:+.2f} points, {interval}."
+
+
+def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
+    """What is not significant, by the methods' names: a sentence for each number of clients, usually one."""
+    by_clients: dict[int, dict[str, list[str]]] = {}
+    for name, each in checks.items():
+        for check in each:
+            if check.is_open:
+                found = check.difference
+                over = "over" if found.mean > 0 else "against"
+                text = f"{points(found.mean)} points {over} {CONTROLS[check.control]}{_ci(found)}"
+                by_clients.setdefault(found.groups, {}).setdefault(name, []).append(text)
+    sentences = []
+    for n, methods in by_clients.items():
+        said = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in methods.items())
+        few = f"but {counted(n, 'client')} {'is' if n == 1 else 'are'} too few to be sure"
+        sentences.append(f"{said}; {few if n < _ENOUGH else f'not significant with {n} clients'}.")
+    return sentences
+
+
+def _ci(difference: Difference, *more: str) -> str:
+    """Its interval between brackets, and what else belongs there."""
+    known = [] if difference.low is None else [f"95 % CI {interval(difference)}"]
+    return f" ({', '.join([*known, *more])})" if known or more else ""
 
 
 def check_run(summary: Summary) -> list[Check]:

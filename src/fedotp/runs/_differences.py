@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fedotp.runs._paired import SHARE, Difference, Pair, holm, paired
+from fedotp.runs._paired import SHARE, Difference, Pair, holm, interval, paired, points
 from fedotp.runs._trial_run import Outcome
 
 _CSV = (
@@ -70,15 +70,14 @@ class Differences:
     def word(self, number: int) -> str:
         """What can be said of a row that has a difference."""
         difference, together = self.of[number], self.together[number]
-        against = self.names[self.reference]
         assert difference is not None
         if together is None:
-            return "one pair tells nothing"
+            return "one pair is not enough"
         if not (difference.is_above or difference.is_below):
-            return f"not told apart from {against}"
+            return "difference not significant"
         if together > 1 - SHARE:
-            return f"not told apart from {against} among {self._n_tested} comparisons"
-        return f"{'above' if difference.is_above else 'below'} {against}"
+            return f"difference not significant after correcting for {self._n_tested} comparisons"
+        return f"{'above' if difference.is_above else 'below'} {self.names[self.reference]}"
 
     @property
     def note(self) -> str:
@@ -86,7 +85,7 @@ class Differences:
         found = [difference for difference in self.of if difference]
         most = max((difference.groups for difference in found), default=0)
         if max((difference.pairs for difference in found), default=0) < 2:
-            return "One pair is no evidence: several splits (--splits) give differences an interval."
+            return "One pair of runs is not enough: several splits (--splits) give differences an interval."
         over = (
             f"over {most} splits, each the mean over its seeds"
             if most > 1
@@ -127,18 +126,6 @@ def accuracies(outcomes: Sequence[Outcome]) -> dict[Pair, float]:
     complete = [outcome for outcome in outcomes if outcome.directory.is_complete]
     finals = [(outcome.trial.config, outcome.directory.summary["final"]) for outcome in complete]
     return {(config.partition.seed, config.seed): final["accuracy"] for config, final in finals if final}
-
-
-def points(share: float) -> str:
-    """A difference of shares, in points."""
-    return f"{100 * share:+.2f}"
-
-
-def interval(difference: Difference) -> str:
-    """From where to where."""
-    if difference.low is None or difference.high is None:
-        return "-"
-    return f"{points(difference.low)} to {points(difference.high)}"
 
 
 def images_of(outcome: Outcome) -> tuple[object, ...]:

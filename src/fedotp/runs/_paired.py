@@ -75,6 +75,18 @@ def _interval(units: Sequence[float]) -> tuple[float, float, float] | tuple[None
     return mean - half, mean + half, 1 - within(abs(mean) / error, degrees)
 
 
+def points(share: float) -> str:
+    """A difference of shares, in points."""
+    return f"{100 * share:+.2f}"
+
+
+def interval(difference: Difference) -> str:
+    """From where to where, of accuracies, which differ by 100 points at most."""
+    if difference.low is None or difference.high is None:
+        return "-"
+    return f"{points(max(difference.low, -1.0))} to {points(min(difference.high, 1.0))}"
+
+
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's p of several comparisons: those below 0.05 are all right at once with a probability of 95 %."""
     adjusted = [1.0] * len(p)

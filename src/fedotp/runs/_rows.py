@@ -42,15 +42,20 @@ class Row:
         return str(self.n) if self.n == self.n_asked else f"{self.n} of {self.n_asked}"
 
     @property
-    def failed(self) -> list[Check]:
-        """The controls it is not above."""
-        return [check for check in self.checks if not check.is_passed]
+    def flagged(self) -> list[Check]:
+        """The controls it is worse than, or no better."""
+        return [check for check in self.checks if check.is_flagged]
+
+    @property
+    def not_above(self) -> list[str]:
+        """The controls it is not significantly above, flagged or not."""
+        return [check.control for check in self.checks if not check.difference.is_above]
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """Its labels for people: with a sign where it is not above a control."""
+        """Its labels for people: with a sign where it is flagged."""
         first, *others = self.labels
-        return (f"{first} {MARK}" if self.failed else first, *others)
+        return (f"{first} {MARK}" if self.flagged else first, *others)
 
 
 def method_rows(groups: Sequence[Group]) -> tuple[Row, ...]:

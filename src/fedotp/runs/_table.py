@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fedotp._files import write_atomically
 from fedotp.federation import percent
 from fedotp.runs._columns import Column, common_columns, csv_name, view_column, view_of
+from fedotp.runs._controls import open_checks
 from fedotp.runs._differences import Differences
 from fedotp.runs._rows import Row, control_rows, method_rows
 from fedotp.runs._trial_run import Outcome
@@ -82,8 +83,7 @@ class Table:
         differences = self.differences.csv_titles
         writer.writerow([*self.labels, "runs", *names, *differences, "not_above"])
         for number, row in enumerate(self.rows):
-            failed = " ".join(check.control for check in row.failed)
-            writer.writerow([*_csv(row, columns), *self.differences.csv_values(number), failed])
+            writer.writerow([*_csv(row, columns), *self.differences.csv_values(number), " ".join(row.not_above)])
         for row in self.controls:
             writer.writerow([*_csv(row, columns, _CONTROL), *("" for _ in differences), ""])
         return file.getvalue()
@@ -92,7 +92,7 @@ class Table:
         """For a paper or an issue."""
         header = [*self.labels, "runs", *(column.title for column in self.columns)]
         parts = [markdown(header, self.lines(self.columns), [*self.labels]), f"{_NOTE}\n"]
-        parts += [f"{sentence}\n" for sentence in self.warnings]
+        parts += [f"{sentence}\n" for sentence in (*self.warnings, *self.notes)]
         for views in self.view_tables():
             header = [*self.labels, "round", *views.titles]
             parts += [f"In views, {views.by}:\n", markdown(header, views.lines, [*self.labels, "round"])]
@@ -125,8 +125,13 @@ class Table:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence for each control that a method is not above."""
-        return [check.sentence(row.called) for row in self.rows for check in row.failed]
+        """A sentence for each control that a method should be above and is not."""
+        return [check.sentence(row.called) for row in self.rows for check in row.flagged]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is neither flagged nor significantly above a control."""
+        return open_checks({row.called: row.checks for row in self.rows})
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Write table.csv and table.md."""

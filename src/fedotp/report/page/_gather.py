@@ -15,7 +15,7 @@ from fedotp._text import counted, one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import METRICS, Metric
-from fedotp.runs import CONTROLS, RunDirectory, check_run, reading
+from fedotp.runs import CONTROLS, RunDirectory, check_run, open_checks, reading
 
 _MOST_BYTES = 16 << 20  # of a client's result
 _SHUFFLED = "Trained on shuffled labels: this is a control, not a result."
@@ -65,9 +65,10 @@ def _gather(run: RunDirectory) -> dict[str, Any]:
         "config": config.to_dict(),
         "manifest": {key: value for key, value in manifest.items() if key != "config"},  # it is shown already
         "missing": missing,
-        "notices": [*_absent(config), *_notices(summary)],
+        "notes": _notes(config, summary),
         "controls": _controls(summary),
-        "warnings": _warnings(config, summary),
+        "warnings": _untrusted(summary),
+        "checks": _checks(config, summary),
     }
 
 
@@ -76,15 +77,26 @@ def _backbone(name: str) -> str:
     return Path(name).name if Path(name).suffix else name
 
 
-def _absent(config: Config) -> list[str]:
+def _notes(config: Config, summary: dict[str, Any]) -> list[str]:
+    """Facts that are no cause for alarm: who is absent, which views there are not, secure sums, privacy."""
     away = config.federation.without
-    return [f"{listed(away)} {'has' if len(away) == 1 else 'have'} no part in this run."] if away else []
+    notes = [f"{listed(away)} {'has' if len(away) == 1 else 'have'} no part in this run."] if away else []
+    notes += [f"There is no {view['view']} view: {view['why']}." for view in summary.get("missing_views", ())]
+    if secure := summary.get("secure"):
+        notes.append(f"The server saw sums of updates and no site's own: {counted(secure['sums'], 'secure sum')}.")
+    if (privacy := summary.get("privacy", {})).get("ended_the_run"):
+        notes.append(f"The privacy budget ended the run after round {summary['rounds']}.")
+    if "epsilon" in privacy:
+        notes.append(
+            f"Privacy spent: epsilon {privacy['epsilon']:.3f} at delta {privacy['delta']:g}, "
+            f"{privacy['releases']} releases; neighbours: {privacy.get('neighbours', 'add or remove one site')}."
+        )
+    return notes
 
 
-def _notices(summary: dict[str, Any]) -> list[str]:
-    """What one should know: views there cannot be, and sites whose word did not count, or not in full."""
-    notices = [f"There is no {view['view']} view: {view['why']}." for view in summary.get("missing_views", ())]
-    notices += [
+def _untrusted(summary: dict[str, Any]) -> list[str]:
+    """Sites whose counts or updates did not count, or not in full."""
+    notices = [
         f"Site {name} announced {n:,} training images and counts with {summary['weights'][name]:,}."
         for name, n in summary.get("capped", {}).items()
     ]
@@ -95,15 +107,6 @@ def _notices(summary: dict[str, Any]) -> list[str]:
         for name, n in summary.get(what, {}).items():
             said_of = said if n == 1 else said.replace("was ", "were ")
             notices.append(f"{n} update{'s' * (n > 1)} of site {name} {said_of}.")
-    if secure := summary.get("secure"):
-        notices.append(f"The server saw sums of updates and no site's own: {counted(secure['sums'], 'secure sum')}.")
-    if (privacy := summary.get("privacy", {})).get("ended_the_run"):
-        notices.append(f"The privacy budget ended the run after round {summary['rounds']}.")
-    if "epsilon" in privacy:
-        notices.append(
-            f"Privacy spent: epsilon {privacy['epsilon']:.3f} at delta {privacy['delta']:g}, "
-            f"{privacy['releases']} releases; neighbours: {privacy.get('neighbours', 'add or remove one site')}."
-        )
     return notices
 
 
@@ -113,11 +116,14 @@ def _controls(summary: dict[str, Any]) -> dict[str, int | None]:
     return {title: share(found[name]["accuracy"]) for name, title in CONTROLS.items() if name in found}
 
 
-def _warnings(config: Config, summary: dict[str, Any]) -> list[str]:
-    """Why a run alone is not to be believed."""
-    failed = [check for check in (check_run(summary) if summary else []) if not check.is_passed]
+def _checks(config: Config, summary: dict[str, Any]) -> dict[str, list[str]]:
+    """How a run alone compares with its controls: what may be wrong, and what is not significant."""
+    checks = check_run(summary) if summary else []
     shuffled = [_SHUFFLED] if config.data.labels == "shuffled" else []
-    return shuffled + [check.sentence(config.title) for check in failed]
+    return {
+        "warnings": shuffled + [check.sentence(config.title) for check in checks if check.is_flagged],
+        "notes": open_checks({config.title: checks}),
+    }
 
 
 def share(value: float | None) -> int | None:

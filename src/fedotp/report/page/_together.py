@@ -77,6 +77,7 @@ def compare(runs: Sequence[RunDirectory], named: Sequence[Named], against: str |
         ],
         "controls": [_row(table, row) for row in table.controls],
         "warnings": table.warnings,
+        "notes": table.notes,
         "differences": {
             "reference": table.differences.names[table.differences.reference] if table.rows else "",
             "titles": table.differences.titles if table.rows else (),
@@ -90,7 +91,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
     cells = [row.cells.get(column.key) for column in table.columns]
     return {
         "label": row.called,
-        "marked": bool(row.failed),
+        "marked": bool(row.flagged),
         "runs": row.runs,
         "cells": [
             None if cell is None else {"value": cell.mean, "std": cell.std, "text": cell.text(column)}

@@ -40,6 +40,8 @@ function splitText(run) {
 function header() {
   const one = runs.length === 1;
   const names = [...new Set(runs.map((run) => run.data.name))];
+  const checks = one ? runs[0].checks : data.comparison;
+  const ofRuns = (key) => runs.flatMap((run) => run[key].map((said) => (one ? said : `${run.title}: ${said}`)));
   const top = document.getElementById('top');
   top.append(
     el('p', { class: 'eyebrow' }, 'fedotp report'),
@@ -47,8 +49,8 @@ function header() {
     el('p', { class: 'lead' }, ...(one ? storyOfOne(runs[0]) : storyOfMany())),
     ...runs.filter((run) => !isComplete(run)).map((run) => el('p', { class: 'notice', role: 'status' }, incomplete(run))),
     ...runs.flatMap((run) => run.missing).map((why) => el('p', { class: 'notice' }, `Left out: ${why}`)),
-    ...runs.flatMap((run) => run.notices.map((said) => el('p', { class: 'notice' }, one ? said : `${run.title}: ${said}`))),
-    ...(one ? runs[0].warnings : data.comparison.warnings).map((said) => el('p', { class: 'notice' }, said)),
+    ...[...ofRuns('warnings'), ...checks.warnings].map((said) => el('p', { class: 'notice' }, said)),
+    ...[...ofRuns('notes'), ...checks.notes].map((said) => el('p', { class: 'note' }, said)),
   );
   if (one) top.append(tiles(runs[0]));
 }
@@ -108,10 +110,11 @@ function cautions(first) {
   const { reference, lines } = data.comparison.differences;
   const word = (line) => line[line.length - 1];
   const untold = lines.filter((line) => !/^(above|below) /.test(word(line)));
-  if (lines.every((line) => line[2] === '-')) return lines.length ? [' One run of each tells little about which is better.'] : [];
+  if (lines.every((line) => line[2] === '-')) return lines.length ? [' One run of each is not enough to say which is better.'] : [];
   const own = untold.find(([name]) => name === first.label);
-  if (own) return [` It is ${word(own)}.`];
-  return first.label === reference && untold.length ? [` Not told apart from it: ${untold.map(([name]) => name).join(', ')}.`] : [];
+  if (own) return [` Against ${reference}: ${word(own)}.`];
+  return first.label === reference && untold.length
+    ? [` Not significantly different from it: ${untold.map(([name]) => name).join(', ')}.`] : [];
 }
 
 function tiles(run) {
@@ -201,8 +204,8 @@ function comparison() {
   });
   const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients after the last round, '
     + 'best that of the best round (chosen on the test images), last 5 the mean over the last five rounds. With several '
-    + 'runs, numbers are means over splits and seeds, ± their standard deviation. Bold: the highest, which need not be told '
-    + 'apart from the next. A method marked (!) is not above a control.', shown.node);
+    + 'runs, numbers are means over splits and seeds, ± their standard deviation. Bold: the highest; its difference to the '
+    + 'next need not be significant. A method marked (!) is no better than a control.', shown.node);
   node.append(...toldApart(), ...differences());
   onChange(shown.fill);
 }
