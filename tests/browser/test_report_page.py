@@ -209,9 +209,15 @@ def test_many_runs_are_chosen_by_what_they_have_in_common(page: Page, tmp_path: 
     expect(settings).not_to_contain_text("partition.seed")
 
 
-def test_a_run_that_is_not_above_a_control_says_so(page: Page, tmp_path: Path) -> None:
-    page.goto(address(tmp_path, [invent_run(tmp_path / "run", controls={"majority": 0.99, "zero_shot": 0.125})]))
+def test_a_run_that_is_no_better_than_a_control_says_so_if_clients_are_enough(page: Page, tmp_path: Path) -> None:
+    controls = {"majority": 0.99, "zero_shot": 0.125}
+    names = [f"site {number}" for number in range(12)]
+    page.goto(address(tmp_path, [invent_run(tmp_path / "twelve", clients=names, controls=controls)]))
     expect(page.locator("header .notice")).to_contain_text(["(!) FedOTP is worse than majority class: -"])
+    expect(page.locator("header .note")).to_have_count(0)
+    page.goto(address(tmp_path, [invent_run(tmp_path / "three", controls=controls)]))
+    expect(page.locator("header .notice")).to_have_count(0)
+    expect(page.locator("header .note")).to_contain_text(["; 3 clients are too few to be sure."])
     expect(page.locator(".lead")).to_contain_text("Controls: majority class 99.0 %, zero-shot CLIP 12.5 %.")
 
 

@@ -106,7 +106,7 @@ def test_a_run_is_flagged_where_enough_clients_say_that_something_is_wrong(
         assert check.sentence("FedOTP") == line
     else:
         over = "over" if above > 0 else "against"
-        few = "but 4 clients are too few to be sure" if times == 1 else "not significant with 8 clients"
+        few = "4 clients are too few to be sure" if times == 1 else "not significant with 8 clients"
         line = f"FedOTP: {100 * above:+.2f} points {over} {called[control]} ({ci}); {few}."
         assert open_checks({"FedOTP": [check]}) == [line]
 
@@ -120,7 +120,7 @@ def test_a_few_clients_are_one_neutral_line_within_what_is_possible() -> None:
     assert line == (
         "FedOTP: +31.00 points over majority class (95 % CI -100.00 to +100.00), +25.00 points over zero-shot CLIP "
         "(95 % CI -100.00 to +100.00), +55.00 points over its global part alone (95 % CI -100.00 to +100.00); "
-        "CoOp: +31.00 points over majority class (95 % CI -100.00 to +100.00); but 2 clients are too few to be sure."
+        "CoOp: +31.00 points over majority class (95 % CI -100.00 to +100.00); 2 clients are too few to be sure."
     )
     above = check_run(summary_of([0.9, 0.8, 0.85], zero_shot=[0.3, 0.2, 0.26]))
     assert (above[0].is_flagged, above[0].is_open, open_checks({"A": above})) == (False, False, [])
@@ -143,7 +143,7 @@ def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
 
 def test_one_client_and_one_run_have_no_interval() -> None:
     check = check_run(summary_of([0.6], majority=[0.5]))
-    assert open_checks({"A": check}) == ["A: +10.00 points over majority class; but 1 client is too few to be sure."]
+    assert open_checks({"A": check}) == ["A: +10.00 points over majority class; 1 client is too few to be sure."]
 
 
 def test_runs_from_before_there_were_controls_have_no_checks() -> None:

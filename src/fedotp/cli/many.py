@@ -61,8 +61,8 @@ def compare(
     it when you like: the same command again keeps what is complete and does the
     rest. The runs of a method are trained side by side, as many as fit into
     memory: twelve take far less than twelve times as long as one. Methods are
-    compared on the same splits and seeds, pair by pair; what cannot be told
-    apart is said to be so. The table is also saved, as table.csv and table.md.
+    compared on the same splits and seeds, pair by pair; a difference that is not
+    significant is said to be so. The table is also saved, as table.csv and table.md.
 
     \b
     Examples:

@@ -83,7 +83,7 @@ def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
     sentences = []
     for n, methods in by_clients.items():
         said = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in methods.items())
-        few = f"but {counted(n, 'client')} {'is' if n == 1 else 'are'} too few to be sure"
+        few = f"{counted(n, 'client')} {'is' if n == 1 else 'are'} too few to be sure"
         sentences.append(f"{said}; {few if n < _ENOUGH else f'not significant with {n} clients'}.")
     return sentences
 
