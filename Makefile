@@ -77,7 +77,8 @@ test-extras: $(EXTRAS)
 # The floors of pyproject.toml; that of click is typer's.
 LOWEST := $(shell sed -nE 's/^ *"(typer|rich)>=([0-9.]+)",.*/\1==\2/p' pyproject.toml) click==8.0.0
 test-lowest: install
-	$(PIP) --no-deps --upgrade --target build/lowest $(LOWEST)
+	rm -rf build/lowest
+	$(PIP) --no-deps --target build/lowest $(LOWEST)
 	PYTHONPATH=build/lowest $(BIN)/python -m pytest tests/cli/test_help.py tests/cli/test_complete.py
 
 # Whatever is a warning ends it. The variable silences the theme's own advertisement.

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Annotated, Any, get_type_hints
 
@@ -57,6 +57,7 @@ class _Commands(TyperGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         imports = next(option for option in self.params if option.name == "imports")
+        imports.callback = _name_imports  # not by typer, which below 0.19 fails where such an option is not given
         for command in _walk(self):
             if command is not self:
                 command.params.append(copy(imports))
@@ -78,11 +79,12 @@ def _walk(command: Any) -> Iterator[Any]:
         yield from _walk(below)
 
 
-def _name_imports(context: typer.Context, names: list[str] | None) -> None:
+def _name_imports(context: Any, _option: object, names: Sequence[str] | None) -> Sequence[str] | None:
     """Those before the command and those after it count together."""
     if names:
         context.meta[VARIABLE] = [*context.meta.get(VARIABLE, ()), *names]
         name_imports(context.meta[VARIABLE])
+    return names
 
 
 app = typer.Typer(
@@ -138,7 +140,6 @@ def _root(
             f"of times. If not given, ${VARIABLE}.",
             show_default=False,
             is_eager=True,
-            callback=_name_imports,
         ),
     ] = None,
 ) -> None:
