@@ -22,7 +22,7 @@ import torch
 
 from fedotp.audit import audit
 from fedotp.config import load_config
-from fedotp.privacy import _gradients, _mechanism
+from fedotp.privacy import _clipping, _mechanism
 
 OUT = Path("docs/results/audit.csv")
 CANARIES = 1000
@@ -75,7 +75,7 @@ def run(trial: Trial, canaries: int, device: str) -> dict[str, Any]:
 def _break_the_clip(stack: ExitStack) -> None:
     """Sums of gradients and of updates in which everything is as long as it likes."""
     whole = _mechanism.clipped_sum
-    stack.enter_context(mock.patch.object(_gradients, "_scale", lambda length, _: torch.ones_like(length)))
+    stack.enter_context(mock.patch.object(_clipping, "_scale", lambda length, _: torch.ones_like(length)))
     stack.enter_context(
         mock.patch.object(_mechanism, "clipped_sum", lambda updates, start, _: whole(updates, start, 1e9))
     )

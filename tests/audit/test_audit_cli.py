@@ -57,7 +57,7 @@ def test_a_run_that_promises_nothing_is_audited(made: Path, tmp_path: Path) -> N
 
 
 def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedotp.privacy._gradients._scale", lambda length, _: torch.ones_like(length))
+    monkeypatch.setattr("fedotp.privacy._clipping._scale", lambda length, _: torch.ones_like(length))
     done = command("audit", made / "private", "--canaries", 100, "--out", made / "broken.json")
     assert done.status == 1, done.out
     assert "The promise is broken" in done.out

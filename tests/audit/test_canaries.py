@@ -72,7 +72,7 @@ def test_an_honest_federation_stays_below_its_epsilon(unit: str, method: str, pr
 def without_clip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is added is as long as it likes."""
 
-    monkeypatch.setattr("fedotp.privacy._gradients._scale", lambda length, _: torch.ones_like(length))
+    monkeypatch.setattr("fedotp.privacy._clipping._scale", lambda length, _: torch.ones_like(length))
     whole = mechanism.clipped_sum
     monkeypatch.setattr(mechanism, "clipped_sum", lambda updates, start, norm: whole(updates, start, 1e9))
 

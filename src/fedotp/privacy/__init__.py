@@ -1,11 +1,8 @@
 """Differential privacy: whose presence is hidden, the noise that hides it, the account of what is spent."""
 
-from fedotp.privacy._account import composed_epsilon, epsilon, noise_for
-from fedotp.privacy._gradients import CHUNK, clip_and_add, clipped_sums, unit_gradients
-from fedotp.privacy._lengths import clipped, clipped_sum, length
-from fedotp.privacy._mechanism import Mechanism, noisy_average
-from fedotp.privacy._noise import Chance, Entropy, gaussian
-from fedotp.privacy._releases import Releases
+from fedotp.privacy._account import Releases, composed_epsilon, epsilon, noise_for
+from fedotp.privacy._clipping import CHUNK, clip_and_add, clipped, clipped_sum, clipped_sums, length, unit_gradients
+from fedotp.privacy._mechanism import Chance, Entropy, Mechanism, gaussian, noisy_average
 from fedotp.privacy._settings import PrivacySettings, Unit
 
 __all__ = [

@@ -1,12 +1,44 @@
-"""Gradients of every unit alone, clipped and added up, all clients side by side."""
+"""How long updates and gradients are, and how they are made shorter: of sites, and of every unit alone."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from fedotp.methods import Parameters
+
 CHUNK = 16
 """Units whose gradients are taken at once, of every client."""
+
+
+def length(update: Parameters, start: Parameters | None = None) -> float:
+    """How far an update is from where it started (or from 0), over all its parameters."""
+    squares = (
+        (value.double() - (0.0 if start is None else start[name].double())).square().sum()
+        for name, value in update.items()
+    )
+    return math.sqrt(sum(map(float, squares)))
+
+
+def clipped(update: Parameters, start: Parameters, norm: float) -> Parameters:
+    """`update` no further than `norm` from `start`."""
+    return {name: (start[name] + moved).to(update[name].dtype) for name, moved in _moved(update, start, norm).items()}
+
+
+def clipped_sum(updates: Sequence[Parameters], start: Parameters, norm: float) -> Parameters:
+    """By how much the updates move `start` together, each of them by no more than `norm`; in float64."""
+    total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in start.items()}
+    for update in updates:
+        for name, moved in _moved(update, start, norm).items():
+            total[name] += moved
+    return total
+
+
+def _moved(update: Parameters, start: Parameters, norm: float) -> Parameters:
+    far = length(update, start)
+    scale = norm / far if far > norm else 1.0
+    return {name: scale * (value.double() - start[name].double()) for name, value in update.items()}
 
 
 def unit_gradients(
@@ -45,13 +77,13 @@ def clip_and_add(parts: Iterable[Sequence[Tensor]], leaves: Sequence[Tensor], cl
     for part in parts:
         wide = [each.double() for each in part]
         squares = torch.stack([each.square().reshape(*each.shape[:2], -1).sum(2) for each in wide])
-        length = squares.sum(0).sqrt()  # (U, C)
-        scale = _scale(length, clip)
+        lengths = squares.sum(0).sqrt()  # (U, C)
+        scale = _scale(lengths, clip)
         for total, each in zip(sums, wide, strict=True):
             total += (scale.view(*scale.shape, *[1] * (each.dim() - 2)) * each).nan_to_num(0.0, 0.0, 0.0).sum(0)
     return sums
 
 
-def _scale(length: Tensor, clip: float) -> Tensor:
+def _scale(lengths: Tensor, clip: float) -> Tensor:
     """What makes gradients of these lengths no longer than `clip`."""
-    return torch.where(length.isfinite(), (clip / length).clamp_max(1.0), 0.0)
+    return torch.where(lengths.isfinite(), (clip / lengths).clamp_max(1.0), 0.0)
