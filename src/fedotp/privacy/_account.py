@@ -1,4 +1,4 @@
-"""What was released, written down before it leaves, and the privacy that it spends (Renyi, by Google's dp-accounting)."""
+"""What was released, written down before it leaves, and the privacy that it spends (Renyi; Google's dp-accounting)."""
 
 import json
 import logging
