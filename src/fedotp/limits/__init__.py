@@ -1,6 +1,6 @@
 """Knowing its limits: prediction sets that hold the true class as often as promised, and images unlike a site's own."""
 
-from fedotp.limits._calibration import FLAGGED, Calibration
+from fedotp.limits._calibration import FLAGGED, Calibration, Look, p_values
 from fedotp.limits._conformal import (
     COVERAGES,
     SCORE,
@@ -13,7 +13,6 @@ from fedotp.limits._conformal import (
     require_coverage,
     threshold,
 )
-from fedotp.limits._outlying import Look, p_values
 
 __all__ = [
     "COVERAGES",
