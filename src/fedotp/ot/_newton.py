@@ -13,8 +13,7 @@ H = diag(T'1) - sum over full rows of T_i T_i' / a_i. One iteration evaluates on
 import torch
 from torch import Tensor
 
-from fedotp.ot._iterate import State, iterate
-from fedotp.ot._problem import Problem, plan_at, start
+from fedotp.ot._problem import Problem, State, iterate, plan_at, start
 
 RIDGE = 0.01  # these three are shared with the GPU kernel
 OVERSHOOT = 0.5

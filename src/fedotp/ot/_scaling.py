@@ -1,10 +1,9 @@
-"""Fixed-point solvers: the paper's Algorithm 1, and the same iteration in the log domain."""
+"""Fixed-point solvers: the paper's Algorithm 1, the same in the log domain, the same with one stop for a batch."""
 
 import torch
 from torch import Tensor
 
-from fedotp.ot._iterate import State, iterate
-from fedotp.ot._problem import Problem, plan_at, start
+from fedotp.ot._problem import Problem, State, iterate, plan_at, start
 
 
 def scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
@@ -44,3 +43,61 @@ def log_scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Te
         return (f + problem.ratio(column).log(),), done
 
     return iterate(step, problem, (start(problem),), max_iter)
+
+
+def batch_scaling(
+    cost: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    reg: float,
+    tol: float,
+    max_iter: int,
+    equal_rows: bool = False,
+    counted: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scale until mean |v - v_prev| < tol over all problems of a batch: an image's plan depends on its batch mates.
+
+        u = min(a / Q v, 1),   v = b / Q' u,   Q = exp(-C / reg),   T = diag(u) Q diag(v)
+
+    A batch is what follows the first axis of `cost` (G, ..., V, N), one client's images and classes; a single problem
+    (V, N) is one alone. `a` is (V,) or (G, ..., V), `b` alike. `counted` (G, ...) says which problems the mean is of,
+    all if not given or if a batch has none. The 1 is there at any mass: where all mass is asked for, the iteration
+    crawls.
+
+    Returns plan (G, ..., V, N) and iterations (G, ...), the same within a batch.
+    """
+    kernel = torch.exp(-cost / reg)
+    if cost.dim() == 2:
+        kernel = kernel[None]
+    inner = tuple(range(1, kernel.dim() - 2))
+    cap = torch.inf if equal_rows else 1.0
+    weight = _weights(kernel, counted, inner)  # (G, ...)
+    u = torch.ones_like(kernel[..., 0])  # (G, ..., V)
+    taking = (b > 0).expand(kernel.shape[:-2] + b.shape[-1:])  # a prompt that takes nothing is as if left out
+    v = taking.to(kernel.dtype)  # (G, ..., N)
+    steps = torch.full(kernel.shape[:1], max_iter, device=cost.device)
+    open_ = torch.ones_like(steps, dtype=torch.bool)
+    for n in range(1, max_iter + 1):
+        new_u = (a / (kernel * v.unsqueeze(-2)).sum(-1)).clamp_max(cap)
+        new_v = b / (kernel * new_u.unsqueeze(-1)).sum(-2)
+        moved = (new_v - v).abs().sum(-1) / taking.sum(-1)
+        moved = (moved * weight).sum(inner) if inner else moved  # (G,)
+        going = open_.view(-1, *[1] * (kernel.dim() - 2))
+        u, v = torch.where(going, new_u, u), torch.where(going, new_v, v)
+        steps = torch.where(open_ & (moved < tol), n, steps)
+        open_ = open_ & (moved >= tol)
+        if not cost.is_cuda and not open_.any():  # a GPU is not waited for, so that the work can be recorded
+            break
+    plan = u.unsqueeze(-1) * kernel * v.unsqueeze(-2)
+    iterations = steps.view(-1, *[1] * len(inner)).expand(kernel.shape[:-2])
+    return (plan, iterations) if cost.dim() > 2 else (plan[0], iterations[0])
+
+
+def _weights(kernel: Tensor, counted: Tensor | None, inner: tuple[int, ...]) -> Tensor:
+    """What each problem contributes to the mean of its batch: (G, ...)."""
+    weight = torch.ones_like(kernel[..., 0, 0])
+    if counted is not None:
+        some = counted.flatten(1).any(1).view(-1, *[1] * len(inner))
+        weight = torch.where(some, counted.to(weight.dtype), weight)
+    return weight / weight.sum(inner, keepdim=True) if inner else weight

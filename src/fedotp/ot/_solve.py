@@ -11,10 +11,9 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_from, require_one_of
 from fedotp.errors import FedotpError
 from fedotp.ot import _problem
-from fedotp.ot._batch import batch_scaling
 from fedotp.ot._newton import newton
 from fedotp.ot._problem import LINEAR_SPREAD, Problem, plan_at
-from fedotp.ot._scaling import log_scaling, scaling
+from fedotp.ot._scaling import batch_scaling, log_scaling, scaling
 
 Rule = Literal["unbalanced", "classical", "average"]
 Solver = Literal["newton", "scaling", "log", "batch"]
