@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from fedotp.config import Config, load_config, presets
-from fedotp.config._presets import preset_text, preset_texts
+from fedotp.config._known import preset_text, preset_texts
 from fedotp.data import load_dataset
 from fedotp.data.sets import _domains
 from fedotp.methods import METHODS, FedOTP

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.config._compare import difference, flatten
-    from fedotp.config._config import Config, load_config
+    from fedotp.config._config import Config, difference, flatten, load_config
     from fedotp.config._keys import Key, explained, keys_of, sections
-    from fedotp.config._presets import presets
+    from fedotp.config._known import Word, known_keys, known_methods, presets
     from fedotp.config._reading import located
     from fedotp.config._settings import BackboneSettings, DataSettings
-    from fedotp.config._words import Word, known_keys, known_methods
 
 __all__ = [
     "BackboneSettings",
@@ -34,6 +32,4 @@ __all__ = [
     "sections",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__, __all__, ["_presets", "_words", "_reading", "_settings", "_compare", "_config", "_keys"]
-)
+__getattr__, __dir__ = lazy_face(__name__, __all__, ["_known", "_reading", "_settings", "_config", "_keys"])

@@ -1,4 +1,4 @@
-"""`Config`: everything that determines a run."""
+"""`Config`: everything that determines a run, and what two of them differ in."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,8 +10,8 @@ from fedotp._imports import import_named
 from fedotp._ranges import require
 from fedotp._toml import Tables, Value, parse_toml, show, write_tables
 from fedotp.config._bridge import bridged
+from fedotp.config._known import preset_text, preset_texts
 from fedotp.config._override import apply, assigned
-from fedotp.config._presets import preset_text, preset_texts
 from fedotp.config._reading import located
 from fedotp.config._schema import SECTIONS, read_tables
 from fedotp.config._settings import BackboneSettings, DataSettings
@@ -226,3 +226,17 @@ def load_config(source: str | Path) -> Config:
     if isinstance(source, Path) or source.endswith(".toml"):
         return Config.read(source)
     return Config.preset(source)
+
+
+def flatten(config: Config) -> dict[str, Value]:
+    """Every key of a resolved configuration, dotted ("method.mass"), with its value; None where it has none."""
+    flat: dict[str, Value] = {}
+    for key, value in config.resolved.to_dict().items():
+        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def difference(a: Config, b: Config) -> dict[str, tuple[Value, Value]]:
+    """The keys in which two configurations differ, with both values; None for a key that one does not have."""
+    left, right = flatten(a), flatten(b)
+    return {key: (left.get(key), right.get(key)) for key in {**left, **right} if left.get(key) != right.get(key)}

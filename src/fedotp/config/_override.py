@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_origin
 
 from fedotp._toml import Tables, Words, parse_toml, show
-from fedotp.config._names import unknown_key
 from fedotp.config._reading import Kind, bare_kind
-from fedotp.config._schema import all_kinds, method_named
+from fedotp.config._schema import all_kinds, method_named, unknown_key
 from fedotp.data import SCHEMES, PartitionSettings, find_scheme
 from fedotp.errors import FedotpError
 

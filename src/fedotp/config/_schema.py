@@ -1,14 +1,17 @@
-"""The sections of a configuration and the keys in them; the options of [method] depend on its name."""
+"""The sections of a configuration and the keys in them, and what is near a wrong name of either.
 
-from collections.abc import Mapping
+The options of [method] depend on its name.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedotp._toml import show
-from fedotp.config._names import foreign_option, unknown_key, unknown_section
+from fedotp._toml import show, show_key
 from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data import PartitionSettings
-from fedotp.errors import FedotpError, SettingError
+from fedotp.errors import FedotpError, SettingError, listed, nearest
 from fedotp.federation import (
     AttackSettings,
     ComputeSettings,
@@ -17,7 +20,7 @@ from fedotp.federation import (
     RoundSettings,
     ServerStepSettings,
 )
-from fedotp.methods import FedOTP, Method, PromptSettings, find_method, method_names
+from fedotp.methods import METHODS, FedOTP, Method, PromptSettings, find_method, method_names
 from fedotp.privacy import PrivacySettings
 
 SECTIONS: dict[str, type[Any]] = {
@@ -41,6 +44,8 @@ TOP: dict[str, Kind] = {"seed": int}
 
 DEFAULTS: dict[str, dict[str, str]] = {"partition": {"scheme": "pathological"}, "method": {"name": FedOTP.name}}
 """What a configuration need not say although the section's own dataclass wants to know it."""
+
+_ONE_LETTER = 0.9  # how alike round and rounds are
 
 
 def all_kinds(method: type[Method]) -> dict[str, Kind]:
@@ -97,3 +102,57 @@ def _refuse_unknown(
             if f"{section}.{key}" not in keys:
                 foreign = foreign_option(key, method) if section == "method" else None
                 raise foreign or unknown_key((section, key), keys)
+
+
+def unknown_key(key: tuple[str, ...], keys: Sequence[str]) -> FedotpError:
+    """The refusal of a key (its parts) that is none of `keys` (dotted)."""
+    whole = ".".join(key)
+    if near := _nearest(whole, keys):
+        return FedotpError(f"unknown key {show_key(*key)}; did you mean {near}?")
+    section = whole.rpartition(".")[0]
+    own = _of(section, keys) if section else ()
+    right = f"the keys of {section} are {listed(list(own), len(own))}" if own else "`fedotp config` lists all keys"
+    return FedotpError(f"unknown key {show_key(*key)}; {right}")
+
+
+def unknown_section(section: str, sections: Sequence[str]) -> FedotpError:
+    """The refusal of a section."""
+    near = nearest(section, sections)
+    right = f"did you mean {near}?" if near else f"the sections are {listed(sections, len(sections))}"
+    return FedotpError(f"unknown section {show_key(section)}; {right}")
+
+
+def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
+    """The refusal of an option that belongs to other methods than this one; None if it belongs to none."""
+    owners = [name for name, other in METHODS.items() if option in kinds_of(other)]
+    if not owners:
+        return None
+    own = ", ".join(kinds_of(method)) or "none"
+    return FedotpError(
+        f"unknown key {show_key('method', option)}: an option of {listed(owners)}; "
+        f"the options of {method.name} are: {own}"
+    )
+
+
+def _of(section: str, keys: Sequence[str]) -> dict[str, str]:
+    """The keys of a section, by their names within it."""
+    return {known.rpartition(".")[2]: known for known in keys if known.rpartition(".")[0] == section}
+
+
+def _nearest(key: str, keys: Sequence[str]) -> str | None:
+    """The key most likely meant: in its section a letter off, part of a name, a slip; the name elsewhere; any slip."""
+    section, _, name = key.rpartition(".")
+    own = _of(section, keys)
+    if letters := difflib.get_close_matches(name, own, n=1, cutoff=_ONE_LETTER):
+        return own[letters[0]]
+    if parts := [known for word, known in own.items() if name in word.split("_")]:
+        return " or ".join(parts)
+    if slips := difflib.get_close_matches(name, own, n=1):
+        return own[slips[0]]
+    for known in keys:
+        if known.rpartition(".")[2] == name:
+            return known
+    if not own:
+        return nearest(key, keys)
+    near = nearest(name, own)
+    return near and own[near]

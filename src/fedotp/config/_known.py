@@ -1,7 +1,14 @@
-"""The presets that come with the package: TOML files whose opening comment says how to run them and what they are."""
+"""What is known without waiting for torch: the presets that come with the package, and the names of methods and keys.
 
+A preset is a TOML file whose opening comment says how to run it and what it is. Methods and keys are in `words.json`,
+which the schema has written: `make reference` writes it again, and a test says when that is due.
+"""
+
+import json
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from fedotp.errors import FedotpError, nearest
 
@@ -37,3 +44,29 @@ def _summary(text: str) -> str:
     """The first line of the comment behind the command."""
     comment = (line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#"))
     return next((line for line in comment if line and not line.startswith("fedotp ")), "")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A key: its meaning in one line, and its values where they are a few words."""
+
+    line: str
+    choices: tuple[str, ...]
+
+
+def known_methods() -> dict[str, str]:
+    """The names of fedotp's own methods, and their titles."""
+    return {name: method["title"] for name, method in _read()["methods"].items()}
+
+
+def known_keys(method: str | None = None) -> dict[str, Word]:
+    """The keys of a configuration, dotted: with one of fedotp's own methods, or with any."""
+    words = _read()
+    names = words["methods"] if method is None else [method]
+    options = {f"method.{key}": word for name in names for key, word in words["methods"][name]["options"].items()}
+    return {key: Word(word["line"], tuple(word["choices"])) for key, word in (words["keys"] | options).items()}
+
+
+@cache
+def _read() -> dict[str, Any]:
+    return dict(json.loads(files("fedotp.config").joinpath("words.json").read_text(encoding="utf-8")))
