@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from fedotp.cli import app
 from fedotp.clip import load
-from fedotp.clip._files import read_file
+from fedotp.clip._tensor_files import read_file
 from fedotp.errors import FedotpError
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from fedotp.clip import CLIP, ClipConfig, Tokenizer, load
 from fedotp.clip import _load as loading
-from fedotp.clip._mini import mini_file
+from fedotp.clip._config import mini_file
 from fedotp.errors import FedotpError
 
 DEEP = 100_000 * "["

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.clip._config import CONFIGS, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig
+    from fedotp.clip._config import CONFIGS, MINI, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig
     from fedotp.clip._hub import Weights, fetch, find_weights
     from fedotp.clip._load import load, save
-    from fedotp.clip._mini import MINI
     from fedotp.clip._model import CLIP, ImageFeatures
-    from fedotp.clip._pixels import normalise
     from fedotp.clip._preprocess import (
         CHANNELS,
         MEAN,
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
         Shown,
         TrainTransform,
         Window,
+        normalise,
         preprocess,
         to_rgb,
     )
@@ -69,5 +68,5 @@ __all__ = [
 __getattr__, __dir__ = lazy_face(
     __name__,
     __all__,
-    ["_config", "_mini", "_preprocess", "_hub", "_tokenizer", "_pixels", "_transformer", "_model", "_load", "_resize"],
+    ["_config", "_preprocess", "_hub", "_tokenizer", "_transformer", "_model", "_load", "_resize"],
 )

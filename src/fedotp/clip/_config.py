@@ -1,8 +1,10 @@
-"""The shape of a CLIP, and the shapes OpenAI published."""
+"""The shape of a CLIP, the shapes OpenAI published, and the backbone that comes with the package."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -179,3 +181,11 @@ TINY = ClipConfig(
     text=TextConfig(vocab_size=49408, context_length=77, width=64, layers=2, heads=4, eot=49407),
 )
 """A toy with CLIP's own vocabulary (3 million parameters, 16 patches): for tests and demonstrations."""
+
+MINI = "mini"
+"""The backbone that comes with the package: small, truly pretrained, and there without a network (docs/mini.md)."""
+
+
+def mini_file() -> Path:
+    """Where the embedded weights are: 12 million parameters in float16, with config and tokenizer in the header."""
+    return Path(str(resources.files("fedotp.clip") / "mini.safetensors"))

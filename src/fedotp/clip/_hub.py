@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import huggingface_hub
 
-from fedotp.clip import _mini
+from fedotp.clip._config import MINI, mini_file
 from fedotp.errors import FedotpError
 
 _FILE = "open_clip_model.safetensors"
@@ -54,10 +54,10 @@ def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
     The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given. `mini` comes with the package. The file
     is the very one that `PUBLISHED` names, or an error says that it is another.
     """
-    if name == _mini.MINI:
-        return _mini.mini_file()
+    if name == MINI:
+        return mini_file()
     if name not in PUBLISHED:
-        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*PUBLISHED, _mini.MINI])}")
+        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*PUBLISHED, MINI])}")
     published = PUBLISHED[name]
     path = _download(name, published, cache_dir)
     if published.sha256 is not None:

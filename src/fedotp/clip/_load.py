@@ -2,32 +2,40 @@
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from fedotp._text import one_line
-from fedotp.clip import _mini
-from fedotp.clip._config import CONFIGS, Activation, ClipConfig
-from fedotp.clip._files import find_file, read_file
+from fedotp.clip._config import CONFIGS, MINI, Activation, ClipConfig, mini_file
 from fedotp.clip._hub import fetch
-from fedotp.clip._infer import check_depth, hugging_face_hints, infer_config, open_clip_hints
+from fedotp.clip._infer import (
+    check_depth,
+    from_hugging_face,
+    hugging_face_hints,
+    infer_config,
+    is_hugging_face,
+    open_clip_hints,
+)
 from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._model import CLIP
-from fedotp.clip._names import from_hugging_face, is_hugging_face
+from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
-from fedotp.clip._undrawn import Undrawn
 from fedotp.errors import FedotpError, listed
 
 # Our own files carry these in the safetensors header.
 _CONFIG_KEY, _TOKENIZER_KEY = "fedotp.config", "fedotp.tokenizer"
 # Constants that OpenAI, open_clip and TorchScript store among the weights.
 _CONSTANTS = {"input_resolution", "context_length", "vocab_size", "attn_mask"}
+# What makes the first random weights of a module.
+_DRAWING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.mul)
 
 
 def load(
@@ -48,8 +56,8 @@ def load(
     `activation` overrides what the files beside the weights say, and QuickGELU where they say nothing.
     `tokenizer` is needed only by text towers with a vocabulary of their own in a file that is not ours.
     """
-    if source == _mini.MINI:
-        return _load_file(_mini.mini_file(), device, dtype, activation, tokenizer)
+    if source == MINI:
+        return _load_file(mini_file(), device, dtype, activation, tokenizer)
     if isinstance(source, str) and source in CONFIGS:
         path = fetch(source)
         model = _load_file(path, device, dtype, activation, tokenizer)
@@ -58,7 +66,7 @@ def load(
         return model
     path = Path(source)
     if not os.path.exists(path):  # a name too long for a path does not
-        names = [*CONFIGS, _mini.MINI]
+        names = [*CONFIGS, MINI]
         nearest = difflib.get_close_matches(str(source), names, n=1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
@@ -102,7 +110,7 @@ def _build(
     dtype: torch.dtype,
 ) -> CLIP:
     """The model with exactly these weights, or an error that names the first tensors that do not fit."""
-    with torch.device("meta"), Undrawn():  # shapes only: the weights are about to be put in
+    with torch.device("meta"), _Undrawn():  # shapes only: the weights are about to be put in
         model = CLIP(config, tokenizer=tokenizer)
     state = model.state_dict()
     weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
@@ -119,6 +127,26 @@ def _build(
     }  # of batch norm; not used
     model.load_state_dict(placed | counters, assign=True)
     return model.freeze()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Modules made within leave their weights as memory is, for weights that are put in afterwards.
+
+    On the meta device, where nothing is drawn either, torch imports its compiler to find that out: a second or more.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Leave out what draws and what scales the drawn."""
+        kwargs = kwargs or {}
+        if func in _DRAWING:
+            return args[0] if args else kwargs["tensor"]
+        return (torch.empty if func is torch.randn else func)(*args, **kwargs)
 
 
 def _placed(tensor: Tensor, device: str | torch.device, dtype: torch.dtype) -> Tensor:

@@ -13,10 +13,9 @@ from fedotp._images import ImageLike
 from fedotp.clip._config import ClipConfig, ResNetConfig
 from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._preprocess import preprocess
-from fedotp.clip._resnet import ModifiedResNet
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.clip._transformer import Transformer
-from fedotp.clip._vit import VisionTransformer
+from fedotp.clip._vision import ModifiedResNet, VisionTransformer
 from fedotp.errors import FedotpError
 
 

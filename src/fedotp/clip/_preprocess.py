@@ -1,4 +1,4 @@
-"""From pictures to the pixels CLIP was trained on. Pillow resamples, as in OpenAI's code; `_pixels` normalises.
+"""From pictures to the pixels CLIP was trained on. Pillow resamples, as in OpenAI's code.
 
 The order is: upright RGB first, then crop and resize. OpenAI resizes before it converts to RGB, which differs
 for palette images (resized there without smoothing) and for transparent ones.
@@ -9,6 +9,7 @@ Neither torch nor NumPy is imported before it is needed: processes that only cro
 import math
 import random
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
@@ -18,6 +19,7 @@ from fedotp._images import ImageLike, open_image
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -226,6 +228,26 @@ def _normalised(image: Image.Image, look: Look = "clip") -> "Tensor":
     import numpy as np
     import torch
 
-    from fedotp.clip._pixels import normalise
-
     return normalise(torch.from_numpy(np.array(image)), look)
+
+
+def normalise(pixels: "Tensor", look: Look = "clip") -> "Tensor":
+    """RGB as uint8 (..., H, W, 3) to float32 (..., 3, H, W): (pixels / 255 - mean) / std, step by step.
+
+    On any device it gives the same bits.
+    """
+    import torch
+
+    white, mean, std = _constants(pixels.device, look)
+    pixels = pixels.movedim(-1, -3).to(torch.float32, memory_format=torch.contiguous_format)
+    return pixels.div_(white).sub_(mean).div_(std)
+
+
+@cache
+def _constants(device: "torch.device", look: Look) -> "tuple[Tensor, Tensor, Tensor]":
+    """255, mean and standard deviation. By a plain number a GPU does not divide: it multiplies by the inverse."""
+    import torch
+
+    numbers = ((255.0,), *CHANNELS[look])
+    white, mean, std = (torch.tensor(v, dtype=torch.float32, device=device)[:, None, None] for v in numbers)
+    return white, mean, std
