@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._ranges import require_choices, require_from
-from fedotp.methods._draw import normal
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
-from fedotp.methods._task import Task
+from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD
 
 _MOST_RANK = 256

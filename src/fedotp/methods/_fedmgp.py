@@ -12,10 +12,9 @@ from torch import Tensor
 from fedotp._ranges import MOST, require, require_choices, require_from
 from fedotp.matching import cross_entropy, pooled_score
 from fedotp.methods._batch import Batch
-from fedotp.methods._draw import constant
 from fedotp.methods._method import LearningRates, Method, weighted_average
 from fedotp.methods._prompt import Kind, Parameters, Prompt
-from fedotp.methods._task import Task
+from fedotp.methods._task import Task, constant
 
 _WORDS, _N_WORDS = "a photo of a", 4
 _NOISE = 0.01

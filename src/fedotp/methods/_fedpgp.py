@@ -9,11 +9,10 @@ from torch import Tensor
 
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.methods._batch import Batch
-from fedotp.methods._draw import normal
 from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
-from fedotp.methods._task import Task
+from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD
 
 _MOST_RANK = 256  # the paper has 8, and no change has a higher rank than a prompt has vectors

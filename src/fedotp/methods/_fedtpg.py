@@ -11,10 +11,9 @@ from torch import Tensor
 from fedotp._ranges import require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._batch import Batch
-from fedotp.methods._draw import constant, uniform
 from fedotp.methods._method import LearningRates, Method, weighted_average
 from fedotp.methods._prompt import Kind, Parameters, Prompt
-from fedotp.methods._task import Task
+from fedotp.methods._task import Task, constant, uniform
 
 _HEADS = 4
 _MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77

@@ -21,8 +21,7 @@ from fedotp.errors import FedotpError
 from fedotp.matching import Matching, cross_entropy
 from fedotp.methods._batch import Batch, Need
 from fedotp.methods._dial import Dial
-from fedotp.methods._kgcoop import forgotten, learned
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._prompt import Kind, Parameters, Prompt, forgotten, learned
 from fedotp.methods._task import Task
 
 Rate = Literal["paper", "mini", "falling"]

@@ -12,11 +12,10 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
-from fedotp.methods._draw import constant, uniform
 from fedotp.methods._method import LearningRates, Method, weighted_average
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
-from fedotp.methods._task import Task
+from fedotp.methods._task import Task, constant, uniform
 
 _WIDTH, _HEADS = 128, 8  # of the gating network: 66,048 numbers
 _SHARPNESS = 10.0  # of its attention, instead of 1 / sqrt(width of a head)

@@ -1,11 +1,59 @@
-"""PromptFL: one prompt for all, averaged by the server."""
+"""The simplest methods: captions without training, CoOp's prompt, and PromptFL's with what has been made of it.
+
+PromptFL averages one prompt for all. Beside it: clients that fine-tune it before they predict (FT), that stay near it
+(FedProx), or that share a part of its vectors (FedPer).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
+from fedotp._ranges import MOST, require_from
+from fedotp.errors import FedotpError
 from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
+
+
+@dataclass(frozen=True)
+class ZeroShot(Method):
+    """Radford et al., ICML 2021, with the caption CoOp uses for the data set."""
+
+    name: ClassVar[str] = "zeroshot"
+    title: ClassVar[str] = "Zero-shot CLIP"
+    reference: ClassVar[str] = "Radford et al., ICML 2021"
+
+    @property
+    def global_part(self) -> Method:
+        """Everyone has the captions."""
+        return self
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The captions: there is nothing to learn in them."""
+        return (Prompt(Kind.CAPTION, None),)
+
+
+@dataclass(frozen=True)
+class CoOp(Method):
+    """Zhou et al., IJCV 2022: one prompt per client, matched with the pooled feature, never shared.
+
+    A client trains in the rounds it is sampled for, so that all methods of a comparison take equally many steps.
+    """
+
+    name: ClassVar[str] = "coop"
+    title: ClassVar[str] = "CoOp (local)"
+    reference: ClassVar[str] = "Zhou et al., IJCV 2022"
+    learning_rates: ClassVar[LearningRates] = LearningRates(falling=0.5)
+
+    def private(self, task: Task) -> Parameters:
+        """The prompt (1, s, d)."""
+        return {"prompt": task.contexts(1)}
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The client's own."""
+        return (Prompt(Kind.LOCAL, params["prompt"]),)
 
 
 @dataclass(frozen=True)
@@ -29,3 +77,96 @@ class PromptFL(Method):
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """The one of all."""
         return (Prompt(Kind.GLOBAL, params["prompt"]),)
+
+
+@dataclass(frozen=True)
+class PromptFLFineTuned(PromptFL):
+    """Cheng et al., 2021. The tuned copy is used to predict and then forgotten; it is never averaged.
+
+    Attributes:
+        epochs: passes over the client's images, 0 for as many as in a round (the paper does not say how many).
+    """
+
+    epochs: int = 0
+
+    name: ClassVar[str] = "promptfl-ft"
+    title: ClassVar[str] = "PromptFL+FT"
+    reference: ClassVar[str] = "Cheng et al., 2021 (arXiv 2108.07313)"
+    learning_rates: ClassVar[LearningRates] = LearningRates()
+
+    def __post_init__(self) -> None:
+        require_from(0, MOST, "method.epochs", self.epochs, " (0: as many as in a round)")
+
+    @property
+    def finetune_epochs(self) -> int | None:
+        """Epochs before a prediction."""
+        return self.epochs or None
+
+
+@dataclass(frozen=True)
+class PromptFLProx(PromptFL):
+    """Li et al., MLSys 2020: the loss gains mu / 2 ||P - P_g||^2.
+
+    Attributes:
+        mu: how strongly a client is drawn to the global prompt (0.5 in the FedOTP authors' code).
+        detached: for comparison with that code, whose term has no gradient: it is added to the loss that is reported,
+            pulls nothing, and the method is PromptFL.
+    """
+
+    mu: float = 0.5
+    detached: bool = False
+
+    name: ClassVar[str] = "promptfl-fedprox"
+    title: ClassVar[str] = "PromptFL+FedProx"
+    reference: ClassVar[str] = "Li et al., MLSys 2020"
+    learning_rates: ClassVar[LearningRates] = LearningRates()
+
+    def __post_init__(self) -> None:
+        require_from(0, MOST, "method.mu", self.mu, " (the authors use 0.5)")
+
+    def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
+        """mu / 2 times the squared distance from what the server sent, (C,)."""
+        distance = (params["prompt"] - received["prompt"]).square().flatten(1).sum(1)
+        return self.mu / 2 * (distance.detach() if self.detached else distance)
+
+
+@dataclass(frozen=True)
+class PromptFLPer(Method):
+    """Arivazhagan et al., 2019, as adapted by Guo et al.: base vectors are averaged, personal ones stay.
+
+    The paper does not give the division.
+
+    Attributes:
+        n_base: how many of the context vectors, the first ones, are shared; 0 for half of them.
+    """
+
+    n_base: int = 0
+
+    name: ClassVar[str] = "promptfl-fedper"
+    title: ClassVar[str] = "PromptFL+FedPer"
+    reference: ClassVar[str] = "Arivazhagan et al., 2019 (arXiv 1912.00818)"
+
+    def __post_init__(self) -> None:
+        require_from(0, MOST, "method.n_base", self.n_base, " (0: half of the vectors)")
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """The base vectors (1, s_b, d)."""
+        return {"base": self._divided(task)[0]}
+
+    def private(self, task: Task) -> Parameters:
+        """The personal vectors (1, s - s_b, d)."""
+        return {"personal": self._divided(task)[1]}
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        """The prompt [base, personal]."""
+        return (Prompt(Kind.BOTH, torch.cat([params["base"], params["personal"]], dim=-2)),)
+
+    def _divided(self, task: Task) -> tuple[Tensor, Tensor]:
+        context = task.contexts(1)
+        n_ctx = context.shape[-2]
+        n_base = self.n_base or n_ctx // 2
+        if not 0 < n_base < n_ctx:
+            raise FedotpError(
+                f"method.n_base = {n_base}: must be from 1 to {n_ctx - 1}, fewer than the {n_ctx} context vectors"
+            )
+        return context[..., :n_base, :], context[..., n_base:, :]

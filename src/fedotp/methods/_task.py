@@ -1,10 +1,12 @@
-"""What all clients and the server of a federation agree on before the first round."""
+"""What all clients and the server of a federation agree on before the first round, and what is drawn from its seed."""
 
 import copy
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +15,11 @@ from torch import Tensor
 from fedotp._ranges import MOST, require_choices, require_from
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
-from fedotp.methods._precision import Precision
 from fedotp.prompts import N_CTX, POSITION, STD, Position, PromptEncoder, random_context, word_context
 
+Precision = Literal["float32", "bfloat16", "float64"]
+PRECISION: Precision = "float32"
+"""Of the text tower's computation."""
 _MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
 
 
@@ -222,3 +226,24 @@ def _converted(clip: CLIP, dtype: torch.dtype) -> CLIP:
 def _firsts(sizes: tuple[int, ...]) -> list[int]:
     """Where parts of these sizes, one after the other, begin."""
     return [0, *accumulate(sizes[:-1])]
+
+
+def uniform(task: Task, purpose: str, *shape: int, bound: float) -> Tensor:
+    """Numbers from -bound to bound, the same on every device; `purpose` tells them from other draws of the seed."""
+    drawn = torch.rand(shape, generator=_generator(task, purpose))
+    return bound * (2 * drawn.to(task.device, task.dtype) - 1)
+
+
+def normal(task: Task, purpose: str, *shape: int, std: float) -> Tensor:
+    """Normal numbers of this standard deviation around 0, otherwise as `uniform`."""
+    drawn = torch.randn(shape, generator=_generator(task, purpose))
+    return std * drawn.to(task.device, task.dtype)
+
+
+def constant(task: Task, value: float, *shape: int) -> Tensor:
+    """The same number everywhere: what biases and norms start from."""
+    return torch.full(shape, value, device=task.device, dtype=task.dtype)
+
+
+def _generator(task: Task, purpose: str) -> torch.Generator:
+    return torch.Generator().manual_seed(zlib.crc32(f"{task.seed} {purpose}".encode()))

@@ -6,7 +6,19 @@ from fedotp._entry_points import bring, offered, origin
 from fedotp._imports import import_named, source_of
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
+from fedotp.methods._dpfpl import DPFPL
+from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._fedclip import FedCLIP
+from fedotp.methods._fedmgp import FedMGP
+from fedotp.methods._fedotp import FedOTP
+from fedotp.methods._fedpgp import FedPGP
+from fedotp.methods._fedpha import FedPHA
+from fedotp.methods._fedtpg import FedTPG
 from fedotp.methods._method import Method
+from fedotp.methods._pfedmoap import PFedMoAP
+from fedotp.methods._pfedprompt import PFedPrompt
+from fedotp.methods._promptfl import CoOp, PromptFL, PromptFLFineTuned, PromptFLPer, PromptFLProx, ZeroShot
+from fedotp.methods._promptfolio import PromptFolio
 
 GROUP = "fedotp.methods"
 """The entry points by which an installed package brings methods: `name = "package.module:Class"`."""
@@ -27,7 +39,28 @@ class Methods(dict[str, type[Method]]):
         super().__setitem__(name, method)
 
 
-METHODS = Methods()
+METHODS = Methods(
+    (method.name, method)
+    for method in (
+        FedOTP,
+        ZeroShot,
+        CoOp,
+        PromptFL,
+        PromptFLFineTuned,
+        PromptFLProx,
+        PromptFLPer,
+        PromptFLAmp,
+        PFedPrompt,
+        FedPHA,
+        FedMGP,
+        FedCLIP,
+        PFedMoAP,
+        FedTPG,
+        PromptFolio,
+        FedPGP,
+        DPFPL,
+    )
+)
 """Every method by the name a configuration uses; those of installed packages from when they are first asked for."""
 
 
