@@ -2,10 +2,9 @@
 
 from fedotp._images import ImageLike, decode_image, open_image
 from fedotp.classifier._bundle import backbone_name, has_name, save_bundle, save_calibration
-from fedotp.classifier._calibrate import calibrated_by
 from fedotp.classifier._classifier import Classifier, Origin, looks_of
-from fedotp.classifier._load import Classifiers, load, open_classifiers
 from fedotp.classifier._onnx import save_onnx
+from fedotp.classifier._open import Classifiers, calibrated_by, load, open_classifiers
 from fedotp.classifier._prediction import Maps, Prediction
 from fedotp.classifier._read_bundle import Bundle
 

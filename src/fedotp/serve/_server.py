@@ -18,8 +18,7 @@ import fedotp
 from fedotp.classifier import Classifiers
 from fedotp.errors import FedotpError
 from fedotp.ot import require_mass
-from fedotp.serve._model import MAX_BYTES, Model
-from fedotp.serve._samples import Samples
+from fedotp.serve._page_model import MAX_BYTES, Model, Samples
 
 _ASSETS = {
     "/": ("index.html", "text/html; charset=utf-8"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from fedotp.classifier import calibrated_by, load, open_classifiers
-from fedotp.serve._model import Model
+from fedotp.serve._page_model import Model
 from fedotp.serve._server import _question
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
