@@ -14,7 +14,7 @@ from cli_made import Fedotp
 from data.data_made import uniform_dataset
 from fedotp import _imports
 from fedotp.data import DATASETS, PARTITIONS, Client, PartitionSettings, make_partition
-from fedotp.data.partition import _own
+from fedotp.data.partition import _settings
 from fedotp.data.sets import _registry
 from fedotp.errors import FedotpError
 from stranger import install
@@ -51,7 +51,7 @@ def forget() -> None:
     _imports._digests.clear()
     PARTITIONS.clear()
     DATASETS.pop("own-scans", None)
-    _own._brought.clear()
+    _settings._brought.clear()
     _registry._brought.clear()
 
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from fedotp.data.partition._authors import other_images
     from fedotp.data.partition._bubbles import plot_partition
     from fedotp.data.partition._flower import from_flower
-    from fedotp.data.partition._mispaired import other_images
-    from fedotp.data.partition._own import PARTITIONS, find_scheme, origin_of_scheme
     from fedotp.data.partition._partition import Client, Partition
     from fedotp.data.partition._schemes import make_partition
-    from fedotp.data.partition._settings import SCHEMES, PartitionSettings
+    from fedotp.data.partition._settings import PARTITIONS, SCHEMES, PartitionSettings, find_scheme, origin_of_scheme
 
 __all__ = [
     "PARTITIONS",
@@ -30,6 +29,6 @@ __all__ = [
     "plot_partition",
 ]
 
-_PARTS = ["_own", "_settings", "_partition", "_mispaired", "_schemes", "_flower", "_bubbles"]
+_PARTS = ["_settings", "_partition", "_authors", "_schemes", "_flower", "_bubbles"]
 
 __getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

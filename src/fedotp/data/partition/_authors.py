@@ -1,11 +1,14 @@
-"""How the authors' code divides classes and images where it differs from the paper; for comparison with it.
+"""The authors' code where it differs from the paper, for comparison with it: how it divides classes and images, and a
+published defect that pairs labels with other images.
 
 Written from what it does, not from it: the draws are ours, so its sizes come back, not its very clients.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from fedotp.data._random import apportion, dirichlet, generator
+from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.errors import FedotpError
 
@@ -74,3 +77,22 @@ def equal_sizes(n_train: Ints, shares: Floats, at_least: Ints) -> Ints:
             counts[:, client] += taken
             left = left - taken
     return counts
+
+
+def other_images(domains: Ints, clients: Sequence[Ints], *, seed: int, among: Ints | None = None) -> Ints:
+    """Which image (n,) stands at each of n positions when a client's list selects its labels but not its images.
+
+    Its j-th label is that of its own j-th image; beside it stands the j-th image of its domain (of all, where its own
+    are of several), however its list goes. Which images are first is drawn from `seed`, once per domain: published
+    lists are in no order. `domains` (n,) are those of all positions, `clients` (m_i,) the positions of each client;
+    `among` are the positions that count as images, all if not given. Where no client is, nothing changes.
+    """
+    seen = np.arange(len(domains))
+    images = np.arange(len(domains)) if among is None else among
+    for rows in clients:
+        own = np.unique(domains[rows])
+        number = int(own[0]) if len(own) == 1 else 0
+        candidates = images[domains[images] == number] if len(own) == 1 else images
+        rng = np.random.Generator(np.random.PCG64([seed, number]))
+        seen[rows] = shuffled(rng, candidates)[: len(rows)]
+    return seen

@@ -25,10 +25,8 @@ from fedotp.data._random import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.data.partition._authors import below_cap, equal_sizes, reseeded_shares, rounded_sizes, two_level_shares
 from fedotp.data.partition._grouped import deal_whole, require_whole
-from fedotp.data.partition._own import find_scheme
-from fedotp.data.partition._partition import Client, Partition
-from fedotp.data.partition._require import require_sound_clients
-from fedotp.data.partition._settings import BY_DOMAIN, DEFAULT_ALPHA, PartitionSettings
+from fedotp.data.partition._partition import Client, Partition, require_sound_clients
+from fedotp.data.partition._settings import BY_DOMAIN, DEFAULT_ALPHA, PartitionSettings, find_scheme
 from fedotp.data.sets import Dataset
 from fedotp.errors import FedotpError
 

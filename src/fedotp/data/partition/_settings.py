@@ -1,11 +1,21 @@
-"""How a data set is divided among clients: the names of the schemes and their settings."""
+"""How a data set is divided among clients: the names of the schemes, the user's own among them (of files that he names,
+of packages that are installed), and their settings.
+"""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Literal
 
+from fedotp._entry_points import bring, offered, origin
+from fedotp._imports import import_named, source_of
 from fedotp._ranges import MOST, require, require_choices, require_from
-from fedotp.data.partition._own import find_scheme, own_schemes
+from fedotp._text import one_line
 from fedotp.errors import FedotpError, nearest
+
+if TYPE_CHECKING:
+    from fedotp.data.partition._partition import Client
+    from fedotp.data.sets import Dataset
 
 SCHEMES = {
     "iid": "every client has the same share of every class",
@@ -22,6 +32,13 @@ _DIFFER = ("pathological", "dirichlet", "domain-dirichlet")  # schemes that the 
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
 BY_DOMAIN = ("domain", "domain-dirichlet", "site")
 _ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take the same
+
+GROUP = "fedotp.partitions"
+"""The entry points by which an installed package brings schemes: `name = "package.module:function"`."""
+
+Scheme = Callable[["Dataset", "PartitionSettings"], "Iterable[Client]"]
+
+_brought: dict[str, EntryPoint] = {}
 
 
 @dataclass(frozen=True)
@@ -101,3 +118,40 @@ class PartitionSettings:
                 f"for several clients per {self.scheme} take domain-dirichlet, or use n_clients = {n_groups}"
             )
         return n_clients
+
+
+class Partitions(dict[str, Scheme]):
+    """Schemes by name; what is assigned is looked at, and fedotp's own stay."""
+
+    def __setitem__(self, name: str, scheme: Scheme) -> None:
+        if not callable(scheme):
+            raise FedotpError(
+                f"PARTITIONS[{name!r}] must be a function of a data set and settings, not {one_line(repr(scheme), 80)}"
+            )
+        if name in SCHEMES:
+            raise FedotpError(f"fedotp has a partition scheme {name} of its own; give yours another name")
+        super().__setitem__(name, scheme)
+
+
+PARTITIONS = Partitions()
+"""Schemes that are not fedotp's own: functions of a data set and settings that return its clients."""
+
+
+def find_scheme(name: str) -> Scheme | None:
+    """The scheme of that name, imported if need be; None if there is none, or it is fedotp's own."""
+    import_named()
+    if name not in PARTITIONS and (brought := bring(GROUP, name, "partition scheme")):
+        PARTITIONS[name], _brought[name] = brought
+    return PARTITIONS.get(name)
+
+
+def own_schemes() -> list[str]:
+    """The names of all of them, those of installed packages included, which are not imported for it."""
+    import_named()
+    return list(dict.fromkeys([*PARTITIONS, *offered(GROUP)]))
+
+
+def origin_of_scheme(name: str) -> dict[str, str]:
+    """Where a scheme that is not fedotp's own came from, for records: package, module, file and its SHA-256."""
+    scheme = find_scheme(name)
+    return {} if scheme is None else origin(_brought.get(name)) | source_of(getattr(scheme, "__module__", ""))
