@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.data._files import read_lines
+    from fedotp.data._lists import read_lines
     from fedotp.data._types import OnProgress
     from fedotp.data.partition import (
         PARTITIONS,
@@ -134,4 +134,4 @@ __all__ = [
     "windowed",
 ]
 
-__getattr__, __dir__ = lazy_face(__name__, __all__, ["partition", "store", "_files", "sets", "_types"])
+__getattr__, __dir__ = lazy_face(__name__, __all__, ["partition", "store", "_lists", "sets", "_types"])

@@ -1,9 +1,7 @@
 """Data sets: what one is, readers of the layouts they come in, where they are, their checks and downloads."""
 
 from fedotp.data.sets._box import ImageZip
-from fedotp.data.sets._catalog import DATASETS
 from fedotp.data.sets._check import Broken, CheckReport, broken_images, check_dataset, clipped_note, require_sound
-from fedotp.data.sets._coarse import coarse_labels
 from fedotp.data.sets._dataset import (
     SPLITS,
     Dataset,
@@ -15,14 +13,14 @@ from fedotp.data.sets._dataset import (
     Split,
     SplitName,
 )
-from fedotp.data.sets._download import Resource, download
+from fedotp.data.sets._download import DatasetInfo, Resource, download
 from fedotp.data.sets._folder import read_folder
 from fedotp.data.sets._hf import from_hf, read_hf
 from fedotp.data.sets._image_files import IMAGE_SUFFIXES, is_image
-from fedotp.data.sets._info import DatasetInfo
-from fedotp.data.sets._names import readable
+from fedotp.data.sets._names import coarse_labels, readable
 from fedotp.data.sets._painted import painted, windowed
 from fedotp.data.sets._registry import (
+    DATASETS,
     bring_datasets,
     dataset_info,
     default_root,

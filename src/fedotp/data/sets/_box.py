@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, FileContents, Split
+from fedotp.data.sets._download import DatasetInfo
 from fedotp.data.sets._names import readable
 from fedotp.errors import FedotpError
 
@@ -88,4 +89,39 @@ read_emoji = partial(
     "emoji",
     "2b178304678a6f97fad92a608537bcd14890cb89a45c9c573c89b3a31e4067ae",
     "by emoji, the same for all vendors: half of every class, look-alikes on one side",
+)
+
+_IN_BOX = "it comes with fedotp, there is nothing to download"
+
+BOX = (
+    DatasetInfo(
+        name="cifar10-mini",
+        title="CIFAR-10, 4,000 images of its test batch",
+        folder="",
+        markers=(),
+        read=read_cifar10_mini,
+        n_classes=10,
+        n_domains=1,
+        n_train=2000,
+        n_test=2000,
+        template="a photo of a {}.",
+        resources=(),
+        advice=_IN_BOX,
+        in_box=True,
+    ),
+    DatasetInfo(
+        name="emoji",
+        title="Emoji of four vendors",
+        folder="",
+        markers=(),
+        read=read_emoji,
+        n_classes=16,
+        n_domains=4,
+        n_train=516,
+        n_test=488,
+        template="an emoji of a {}.",
+        resources=(),
+        advice=_IN_BOX,
+        in_box=True,
+    ),
 )

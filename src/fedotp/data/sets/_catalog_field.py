@@ -4,7 +4,7 @@ The sizes of those with domains are those of the split that is drawn.
 """
 
 from fedotp.data.sets import _domains, _field
-from fedotp.data.sets._info import DatasetInfo
+from fedotp.data.sets._download import DatasetInfo
 
 _COOP = "see https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
 _DOMAINBED = "https://github.com/facebookresearch/DomainBed has a script that fetches it"

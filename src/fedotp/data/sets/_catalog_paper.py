@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from fedotp.data.sets import _coop, _domains
+from fedotp.data.sets import _domains, _official
 from fedotp.data.sets._cifar import read_cifar10, read_cifar100
-from fedotp.data.sets._download import Resource
-from fedotp.data.sets._info import DatasetInfo
+from fedotp.data.sets._download import DatasetInfo, Resource
 
 _VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 _DOMAINNET = "https://csr.bu.edu/ftp/visda/2019/multi-source"
@@ -23,7 +22,7 @@ PAPER = (
         title="Caltech101",
         folder="caltech-101",
         markers=("101_ObjectCategories/", "split_zhou_Caltech101.json"),
-        read=_coop.read_caltech101,
+        read=_official.read_caltech101,
         n_classes=100,
         n_domains=1,
         n_train=4128,
@@ -45,7 +44,7 @@ PAPER = (
         title="Oxford Flowers 102",
         folder="oxford_flowers",
         markers=("imagelabels.mat", "split_zhou_OxfordFlowers.json"),
-        read=_coop.read_flowers102,
+        read=_official.read_flowers102,
         n_classes=102,
         n_domains=1,
         n_train=4093,
@@ -78,7 +77,7 @@ PAPER = (
         title="Oxford-IIIT Pets",
         folder="oxford_pets",
         markers=("annotations/trainval.txt", "split_zhou_OxfordPets.json"),
-        read=_coop.read_oxford_pets,
+        read=_official.read_oxford_pets,
         n_classes=37,
         n_domains=1,
         n_train=2944,
@@ -105,7 +104,7 @@ PAPER = (
         title="Food-101",
         folder="food-101",
         markers=("meta/classes.txt", "split_zhou_Food101.json"),
-        read=_coop.read_food101,
+        read=_official.read_food101,
         n_classes=101,
         n_domains=1,
         n_train=50500,
@@ -126,7 +125,7 @@ PAPER = (
         title="Describable Textures",
         folder="dtd",
         markers=("labels/train1.txt", "split_zhou_DescribableTextures.json"),
-        read=_coop.read_dtd,
+        read=_official.read_dtd,
         n_classes=47,
         n_domains=1,
         n_train=2820,

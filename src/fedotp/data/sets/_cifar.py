@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedotp._files import read_regular
-from fedotp.data._files import read_lines
+from fedotp.data._lists import read_lines
 from fedotp.data._types import Ints
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, ImageArray, Split
 from fedotp.data.sets._names import readable

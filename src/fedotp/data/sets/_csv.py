@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedotp.data._files import read_text
+from fedotp.data._lists import read_text
 from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
 from fedotp.data.sets._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data.sets._names import readable

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from fedotp.data._files import read_lines
+from fedotp.data._lists import read_lines
 from fedotp.data.sets import _names
 from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, list_folders, list_images, relative

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from fedotp.data._files import read_lines
+from fedotp.data._lists import read_lines
 from fedotp.data.sets import _names
 from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, in_folders, list_folders, relative

@@ -1,7 +1,8 @@
-"""Class names as CLIP should read them: plain lower-case words."""
+"""Class names as CLIP should read them: plain lower-case words; and the coarse labels of those of CIFAR-100."""
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 _SEPARATORS = re.compile(r"[\s_]+")
 
@@ -99,3 +100,37 @@ _FLOWERS = """
     blackberry lily
 """
 FLOWERS102 = tuple(readable(name) for name in _FLOWERS.split(";"))
+
+# For copies of CIFAR-100 that come without its 20 coarse labels.
+_CIFAR100 = """
+    aquatic mammals: beaver, dolphin, otter, seal, whale
+    fish: aquarium_fish, flatfish, ray, shark, trout
+    flowers: orchid, poppy, rose, sunflower, tulip
+    food containers: bottle, bowl, can, cup, plate
+    fruit and vegetables: apple, mushroom, orange, pear, sweet_pepper
+    household electrical devices: clock, keyboard, lamp, telephone, television
+    household furniture: bed, chair, couch, table, wardrobe
+    insects: bee, beetle, butterfly, caterpillar, cockroach
+    large carnivores: bear, leopard, lion, tiger, wolf
+    large man-made outdoor things: bridge, castle, house, road, skyscraper
+    large natural outdoor scenes: cloud, forest, mountain, plain, sea
+    large omnivores and herbivores: camel, cattle, chimpanzee, elephant, kangaroo
+    medium mammals: fox, porcupine, possum, raccoon, skunk
+    non-insect invertebrates: crab, lobster, snail, spider, worm
+    people: baby, boy, girl, man, woman
+    reptiles: crocodile, dinosaur, lizard, snake, turtle
+    small mammals: hamster, mouse, rabbit, shrew, squirrel
+    trees: maple_tree, oak_tree, palm_tree, pine_tree, willow_tree
+    vehicles 1: bicycle, bus, motorcycle, pickup_truck, train
+    vehicles 2: lawn_mower, rocket, streetcar, tank, tractor
+"""
+_COARSE_OF = {
+    readable(name): coarse.strip()
+    for coarse, names in (line.split(":") for line in _CIFAR100.strip().splitlines())
+    for name in names.split(",")
+}
+
+
+def coarse_labels(classes: Sequence[str]) -> tuple[str, ...] | None:
+    """The coarse label of each of `classes` (K,), if they are those of CIFAR-100; None otherwise."""
+    return tuple(_COARSE_OF[name] for name in classes) if set(classes) == set(_COARSE_OF) else None

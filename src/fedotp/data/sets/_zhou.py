@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedotp.data._files import read_json
+from fedotp.data._lists import read_json
 from fedotp.data.sets._dataset import Dataset
 from fedotp.data.sets._image_files import Item, file_dataset, list_folders, relative
 from fedotp.errors import FedotpError, listed
