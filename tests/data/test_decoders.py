@@ -24,12 +24,10 @@ from fedotp.clip import EvalTransform, Shown
 from fedotp.data import Dataset, ImageFiles, Split, load_dataset
 from fedotp.data.store import _decoders, _encode
 from fedotp.data.store._content import SplitImage
-from fedotp.data.store._crew import Crew
 from fedotp.data.store._crops import Portable, Request
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._encode import encode
-from fedotp.data.store._foreman import Foreman
-from fedotp.data.store._process import DecodingProcess
+from fedotp.data.store._pool import DecoderPool, DecodingProcess, Dispatcher
 from fedotp.data.store._tokens import EncodedDataset
 from fedotp.data.store._tower import Tower
 from fedotp.errors import FedotpError
@@ -37,31 +35,31 @@ from resized import restated
 
 
 @pytest.fixture
-def foremen(monkeypatch: pytest.MonkeyPatch) -> list[Foreman]:
-    """Every image is looked at in one of two processes; the foremen that were started for it."""
+def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
+    """Every image is looked at in one of two processes; the dispatchers that were started for it."""
     monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
     monkeypatch.setattr(_decoders, "_FEW_CORES", 2)
     monkeypatch.setattr(_decoders, "_FEW_IMAGES", 1)
-    started: list[Foreman] = []
+    started: list[Dispatcher] = []
 
-    def noted(memory: int, n: int) -> Foreman:
-        started.append(Foreman(memory, n))
+    def noted(memory: int, n: int) -> Dispatcher:
+        started.append(Dispatcher(memory, n))
         return started[-1]
 
-    monkeypatch.setattr(_decoders, "Foreman", noted)
+    monkeypatch.setattr(_decoders, "Dispatcher", noted)
     return started
 
 
-def children(foreman: Foreman) -> list[int]:
+def children(dispatcher: Dispatcher) -> list[int]:
     """The numbers of its decoding processes, as many as there are."""
-    assert foreman.process is not None
-    tasks = Path(f"/proc/{foreman.process.pid}/task").glob("*/children")
+    assert dispatcher.process is not None
+    tasks = Path(f"/proc/{dispatcher.process.pid}/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text().split()]
 
 
-def decoding(foreman: Foreman) -> list[int]:
-    """The same once there are two: they are started with the foreman."""
-    while len(pids := children(foreman)) < 2:
+def decoding(dispatcher: Dispatcher) -> list[int]:
+    """The same once there are two: they are started with the dispatcher."""
+    while len(pids := children(dispatcher)) < 2:
         time.sleep(0.01)
     return pids
 
@@ -118,14 +116,14 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
     [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (custom, 3), (few_of_the_box, 3)],
 )
 def test_processes_make_the_tokens_that_threads_make(
-    make: object, views: int, tmp_path: Path, foremen: list[Foreman], monkeypatch: pytest.MonkeyPatch
+    make: object, views: int, tmp_path: Path, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = make(tmp_path / "images")  # type: ignore[operator]
     theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", views=views, batch_size=7)
-    assert len(foremen) == 1
+    assert len(dispatchers) == 1
     monkeypatch.setattr(_decoders, "_FEW_IMAGES", 512)
     ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", views=views, batch_size=7)
-    assert len(foremen) == 1
+    assert len(dispatchers) == 1
     assert theirs.n_encoded == ours.n_encoded == theirs.train.records.size + theirs.test.records.size
     assert_equal_tokens(theirs, ours)
     assert theirs.content == ours.content
@@ -133,19 +131,19 @@ def test_processes_make_the_tokens_that_threads_make(
 
 def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_decoders, "n_cores", lambda: 16)
-    monkeypatch.setattr(_decoders, "Foreman", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(_decoders, "Dispatcher", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(200, 100), tiny_clip(), root=tmp_path).n_encoded == 300
 
 
 def test_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
-    monkeypatch.setattr(_decoders, "Foreman", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(_decoders, "Dispatcher", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(600, 1), tiny_clip(), root=tmp_path).n_encoded == 601
 
 
 def test_the_process_needs_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, fedotp.data.store._worker, fedotp.data.store._foreman, fedotp.clip; "
+        "import sys, fedotp.data.store._crops, fedotp.data.store._pool, fedotp.clip; "
         "fedotp.clip.EvalTransform; fedotp.clip.TrainTransform; "
         "print(sorted({'numpy', 'torch'} & sys.modules.keys()))"
     )
@@ -154,7 +152,7 @@ def test_the_process_needs_neither_torch_nor_numpy() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.usefixtures("foremen")
+@pytest.mark.usefixtures("dispatchers")
 def test_broken_images_are_told_alike(tmp_path: Path) -> None:
     dataset = file_dataset(tmp_path / "here")
     whole = (tmp_path / "here" / "2.png").read_bytes()
@@ -213,7 +211,7 @@ def test_pictures_resized_on_the_device_are_the_same(
     monkeypatch.setattr(Tower, "room", 0)
     plain = encode(dataset, clip, root=tmp_path / "plain", views=views, batch_size=4, skip_broken=True)
     if in_processes:
-        request.getfixturevalue("foremen")
+        request.getfixturevalue("dispatchers")
     monkeypatch.setattr(Tower, "room", 60 * 60 * 3)
     monkeypatch.setattr(_encode, "_MANY_VIEWS", 1)
     found: list[Shown] = []
@@ -227,7 +225,7 @@ def test_pictures_resized_on_the_device_are_the_same(
     assert_same_tokens(plain, other)
 
 
-@pytest.mark.usefixtures("foremen")
+@pytest.mark.usefixtures("dispatchers")
 def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     split = file_dataset(tmp_path / "here").train
     with Decoders(6, 32) as decoders:
@@ -244,14 +242,14 @@ def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
             np.testing.assert_array_equal(decoders.pixels[i], crops[i])
 
 
-def test_killed_processes_are_replaced(tmp_path: Path, foremen: list[Foreman]) -> None:
+def test_killed_processes_are_replaced(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
     dataset = file_dataset(tmp_path / "here", 40, 2)
     killed: list[int] = []
 
     def kill(what: str, done: int, total: int) -> None:
         if what == "encoding train" and 4 <= done < 12:
             # Others are started when they are needed: nobody may wait for them here, where images are handed out.
-            for pid in children(foremen[0]) if killed else decoding(foremen[0]):
+            for pid in children(dispatchers[0]) if killed else decoding(dispatchers[0]):
                 killed.append(pid)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -263,14 +261,14 @@ def test_killed_processes_are_replaced(tmp_path: Path, foremen: list[Foreman]) -
 
 
 @pytest.mark.parametrize("when", ["hashing train", "encoding train"])
-def test_without_their_foreman_threads_go_on(when: str, tmp_path: Path, foremen: list[Foreman]) -> None:
+def test_without_their_dispatcher_threads_go_on(when: str, tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
     dataset = file_dataset(tmp_path / "here", 40, 2)
     pids: list[int] = []
 
     def kill(what: str, done: int, total: int) -> None:
-        if what == when and not pids and foremen and foremen[0].process:
-            pids.extend(decoding(foremen[0]))
-            foremen[0].process.kill()
+        if what == when and not pids and dispatchers and dispatchers[0].process:
+            pids.extend(decoding(dispatchers[0]))
+            dispatchers[0].process.kill()
 
     encoded = encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=kill)
     assert len(pids) == 2
@@ -279,7 +277,7 @@ def test_without_their_foreman_threads_go_on(when: str, tmp_path: Path, foremen:
         time.sleep(0.01)
 
 
-@pytest.mark.usefixtures("foremen")
+@pytest.mark.usefixtures("dispatchers")
 def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = file_dataset(tmp_path / "here", 9, 2)
     for n, program in enumerate(("/bin/false", "/nowhere/python")):
@@ -287,12 +285,12 @@ def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypat
         assert encode(dataset, tiny_clip(), root=tmp_path / f"store {n}").n_encoded == 11
 
 
-def test_interrupted_no_process_is_left(tmp_path: Path, foremen: list[Foreman]) -> None:
+def test_interrupted_no_process_is_left(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
     pids: list[int] = []
 
     def interrupt(what: str, done: int, total: int) -> None:
         if what == "encoding train" and done >= 8:
-            pids.extend(decoding(foremen[0]))
+            pids.extend(decoding(dispatchers[0]))
             raise KeyboardInterrupt
 
     dataset = file_dataset(tmp_path / "here", 32, 2)
@@ -310,18 +308,18 @@ from resized import restated
 from store_made import file_dataset, tiny_clip
 from fedotp.data.store import _decoders, _encode
 from fedotp.data.store._encode import encode
-from fedotp.data.store._foreman import Foreman
-from test_decoders import Foreman, decoding
+from fedotp.data.store._pool import Dispatcher
+from test_decoders import Dispatcher, decoding
 
 _decoders.n_cores, _decoders._FEW_CORES, _decoders._FEW_IMAGES = lambda: 2, 2, 1
 def noted(memory, n):
-    global foreman
-    foreman = Foreman(memory, n)
-    return foreman
-_decoders.Foreman = noted
+    global dispatcher
+    dispatcher = Dispatcher(memory, n)
+    return dispatcher
+_decoders.Dispatcher = noted
 def die(what, done, total):
     if what == "encoding train" and done >= 8:
-        print(foreman.process.pid, *decoding(foreman), flush=True)
+        print(dispatcher.process.pid, *decoding(dispatcher), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 dataset = file_dataset(Path(sys.argv[1]) / "here", 30, 2)
 encode(dataset, tiny_clip(), root=Path(sys.argv[1]), batch_size=4, on_progress=die)
@@ -361,10 +359,10 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
     for i in range(4):
         Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")
     with Decoders(6, 32) as decoders:
-        crew = Crew(decoders._file, 2)
+        pool = DecoderPool(decoders._file, 2)
         requests = [Request(portable(split, i), views=((0, 0),), transform=EvalTransform(32), row=i) for i in range(6)]
-        assert not any(looked.broken for looked in crew.submit(requests, 1)())
-        crew.close()
+        assert not any(looked.broken for looked in pool.submit(requests, 1)())
+        pool.close()
         for i in range(6):
             np.testing.assert_array_equal(decoders.pixels[i], EvalTransform(32).crop(split.image(i)))
     assert most == 1_600_000
@@ -381,13 +379,13 @@ def test_who_ended_a_process_is_found_by_asking_again(tmp_path: Path, monkeypatc
     monkeypatch.setattr(DecodingProcess, "start", noted)
     split = file_dataset(tmp_path / "here", 6, 2).train
     with Decoders(6, 32) as decoders:
-        crew = Crew(decoders._file, 2)
+        pool = DecoderPool(decoders._file, 2)
         requests = [
             Request(portable(split, i), views=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
             for i in range(6)
         ]
-        found = crew.submit(requests, 8)()
-        crew.close()
+        found = pool.submit(requests, 8)()
+        pool.close()
     assert [i for i in range(6) if found[i].broken] == [1]
     assert len(started) == 4  # two at first, one to see which picture it was, one in its place
 
@@ -398,14 +396,14 @@ def portable(split: Split, i: int) -> Portable:
     return image
 
 
-def test_names_that_are_not_unicode(tmp_path: Path, foremen: list[Foreman]) -> None:
+def test_names_that_are_not_unicode(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
     dataset = file_dataset(tmp_path / "here")
     odd = os.fsdecode(b"\xff.png")
     (tmp_path / "here" / "0.png").rename(tmp_path / "here" / odd)
     files = ImageFiles(tmp_path / "here", (odd, *dataset.train.source.paths[1:]))  # type: ignore[attr-defined]
     dataset = replace(dataset, train=replace(dataset.train, source=files))
     assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 8
-    assert len(foremen) == 1
+    assert len(dispatchers) == 1
 
 
 def _is_alive(pid: int) -> bool:

@@ -3,14 +3,13 @@
 Each part is imported when it is first used: the command line and the decoding processes start faster without torch.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
     from fedotp.data.store._content import content_of
-    from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
     from fedotp.data.store._encode import encode, encoding_of
     from fedotp.data.store._storage import as_stored
     from fedotp.data.store._store import TokenStore, default_store
@@ -34,6 +33,12 @@ __all__ = [
     "select_stores",
 ]
 
-_PARTS = ["_defaults", "_format", "_store", "_cache", "_storage", "_tokens", "_content", "_encode"]
+Storage = Literal["float16", "int8"]
+
+# How images are encoded where nothing else is asked for.
+STORAGE: Storage = "float16"
+BATCH_SIZE = 64  # views in a step of the tower
+
+_PARTS = ["_format", "_store", "_cache", "_storage", "_tokens", "_content", "_encode"]
 
 __getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

@@ -1,23 +1,31 @@
 """One image looked at: its bytes hashed, the views that are wanted of it cropped.
 
-This is what decoding threads and decoding processes both do. Neither torch nor NumPy is imported: a process starts in
-a tenth of a second without.
+This is what decoding threads and decoding processes both do. Such a process (`serve`) puts crops into shared memory. It
+ends when its pipe is closed, and with the process that started it, however that ended; Ctrl-C does not reach it.
+Neither torch nor NumPy is imported: a process starts in a tenth of a second without.
 """
 
 import mmap
+import os
 import random
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
+from multiprocessing.connection import Connection
 from typing import NamedTuple, Protocol
 
 from PIL import Image
 
-from fedotp._images import decoded, read_image, reason
+from fedotp._images import MAX_PIXELS, decoded, read_image, reason, share_room
+from fedotp._processes import die_with_parent
 from fedotp.clip import Shown, Window, to_rgb
 from fedotp.errors import FedotpError, MissingPackageError
 
 View = tuple[int, int]  # seed and number; 0 and 0 for the plain view
+
+_SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many processes may do so at once
 
 
 class Transform(Protocol):
@@ -162,3 +170,47 @@ def content_digest(content: bytes, shape: tuple[int, ...] = ()) -> bytes:
 def view_rng(digest: bytes, *, seed: int, view: int) -> random.Random:
     """The chance in view number `view` of the image with this digest, the same on every platform."""
     return random.Random(int.from_bytes(sha256(f"{seed} {view} ".encode() + digest).digest(), "big"))
+
+
+def serve(pipe: int, memory: int, parent: int) -> None:
+    """Answer requests from the descriptor `pipe` with what was found; crops go to `memory`."""
+    die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
+    if os.getppid() != parent:  # it died before the kernel was told
+        return
+    warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
+    connection = Connection(pipe)
+    share_room(_ParentsRoom(connection))
+    rows = Rows(memory)
+    with suppress(EOFError, ConnectionError):  # the parent is done
+        connection.send(None)  # ready
+        while True:
+            connection.send(_answer(connection.recv(), rows))
+
+
+def _answer(requests: Sequence[Request], rows: Rows) -> list[Looked] | Exception:
+    try:
+        return [look(request, rows) for request in requests]
+    except (EOFError, ConnectionError):
+        raise
+    except Exception as error:  # out of memory, for example: it is the parent that tells
+        return error
+
+
+class _ParentsRoom:
+    """The parent lends room for a large picture: a number of pixels asks, None gives back."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def taken(self, n: int) -> Iterator[None]:
+        """Take room for `n` pixels while the block lasts."""
+        if n <= _SMALL:
+            yield
+            return
+        self._connection.send(n)
+        self._connection.recv()
+        try:
+            yield
+        finally:
+            self._connection.send(None)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedotp.data.store._crops import Looked, Request, Rows, look
-from fedotp.data.store._foreman import Foreman, ForemanGoneError
 from fedotp.data.store._parallel import n_cores
+from fedotp.data.store._pool import Dispatcher, DispatcherGoneError
 
 _MOST_THREADS = 8  # more get in each other's and the tower's way
 _MOST_PROCESSES = 32
@@ -44,7 +44,7 @@ class Decoders:
         self.pixels: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(shape)
         self._rows = Rows(memoryview(memory))
         self._threads = ThreadPoolExecutor(workers or min(self._cores, _MOST_THREADS))
-        self._foreman: Foreman | None = None
+        self._dispatcher: Dispatcher | None = None
 
     def __enter__(self) -> Self:
         """Threads start with the first image; see `expect` for processes."""
@@ -55,37 +55,37 @@ class Decoders:
         try:
             self._threads.shutdown(cancel_futures=True)
         finally:
-            if self._foreman is not None:
-                self._foreman.close()
+            if self._dispatcher is not None:
+                self._dispatcher.close()
             if self._file >= 0:
                 os.close(self._file)
 
     def expect(self, n_images: int) -> None:
         """Make ready for so many images: processes are started if they are worth it."""
         n = min(self._workers or self._cores, _MOST_PROCESSES)
-        if self._foreman or n < 2 or n_images < _FEW_IMAGES or self._cores < _FEW_CORES:
+        if self._dispatcher or n < 2 or n_images < _FEW_IMAGES or self._cores < _FEW_CORES:
             return
         if self._file < 0 or not sys.executable:
             return
-        self._foreman = Foreman(self._file, n)
+        self._dispatcher = Dispatcher(self._file, n)
 
     def submit(self, requests: Sequence[Request], most_at_a_time: int = 8) -> Iterator[Looked]:
         """Look at images in the background; wait for what is found, in the same order, by iterating.
 
         A process is handed `most_at_a_time` images together, or fewer, so that all have something to do.
         """
-        if self._foreman is not None:
+        if self._dispatcher is not None:
             pictures = [request.image.portable() for request in requests]
             sent = [request._replace(image=image) for request, image in zip(requests, pictures, strict=True) if image]
             if len(sent) == len(requests):
-                with suppress(ForemanGoneError):
-                    return self._told(self._foreman.submit(sent, most_at_a_time), requests)
+                with suppress(DispatcherGoneError):
+                    return self._told(self._dispatcher.submit(sent, most_at_a_time), requests)
         return self._looked_here(requests)
 
     def _told(self, answer: Callable[[], list[Looked]], requests: Sequence[Request]) -> Iterator[Looked]:
         try:
             yield from answer()
-        except ForemanGoneError:
+        except DispatcherGoneError:
             yield from self._looked_here(requests)
 
     def _looked_here(self, requests: Sequence[Request]) -> Iterator[Looked]:

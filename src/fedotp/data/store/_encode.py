@@ -12,9 +12,9 @@ from fedotp._greys import WINDOW, read_window
 from fedotp.clip import CLIP, EvalTransform, Look, TrainTransform
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName, broken_images
+from fedotp.data.store import BATCH_SIZE, STORAGE, Storage
 from fedotp.data.store._content import hash_images
 from fedotp.data.store._decoders import Decoders
-from fedotp.data.store._defaults import BATCH_SIZE, STORAGE, Storage
 from fedotp.data.store._format import Encoding, Keys, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit

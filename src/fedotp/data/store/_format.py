@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedotp.data._types import Ints
-from fedotp.data.store._defaults import Storage
+from fedotp.data.store import Storage
 from fedotp.errors import FedotpError
 
 Digests = NDArray[np.bytes_]  # (n,) SHA-256 of the content of images, as S32

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.data.store._defaults import Storage
+from fedotp.data.store import Storage
 from fedotp.data.store._format import Records
 from fedotp.errors import FedotpError
 

@@ -1,0 +1,267 @@
+"""Decoding processes at work side by side, and one process between them and this one, which hands out images.
+
+A dozen threads that hand images out a few at a time, and take in what was found, would keep the interpreter's lock from
+the thread that drives the image tower. In a process of their own they do not. What a decoding process does
+is in `_crops`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+
+import fedotp
+from fedotp._images import room_for
+from fedotp._processes import die_with_parent
+from fedotp.data.store._crops import Looked, Request, Rows, look
+
+_START = (
+    "import sys; n = int(sys.argv[2]); facts, sys.path[:] = sys.argv[3 : 3 + n], sys.argv[3 + n :]; "
+    "from importlib import import_module; import_module(sys.argv[1]).serve(*map(int, facts))"
+)
+# A decoded picture goes back to the system when it is freed, and the next one is made of new pages, which takes a fifth
+# of the time and more where many processes ask for pages at once. These have glibc keep 64 MiB, and pictures in them.
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
+
+_PATIENCE = 5.0  # seconds for a picture that is being decoded when nobody needs it any more
+
+
+def start_process(module: str, memory: int, *facts: int) -> tuple["subprocess.Popen[bytes] | None", Connection]:
+    """Start a process that does nothing but `module`'s `serve` of: a pipe, `memory`, the parent's number, `facts`.
+
+    Returns the process, None if that is impossible, and the other end of the pipe. It is not forked, because this
+    process may have threads and a GPU, and not started by `multiprocessing`, which would have it import the program
+    that runs here.
+    """
+    ours, theirs = Pipe()
+    numbers = (theirs.fileno(), memory, os.getpid(), *facts)
+    paths = [*sys.path, str(Path(fedotp.__file__).parents[1])]
+    process = None
+    with theirs, suppress(OSError):  # no memory, no descriptors left
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, module, str(len(numbers)), *map(str, numbers), *paths],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=_MALLOC | os.environ,
+            pass_fds=numbers[:2],
+            start_new_session=True,  # Ctrl-C is for this process, which stops the others
+        )
+    return process, ours
+
+
+class GoneError(Exception):
+    """The process ended by itself; `at_work` if it was up by then."""
+
+    def __init__(self, words: str, *, at_work: bool) -> None:
+        super().__init__(words)
+        self.at_work = at_work
+
+
+class DecodingProcess:
+    """A process that looks at images and writes their crops to the memory behind a descriptor."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._is_up = False
+        self._cannot_start = False
+
+    def start(self) -> None:
+        """Start the process; if that is impossible, asking it will tell."""
+        self._is_up = False
+        self._process, self._connection = start_process("fedotp.data.store._crops", self._memory)
+
+    def ask(self, requests: Sequence[Request]) -> list[Looked]:
+        """Have images looked at. If the process is gone, by that or else, `GoneError`; the next call starts it anew."""
+        if self._cannot_start:
+            raise GoneError("it cannot be started", at_work=False)
+        if self._connection is None:
+            self.start()
+        assert self._connection is not None
+        try:
+            if not self._is_up:
+                self._connection.recv()
+                self._is_up = True
+            self._connection.send(requests)
+            answer = _answer(self._connection)
+        except (EOFError, ConnectionError):
+            self._cannot_start = not self._is_up
+            words = _last_words(self._process)
+            self.stop()
+            raise GoneError(words, at_work=self._is_up) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def kill(self) -> None:
+        """Let the process end; `stop` waits for that."""
+        if self._process is not None:
+            self._process.kill()
+
+    def stop(self) -> None:
+        """End the process now."""
+        self.kill()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+
+def _answer(connection: Connection) -> list[Looked] | Exception:
+    """What it says in the end; before, it may ask for room to decode a large picture."""
+    answer: int | list[Looked] | Exception = connection.recv()
+    while isinstance(answer, int):
+        with room_for(answer):
+            connection.send(None)
+            connection.recv()  # it has left
+        answer = connection.recv()
+    return answer
+
+
+def _last_words(process: subprocess.Popen[bytes] | None) -> str:
+    if process is None:
+        return "it was never started"
+    code = process.wait()
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+
+
+class DecoderPool:
+    """`n` decoding processes. Crops go to `memory`, a descriptor that all of them share, row by row."""
+
+    def __init__(self, memory: int, n: int) -> None:
+        """Start them."""
+        self._rows = Rows(memory)
+        self._processes = [DecodingProcess(memory) for _ in range(n)]
+        self._idle: SimpleQueue[DecodingProcess] = SimpleQueue()
+        for process in self._processes:
+            process.start()
+            self._idle.put(process)
+        self._threads = ThreadPoolExecutor(n)
+
+    def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Callable[[], list[Looked]]:
+        """Look at images in the background; the answer waits for what is found, in the same order.
+
+        A process is handed `most_at_a_time` images together, or fewer, so that all have something to do.
+        """
+        step = max(1, min(-(-len(requests) // len(self._processes)), most_at_a_time))
+        parts = [self._threads.submit(self._look, requests[i : i + step]) for i in range(0, len(requests), step)]
+        return lambda: [looked for part in parts for looked in part.result()]
+
+    def close(self) -> None:
+        """End all of them; images that nobody has looked at yet are forgotten."""
+        self._threads.shutdown(cancel_futures=True)
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.stop()
+
+    def _look(self, requests: Sequence[Request]) -> list[Looked]:
+        process = self._idle.get()
+        try:
+            return process.ask(requests)
+        except GoneError:  # one after the other, to see which of them it was
+            return [self._ask_again(process, request) for request in requests]
+        finally:
+            self._idle.put(process)
+
+    def _ask_again(self, process: DecodingProcess, request: Request) -> Looked:
+        try:
+            return process.ask([request])[0]
+        except GoneError as gone:
+            if gone.at_work:
+                return Looked(request.digest, f"decoding it ended its process ({gone})")
+            return look(request, self._rows)
+
+
+class DispatcherGoneError(Exception):
+    """The process ended by itself, or never was."""
+
+
+class Dispatcher:
+    """The process, seen from the one that started it, and `n` decoding processes of its own."""
+
+    def __init__(self, memory: int, n: int) -> None:
+        """Start it; if that is impossible, the first answer will tell. Crops go to the descriptor `memory`."""
+        self._process, self._connection = start_process("fedotp.data.store._pool", memory, n)
+        self._n_asked = self._n_answered = 0
+        self._answers: dict[int, list[Looked] | Exception] = {}
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes] | None":
+        """The process itself, if it could be started."""
+        return self._process
+
+    def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Callable[[], list[Looked]]:
+        """As `DecoderPool.submit`; if the process is gone, the answer, or this call, raises `DispatcherGoneError`."""
+        number = self._n_asked
+        with _noticed():
+            self._connection.send((requests, most_at_a_time))
+        self._n_asked += 1
+        return lambda: self._answer(number)
+
+    def close(self) -> None:
+        """End all processes."""
+        self._connection.close()
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE)
+            self._process.kill()  # the others end with it
+            self._process.wait()
+
+    def _answer(self, number: int) -> list[Looked]:
+        while number not in self._answers:  # they come in the order of the questions
+            with _noticed():
+                self._answers[self._n_answered] = self._connection.recv()
+            self._n_answered += 1
+        answer = self._answers.pop(number)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@contextmanager
+def _noticed() -> Iterator[None]:
+    """A block in which the other end of a pipe may turn out to be gone."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        raise DispatcherGoneError from None
+
+
+def serve(pipe: int, memory: int, parent: int, n: int) -> None:
+    """In the process: have images looked at by `n` others until the pipe is closed."""
+    die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
+    if os.getppid() != parent:  # it died before the kernel was told
+        return
+    connection = Connection(pipe)
+    pool = DecoderPool(memory, n)
+    waiting: SimpleQueue[Callable[[], list[Looked]]] = SimpleQueue()
+    threading.Thread(target=_tell, args=(connection, waiting), daemon=True).start()
+    with suppress(EOFError, ConnectionError):  # the parent is done
+        while True:
+            waiting.put(pool.submit(*connection.recv()))
+    pool.close()
+
+
+def _tell(connection: Connection, waiting: "SimpleQueue[Callable[[], list[Looked]]]") -> None:
+    """Send what is found, in the order of the questions."""
+    while True:
+        answer: list[Looked] | Exception
+        try:
+            answer = waiting.get()()
+        except Exception as error:  # out of memory, for example: it is the parent that tells
+            answer = error
+        with suppress(ConnectionError):  # the parent is gone
+            connection.send(answer)
