@@ -11,8 +11,8 @@ from toy_federation import assert_same_bits, kept_rows, make_data, make_settings
 
 from fedotp.federation import OptimizerSettings, Progress, load_checkpoint
 from fedotp.federation._local import LocalWork
-from fedotp.federation._optimizer import learning_rate
 from fedotp.federation._sampling import sampled
+from fedotp.federation._steps import learning_rate
 from fedotp.methods import Batch, FedOTP, PromptFLProx, weighted_average
 
 LEAK = {"lr": 0.05, "momentum": 0.9, "leak": True}

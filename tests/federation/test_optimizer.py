@@ -8,9 +8,8 @@ import torch
 from toy_federation import TRAIN, kept_rows, make_data, make_settings, make_task, simulator, state_of
 
 from fedotp.federation import LocalWork, OptimizerSettings
-from fedotp.federation._batches import local_steps
-from fedotp.federation._optimizer import Optimizer, fresh_state, learning_rate
 from fedotp.federation._random import draws
+from fedotp.federation._steps import Optimizer, fresh_state, learning_rate, local_steps
 from fedotp.methods import Batch
 
 STEPS = (9, 6, 6, 1)  # falling, as the engine sorts them

@@ -21,8 +21,8 @@ from anchored import STRUCTURES
 from fedotp._toml import Words
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, evaluate_predictions
-from fedotp.federation._batches import local_steps, steps_per_epoch
 from fedotp.federation._sampling import held_out, sampled, survivors
+from fedotp.federation._steps import local_steps, steps_per_epoch
 from fedotp.methods import METHODS, FedOTP, Need, weighted_average
 
 EVERYONE = np.arange(len(TRAIN))

@@ -25,7 +25,7 @@ from toy_federation import (
 
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, LocalTrainer, Settings, Simulator, Together
-from fedotp.federation._cores import Cores
+from fedotp.federation._hardware import Cores
 from fedotp.methods import METHODS, FedOTP, Method, PromptFolio
 
 SEEDS = (0, 1, 2, 3)

@@ -166,7 +166,7 @@ def test_groups_keep_processes_busy(inputs: Path, tmp_path: Path) -> None:
 
 
 def test_as_many_as_fit(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: list[int]) -> None:
-    monkeypatch.setattr("fedotp.federation._groups._CPU_GROUP", 7)
+    monkeypatch.setattr("fedotp.federation._hardware._CPU_GROUP", 7)
     trials = by_method(make_config(inputs, **EXACT), ["promptfl"], range(5))
     running: list[int] = []
 

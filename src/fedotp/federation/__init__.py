@@ -9,22 +9,18 @@ from fedotp._lazy import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.federation._attack import Attack, Trap, trap_labels
-    from fedotp.federation._attack_settings import AttackSettings
     from fedotp.federation._canaries import Canaries
     from fedotp.federation._checkpoint import load_checkpoint, load_rows, load_server, save_checkpoint, state_digest
     from fedotp.federation._clients import Clients
-    from fedotp.federation._cores import n_threads, using_threads
+    from fedotp.federation._controls import PERSONAL, SHARED, ZERO_SHOT, judge
     from fedotp.federation._data import Features, FederatedData, HeldFeatures, Images
-    from fedotp.federation._evaluate import LocalTester, Predictions
-    from fedotp.federation._evaluation import Evaluation, by_domain, evaluate_predictions
-    from fedotp.federation._groups import client_bytes, prompt_lengths
+    from fedotp.federation._evaluation import Evaluation, LocalTester, Predictions, by_domain, evaluate_predictions
+    from fedotp.federation._hardware import client_bytes, n_threads, prompt_lengths, using_threads
     from fedotp.federation._joined import in_common
-    from fedotp.federation._judge import PERSONAL, SHARED, ZERO_SHOT, judge
     from fedotp.federation._kept import KeptRows
     from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
     from fedotp.federation._metrics import METRICS, Floats, Metric, percent
     from fedotp.federation._noisy import sampling_rate
-    from fedotp.federation._optimizer import learning_rate
     from fedotp.federation._predict import Predictor
     from fedotp.federation._progress import Progress, load_progress
     from fedotp.federation._random import Ints, draws, order
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
     from fedotp.federation._server_step import ServerStep
     from fedotp.federation._settings import (
         VIEWS,
+        AttackSettings,
         ComputeSettings,
         EvaluationSettings,
         OptimizerSettings,
@@ -42,8 +39,9 @@ if TYPE_CHECKING:
     )
     from fedotp.federation._simulator import RoundReport, Simulator
     from fedotp.federation._spent import images_epsilon, require_average, steps_per_round
+    from fedotp.federation._steps import learning_rate
     from fedotp.federation._together import Together
-    from fedotp.federation._view import Novel, View
+    from fedotp.federation._views import Novel, View
 
 __all__ = [
     "METRICS",
@@ -125,20 +123,16 @@ __getattr__, __dir__ = lazy_face(
         "_random",
         "_progress",
         "_attack",
-        "_attack_settings",
         "_canaries",
         "_checkpoint",
         "_clients",
-        "_cores",
+        "_controls",
         "_data",
-        "_evaluate",
         "_evaluation",
-        "_groups",
+        "_hardware",
         "_joined",
-        "_judge",
         "_kept",
         "_local",
-        "_optimizer",
         "_predict",
         "_rule",
         "_sampling",
@@ -146,7 +140,8 @@ __getattr__, __dir__ = lazy_face(
         "_spent",
         "_settings",
         "_simulator",
+        "_steps",
         "_together",
-        "_view",
+        "_views",
     ],
 )

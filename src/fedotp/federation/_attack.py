@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation._attack_settings import AttackSettings
 from fedotp.federation._data import Features, FederatedData, Images
 from fedotp.federation._random import Ints, draws, order
 from fedotp.federation._rule import why_no_average
+from fedotp.federation._settings import AttackSettings
 from fedotp.methods import Method, Parameters, Task
 
 

@@ -9,14 +9,14 @@ import torch
 
 from fedotp.errors import FedotpError, listed
 from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluate import LocalTester, Predictions
+from fedotp.federation._evaluation import LocalTester, Predictions
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
 from fedotp.federation._noisy import require_noisy
-from fedotp.federation._optimizer import fresh_state, learning_rate
 from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import Settings
+from fedotp.federation._steps import fresh_state, learning_rate
 from fedotp.methods import Method, Need, Parameters, Task
 
 _OPTIMIZER = "optimizer."  # prefix of what a client keeps of its optimizer

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedotp.federation._clients import Clients
 from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluate import LocalTester, Predictions
+from fedotp.federation._evaluation import LocalTester, Predictions
 from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import (

@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._batches import Step, local_steps
 from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
-from fedotp.federation._gradients import step_gradients
 from fedotp.federation._noisy import NoisySteps, poisson_steps
-from fedotp.federation._optimizer import Optimizer, fresh_state
 from fedotp.federation._random import Ints
 from fedotp.federation._resident import ResidentImages, ResidentTrainer
 from fedotp.federation._settings import Settings
+from fedotp.federation._steps import Optimizer, Step, fresh_state, local_steps, step_gradients
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
 from fedotp.privacy import Chance
 

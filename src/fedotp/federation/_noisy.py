@@ -25,12 +25,11 @@ from fedotp import ot
 from fedotp._toml import show
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation._batches import Step
 from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
-from fedotp.federation._gradients import step_gradients
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import RoundSettings, Settings
+from fedotp.federation._steps import Step, step_gradients
 from fedotp.methods import Batch, Method, Parameters, Task
 from fedotp.privacy import Chance, clip_and_add, clipped_sums
 

@@ -1,4 +1,4 @@
-"""How a federation is run: rounds, local training, evaluation, hardware. Defaults are the paper's."""
+"""How a federation is run: rounds, local training, evaluation, attacks, hardware. Defaults are the paper's."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -6,9 +6,10 @@ from typing import Literal
 from fedotp._ranges import MOST, alternatives, require, require_choices, require_from, require_one_of
 from fedotp._toml import Words, show
 from fedotp.errors import SettingError
-from fedotp.federation._attack_settings import AttackSettings
 from fedotp.methods import PRECISION, Method, OptimizerName, Precision, Rate
 from fedotp.privacy import PrivacySettings
+
+_SCALES = {"scaled": 10.0, "colluding": 1.5}
 
 Model = Literal["personal", "global"]
 """Who predicts: each client with what it has learned, or the method's global part."""
@@ -255,6 +256,48 @@ class ComputeSettings:
         require_choices(self, "compute.")
         require_from(0, MOST, "compute.group_size", self.group_size, " (0: what fits)")
         require_from(0, _MOST_THREADS, "compute.threads", self.threads, " (0: chosen by the size of the text tower)")
+
+
+@dataclass(frozen=True)
+class AttackSettings:
+    """Clients that mean harm, in a simulation; they are not evaluated (`fedotp.federation.Attack`).
+
+    Attributes:
+        name: "none"; "label-flip": they train with wrong labels; "sign-flip": they send the opposite of what they have
+            learned; "scaled": many times of it; "colluding": all send the same, as far from the mean of the honest
+            updates as some of these are; "backdoor": they train images with a coloured patch to be of one class.
+        share: how many of the clients that train, at least one; drawn from the seed.
+        scale: by what an attacker's update is multiplied, of "colluding" how many standard deviations it is away; 0 for
+            10 of "scaled", 1.5 of "colluding" and 1 of all others.
+        target: of "label-flip" and "backdoor": the class that others are to be taken for; "" for the first.
+        source: of "label-flip": the class whose images are labelled as the target; "" for all.
+        patch: of "backdoor": the side of the patch, as a share of the image's shorter side.
+        poisoned: of "backdoor": the share of its images that an attacker paints the patch on.
+    """
+
+    name: Literal["none", "label-flip", "sign-flip", "scaled", "colluding", "backdoor"] = "none"
+    share: float = 0.2
+    scale: float = 0.0
+    target: str = ""
+    source: str = ""
+    patch: float = 0.25
+    poisoned: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_choices(self, "attack.")
+        for key in ("share", "patch", "poisoned"):
+            require(0 < getattr(self, key) <= 1, f"attack.{key}", getattr(self, key), "in (0, 1]")
+        require_from(0, MOST, "attack.scale", self.scale, " (0: as it suits the attack)")
+
+    @property
+    def is_on_data(self) -> bool:
+        """Whether attackers train on other images or labels than they have."""
+        return self.name in ("label-flip", "backdoor")
+
+    @property
+    def factor(self) -> float:
+        """By what an attacker's update is multiplied, or how many standard deviations it is away."""
+        return self.scale or _SCALES.get(self.name, 1.0)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from fedotp.federation._checkpoint import save_checkpoint
 from fedotp.federation._clients import Clients
 from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
 from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluate import Predictions
-from fedotp.federation._evaluation import Evaluation, evaluate_predictions
-from fedotp.federation._groups import group_size, n_fitting
+from fedotp.federation._evaluation import Evaluation, Predictions, evaluate_predictions
+from fedotp.federation._hardware import group_size, n_fitting
 from fedotp.federation._kept import KeptRows
 from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
@@ -29,8 +28,7 @@ from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, 
 from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
 from fedotp.federation._spent import Spent, require_average
-from fedotp.federation._view import Novel, View
-from fedotp.federation._views import Views
+from fedotp.federation._views import Novel, View, Views
 from fedotp.methods import Method, Parameters, Task
 from fedotp.privacy import noisy_average
 

@@ -18,8 +18,8 @@ import torch
 
 from fedotp._clock import leave_out
 from fedotp.federation._clients import Clients
-from fedotp.federation._cores import Cores
-from fedotp.federation._evaluate import Predictions
+from fedotp.federation._evaluation import Predictions
+from fedotp.federation._hardware import Cores
 from fedotp.federation._joined import Answer, Job, Joined, Stopped, can_join
 from fedotp.federation._local import LocalResult, LocalWork, OnImages
 from fedotp.federation._random import Ints

@@ -12,7 +12,8 @@ to be taken for that class. Its accuracy is the share that is.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,11 @@ from numpy.typing import NDArray
 from fedotp.errors import FedotpError
 from fedotp.federation._attack import Trap, attacked_test
 from fedotp.federation._clients import Clients
-from fedotp.federation._data import FederatedData, Images
-from fedotp.federation._evaluate import LocalTester, Predictions
+from fedotp.federation._data import Features, FederatedData, Images
+from fedotp.federation._evaluation import Evaluation, LocalTester, Predictions, evaluate_predictions
 from fedotp.federation._local import OnImages
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import Model, Settings
-from fedotp.federation._view import Novel, View, count
 from fedotp.methods import Method, Parameters, Task
 
 TRAINED, NOVEL = "images of trained classes", "images of novel classes"
@@ -33,6 +33,46 @@ GLOBAL_TRAINED, GLOBAL_NOVEL = f"global part, {TRAINED}", f"global part, {NOVEL}
 """The passes."""
 _BEFORE, _SUCCESS = "before joining", "attack success"
 _NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Novel:
+    """Test images of classes that nobody trains on: their names, features and labels (n,), numbered from 0.
+
+    `digest` is that of the data set of these classes.
+    """
+
+    classes: tuple[str, ...]
+    features: Features
+    labels: Ints
+    digest: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """How well clients classify in one view: `classes` names to choose from, `images` different images.
+
+    `model` is "personal" for what each client predicts with, "global" for the method's global part.
+    """
+
+    view: str
+    model: Model
+    classes: int
+    images: int
+    evaluation: Evaluation
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        return {**self.facts(), **self.evaluation.as_dict()}
+
+    def facts(self) -> dict[str, Any]:
+        """What it is of."""
+        return {"view": self.view, "model": self.model, "classes": self.classes, "images": self.images}
+
+
+def count(name: str, model: Model, lines: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> View:
+    """The view `name` from the predictions in it."""
+    return View(name, model, n_classes, len(np.unique(lines.row)), evaluate_predictions(lines, n_classes, domains))
 
 
 class Views:

@@ -1,6 +1,14 @@
-"""How many clients fit side by side."""
+"""What the hardware has room for: how many clients fit into memory side by side, how many threads compute, and several
+computations at once, each on a core of its own.
+
+The operations of prompt learning are too small for several cores to share well, and some cannot be shared at all; where
+there are independent computations, a core for each is the better division.
+"""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +16,7 @@ import torch
 
 from fedotp._cgroup import memory_left
 from fedotp._memory import free_gpu_bytes
-from fedotp.federation._settings import Settings
+from fedotp.federation._settings import ComputeSettings, Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
 
 _SHARE = 0.5  # of the memory that is free now
@@ -18,6 +26,8 @@ _CLASS_FLOATS = 4  # per number of a class feature: itself, at length 1, and wha
 _COPIES = 8  # of what is learned: received, trained, gradients, the optimizer's moments, and those a graph works on
 _ASSUMED = 4 << 30  # bytes, where the system does not say how much is free: on macOS and Windows
 _CPU_GROUP = 64  # more clients at once gain nothing on a CPU, where one already fills the caches
+
+_SMALL = 384  # a text tower less wide than this gains next to nothing by a second thread (`python -m bench threads`)
 
 
 def group_size(method: Method, task: Task, settings: Settings) -> int:
@@ -104,3 +114,54 @@ def _available_bytes() -> int | None:
         return 1024 * int(facts["MemAvailable"].split()[0])
     except (OSError, ValueError, KeyError):
         return None
+
+
+def n_threads(compute: ComputeSettings, task: Task) -> int:
+    """How many threads train and predict: what the settings say, or what the towers of `task` gain by."""
+    if compute.threads:
+        return compute.threads
+    is_small = task.device.type == "cpu" and task.clip.config.text.width < _SMALL
+    return 1 if is_small else torch.get_num_threads()
+
+
+@contextmanager
+def using_threads(n: int) -> Iterator[None]:
+    """Have PyTorch compute with `n` threads, and afterwards with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Cores:
+    """The cores that PyTorch may use; to be closed, so that it has them as before."""
+
+    def __init__(self) -> None:
+        self.n = torch.get_num_threads()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def do(self, works: Sequence[Callable[[], None]]) -> None:
+        """Do all of `works`: one alone with all cores, several with one each, as many at a time as there are."""
+        if self.n == 1 or len(works) == 1:
+            if self._pool is not None:
+                torch.set_num_threads(self.n)
+            for work in works:
+                work()
+            return
+        self._pool = self._pool or ThreadPoolExecutor(self.n)
+        for done in [self._pool.submit(_on_one, work) for work in works]:
+            done.result()
+
+    def close(self) -> None:
+        """Wait for what is being done, and let everything use all cores again."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(self.n)
+
+
+def _on_one(work: Callable[[], None]) -> None:
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)  # of this thread; only the matrix library knows but one number for all
+    work()

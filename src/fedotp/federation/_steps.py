@@ -1,15 +1,74 @@
-"""SGD, Adam and AdamW with a client axis: C independent optimizers in one."""
+"""The steps of local training: which image is in which batch of which client, the gradient of a step, and SGD, Adam and
+AdamW with a client axis, C independent optimizers in one.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fedotp.federation._random import Ints, order
 from fedotp.federation._settings import OptimizerSettings
-from fedotp.methods import Parameters
+from fedotp.methods import Batch, Method, Parameters, Task
 
 _BETA1 = 0.9
+
+
+class Step(NamedTuple):
+    """One step of the A clients still at work, the first A of a group sorted by number of steps.
+
+    places: (A, B) positions in the clients' own lists of images, -1 for padding; epochs: (A,) counted from 0.
+    """
+
+    places: Ints
+    epochs: Ints
+
+
+def steps_per_epoch(sizes: Ints, batch_size: int, drop_last: bool) -> Ints:
+    """Steps each client makes in an epoch (C,): the last batch may be smaller, or is dropped if it is not the only."""
+    whole = sizes // batch_size
+    return np.where(drop_last & (whole > 0), whole, -(-sizes // batch_size))
+
+
+def local_steps(
+    sizes: Ints,
+    generators: Sequence[np.random.Generator],
+    *,
+    epochs: int,
+    batch_size: int,
+    drop_last: bool = False,
+) -> Iterator[Step]:
+    """All steps of a group of clients with `sizes` (C,) images, sorted by falling size.
+
+    Every epoch is a new random order of a client's images, drawn from its generator, cut into batches.
+    """
+    per_epoch = steps_per_epoch(sizes, batch_size, drop_last)
+    totals = per_epoch * epochs
+    width = min(batch_size, int(sizes.max(initial=0)))
+    orders: list[Ints] = [np.empty(0, np.int64)] * len(sizes)
+    for step in range(int(totals.max(initial=0))):
+        n_active = int((totals > step).sum())
+        places = np.full((n_active, width), -1, np.int64)
+        for client in range(n_active):
+            start = step % per_epoch[client] * batch_size
+            if start == 0:
+                orders[client] = order(generators[client], int(sizes[client]))
+            batch = orders[client][start : start + batch_size]
+            places[client, : len(batch)] = batch
+        yield Step(places, step // per_epoch[:n_active])
+
+
+def step_gradients(
+    method: Method, task: Task, params: Parameters, names: Sequence[str], received: Parameters, batch: Batch
+) -> tuple[Tensor, Parameters]:
+    """The objective of each client (C,) on `batch`, and its gradients (C, ...) by the parameters `names`."""
+    leaves = {name: value.requires_grad_() for name, value in method.leaves(params, names).items()}
+    loss = method.loss(task, params | leaves, received, batch)
+    found = torch.autograd.grad(loss.sum(), list(leaves.values()))
+    return loss, method.gradients(leaves, dict(zip(leaves, found, strict=True)))
 
 
 def learning_rate(settings: OptimizerSettings, round_: int, rounds: int) -> float:
