@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedotp._cgroup import memory_left, memory_limit
+from fedotp._memory import memory_left, memory_limit
 from fedotp.federation import _hardware
 from fedotp.flower.site import _modest
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fedotp._locks import held, is_held
+from fedotp._files import held, is_held
 from fedotp.errors import FedotpError
 
 _HOLD = """
 import sys
 from pathlib import Path
-from fedotp._locks import held
+from fedotp._files import held
 with held(Path(sys.argv[1]), "busy"):
     print("held", flush=True)
     sys.stdin.read()

@@ -1,4 +1,7 @@
-"""Files that are there completely or not at all, and files of others that may be anything."""
+"""Files that are there completely or not at all, files of others that may be anything, and locks between processes.
+
+A lock is a file that is held open, and is free again when its holder ends, however that happens.
+"""
 
 import contextlib
 import errno
@@ -6,8 +9,9 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedotp.errors import FedotpError, TransientError
 
@@ -104,3 +108,45 @@ def cannot_write(path: Path, error: OSError) -> FedotpError:
     """The one line for a file that cannot be written: a full disk, a read-only folder."""
     kind = TransientError if error.errno in _MAY_PASS else FedotpError
     return kind(f"cannot write {path}: {error.strerror or error}; make room or choose another place")
+
+
+try:
+    import fcntl
+
+    def _take(file: IO[bytes], *, shared: bool) -> bool:
+        """Lock `file` at once, unless another process has it locked."""
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+except ModuleNotFoundError:  # Windows
+    from filelock import lock_descriptor
+
+    def _take(file: IO[bytes], *, shared: bool) -> bool:
+        """Lock `file` at once, unless another process has it locked; two that share it are in each other's way."""
+        return lock_descriptor(file.fileno(), blocking=False)
+
+
+@contextlib.contextmanager
+def held(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock `path` for this process; if another one does, refuse with the line `busy`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(opened_in_place(path, os.O_RDWR | os.O_CREAT), "wb", buffering=0)  # noqa: SIM115  (closed below, after the lock)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    with file:
+        if not _take(file, shared=False):
+            raise FedotpError(busy)
+        yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock `path` just now; whoever may read the file may ask."""
+    try:
+        with open(opened_at_once(path), "rb", buffering=0) as file:
+            return not _take(file, shared=True)
+    except OSError:  # no lock, or not ours to look at
+        return False

@@ -1,15 +1,17 @@
-"""Images from anywhere, decoded completely or refused in one line. No other place opens a foreign picture."""
+"""Images from anywhere, decoded completely or refused in one line: a wrong guess would be a wrong prediction.
+
+No other place opens a foreign picture, or makes one of an array.
+"""
 
 import io
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Union, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, Union, cast
 
 from PIL import Image, UnidentifiedImageError
 
-from fedotp._arrays import is_array, picture_of
 from fedotp._dicom import DicomFile, is_dicom
 from fedotp._files import read_regular
 from fedotp._greys import Greys, has_more_bits
@@ -17,6 +19,7 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError, MissingPackageError
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -31,6 +34,11 @@ Image.MAX_IMAGE_PIXELS = MAX_PIXELS  # Pillow would warn of three quarters of th
 
 # Pillow asks for pixels in blocks. Of blocks up to 32 MB, malloc keeps a hoard for every thread; larger ones go back.
 Image.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
+
+_HINT = (
+    "give (height, width) or (height, width, 3) of uint8 or of numbers from 0 to 1, as NumPy has them, "
+    "or a tensor (3, height, width)"
+)
 
 
 class Room(Protocol):
@@ -48,7 +56,7 @@ def as_images(images: "ImageLike | Iterable[ImageLike]") -> list[ImageLike]:
 
 
 def open_image(image: ImageLike) -> Image.Image:
-    """A picture from a path, an array or a tensor (`fedotp._arrays`); one that is open already is returned as it is."""
+    """A picture from a path, an array or a tensor (`picture_of`); one that is open already is returned as it is."""
     if isinstance(image, Image.Image):
         return image
     if not isinstance(image, str | Path):
@@ -192,3 +200,45 @@ class _Room:
 
 
 _ROOM: Room = _Room(MAX_PIXELS)
+
+
+def is_array(value: object) -> TypeGuard[Any]:
+    """Whether it is a NumPy array, a tensor, or the like."""
+    return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, Image.Image)
+
+
+def picture_of(array: Any) -> Image.Image:
+    """The picture in an array (H, W) or (H, W, 1, 3 or 4), or in a tensor with its colours in front, as torch has them.
+
+    uint8 as it is, greys of 16 bits too; booleans are black and white; floating-point numbers go from 0 to 1.
+    """
+    import numpy as np
+
+    pixels = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+    if hasattr(array, "detach") and pixels.ndim == 3:
+        pixels = np.moveaxis(pixels, 0, -1)  # (C, H, W) -> (H, W, C)
+    shape = tuple(array.shape)
+    if pixels.ndim == 3 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    if 0 in pixels.shape or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[-1] in (3, 4))):
+        raise FedotpError(f"an array of shape {shape} is no picture; {_HINT}")
+    if pixels.dtype.kind == "f":
+        pixels = _eight_bits(pixels)
+    elif pixels.dtype == bool:
+        pixels = pixels.astype(np.uint8) * 255
+    if pixels.dtype != np.uint8 and not (pixels.dtype == np.uint16 and pixels.ndim == 2):
+        raise FedotpError(f"an array of {array.dtype} is no picture; {_HINT}")
+    return Image.fromarray(np.ascontiguousarray(pixels))
+
+
+def _eight_bits(pixels: "NDArray[Any]") -> "NDArray[np.uint8]":
+    """Numbers from 0 to 1 as eight bits."""
+    import numpy as np
+
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= 0 and high <= 1):  # nan neither
+        raise FedotpError(
+            f"a picture of floating-point numbers goes from 0 to 1, this one from {low:.3g} to {high:.3g}; "
+            "divide by 255, or give what `preprocess` made to `encode_pixels`"
+        )
+    return (pixels.astype(np.float64) * 255).round().astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Code of the user's own: the files and modules that he names, and nobody else, are imported.
+"""Imports: parts of packages when they are first used, and code of the user's own, the files and modules that he names.
 
 `fedotp --import` names them by an environment variable, which processes started from here inherit.
 """
@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -103,3 +103,23 @@ def _what_went_wrong(error: Exception, name: str) -> str:
         return what
     place = "" if frames[-1].filename == name else f"{frames[-1].filename}, "
     return f"{place}line {frames[-1].lineno}: {what}"
+
+
+def lazy_face(
+    package: str, names: Sequence[str], parts: Sequence[str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of `package`, which shows `names`.
+
+    They are looked for in its `parts`, the lightest first.
+    """
+    shown = frozenset(names)
+
+    def find(name: str) -> object:
+        if name in shown:
+            for part in parts:
+                module = importlib.import_module(f"{package}.{part}")
+                if hasattr(module, name):
+                    return getattr(module, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find, lambda: sorted(shown)

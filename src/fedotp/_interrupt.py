@@ -1,11 +1,17 @@
-"""Ctrl-C and a scheduler's SIGTERM end a run after its round; a second one at once."""
+"""How processes end: Ctrl-C and a scheduler's SIGTERM end a run after its round, a second one at once; processes that a
+run starts end with it.
+"""
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class Interrupt:
@@ -42,3 +48,9 @@ def end_at_once(status: int) -> None:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: os._exit(status))
+
+
+def die_with_parent(*, at_once: bool = False) -> None:
+    """Have the kernel end this process when its parent is gone, however that ended; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL if at_once else signal.SIGTERM)

@@ -15,7 +15,7 @@ from PIL import Image
 
 import fedotp
 from fedotp import ot
-from fedotp._arrays import picture_of
+from fedotp._images import picture_of
 from fedotp.classifier import Classifier, open_classifiers, open_image
 from fedotp.clip import CLIP, TINY, EvalTransform, preprocess
 from fedotp.data import load_dataset

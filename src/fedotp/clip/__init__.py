@@ -7,7 +7,7 @@ Shapes: B images or texts, V patches, L tokens, d text width, e width of the sha
 
 from typing import TYPE_CHECKING
 
-from fedotp._lazy import lazy_face
+from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.clip._config import CONFIGS, MINI, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig

@@ -5,7 +5,7 @@ Each part is imported when it is first used: most know the methods and so torch,
 
 from typing import TYPE_CHECKING
 
-from fedotp._lazy import lazy_face
+from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.config._config import Config, difference, flatten, load_config

@@ -5,7 +5,7 @@ Each part is imported when it is first used: the command line and the decoding p
 
 from typing import TYPE_CHECKING
 
-from fedotp._lazy import lazy_face
+from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data._lists import read_lines

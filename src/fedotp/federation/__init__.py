@@ -5,7 +5,7 @@ Each part is imported when it is first used: metrics and progress know no torch,
 
 from typing import TYPE_CHECKING
 
-from fedotp._lazy import lazy_face
+from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.federation._attack import Attack, Trap, trap_labels

@@ -5,7 +5,7 @@ What needs torch is imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from fedotp._lazy import lazy_face
+from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.paper._catalog import ENTRIES, entry_named

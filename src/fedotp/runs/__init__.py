@@ -5,7 +5,7 @@ Each part is imported when it is first used: directories are listed and shown wi
 
 from typing import TYPE_CHECKING
 
-from fedotp._lazy import lazy_face
+from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.runs._columns import common_columns, n_bytes, numbers_of

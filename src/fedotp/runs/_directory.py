@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedotp._files import cannot_write, opened_in_place, parse_json, read_regular, write_atomically
+from fedotp._files import cannot_write, held, is_held, opened_in_place, parse_json, read_regular, write_atomically
 from fedotp._imports import import_options
-from fedotp._locks import held, is_held
 from fedotp._text import one_line
 from fedotp.data import Partition
 from fedotp.errors import FedotpError

@@ -18,9 +18,8 @@ from multiprocessing.context import SpawnProcess
 import torch
 
 from fedotp._imports import import_named
-from fedotp._interrupt import listen
+from fedotp._interrupt import die_with_parent, listen
 from fedotp._memory import share_gpu
-from fedotp._processes import die_with_parent
 from fedotp.runs._together import Work, run_group
 from fedotp.runs._trial_run import ManyObserver, Update
 from fedotp.runs._trials import Trial

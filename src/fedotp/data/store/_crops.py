@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from PIL import Image
 
 from fedotp._images import MAX_PIXELS, decoded, read_image, reason, share_room
-from fedotp._processes import die_with_parent
+from fedotp._interrupt import die_with_parent
 from fedotp.clip import Shown, Window, to_rgb
 from fedotp.errors import FedotpError, MissingPackageError
 

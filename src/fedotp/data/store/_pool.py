@@ -20,7 +20,7 @@ from queue import SimpleQueue
 
 import fedotp
 from fedotp._images import room_for
-from fedotp._processes import die_with_parent
+from fedotp._interrupt import die_with_parent
 from fedotp.data.store._crops import Looked, Request, Rows, look
 
 _START = (

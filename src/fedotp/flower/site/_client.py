@@ -12,8 +12,8 @@ from typing import Any
 from flwr.app import Context, Message
 from huggingface_hub import constants
 
+from fedotp._files import held
 from fedotp._interrupt import listen
-from fedotp._locks import held
 from fedotp.flower._log import start_logging
 from fedotp.flower._quiet import quiet_flower
 from fedotp.flower.keys import SiteKeys
