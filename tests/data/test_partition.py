@@ -10,7 +10,7 @@ import pytest
 from data_made import assert_sound, make_dataset, uniform_dataset
 
 from fedotp.data import Dataset, Partition, PartitionSettings, make_partition
-from fedotp.data._random import apportion, dirichlet, generator, shuffled
+from fedotp.data._draws import apportion, dirichlet, generator, shuffled
 from fedotp.data.partition import _schemes
 from fedotp.errors import FedotpError
 

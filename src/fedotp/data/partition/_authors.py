@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedotp.data._random import apportion, dirichlet, generator, shuffled
+from fedotp.data._draws import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.errors import FedotpError
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedotp.data._random import apportion, dirichlet, generator, shuffled
+from fedotp.data._draws import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.data.partition._authors import below_cap, equal_sizes, reseeded_shares, rounded_sizes, two_level_shares
 from fedotp.data.partition._grouped import deal_whole, require_whole

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedotp._text import counted
-from fedotp.data._random import apportion, generator, shuffled
+from fedotp.data._draws import apportion, generator, shuffled
 from fedotp.data._types import Ints
 from fedotp.data.sets._dataset import DRAWN
 from fedotp.data.sets._image_files import Item

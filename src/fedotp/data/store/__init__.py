@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
     from fedotp.data.store._content import content_of
     from fedotp.data.store._encode import encode, encoding_of
-    from fedotp.data.store._storage import as_stored
     from fedotp.data.store._store import TokenStore, default_store
-    from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
+    from fedotp.data.store._tokens import EncodedDataset, EncodedSplit, as_stored
 
 __all__ = [
     "BATCH_SIZE",
@@ -39,6 +38,6 @@ Storage = Literal["float16", "int8"]
 STORAGE: Storage = "float16"
 BATCH_SIZE = 64  # views in a step of the tower
 
-_PARTS = ["_format", "_store", "_cache", "_storage", "_tokens", "_content", "_encode"]
+_PARTS = ["_format", "_store", "_cache", "_tokens", "_content", "_encode"]
 
 __getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

@@ -19,8 +19,8 @@ from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crops import Looked, Request, Transform
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Keys, split_keys
-from fedotp.data.store._storage import compress, pack
 from fedotp.data.store._store import TokenStore
+from fedotp.data.store._tokens import compress, pack
 from fedotp.data.store._tower import Tower
 
 AHEAD = 3  # batches being decoded while the tower works on one
