@@ -19,10 +19,16 @@ from fedotp.methods import Method, Task, ZeroShot
 if TYPE_CHECKING:
     from fedotp.federation._simulator import Simulator
 
-MAJORITY, ZERO_SHOT, GLOBAL_PART = "majority", "zero_shot", "global_part"
-"""Every image is of the class most frequent in the client's training; captions; what the server sends, alone."""
-PERSONAL, SHARED = "personal", "shared"
-"""A client's own classifier; what the server sends to a newcomer, alone."""
+MAJORITY = "majority"
+"""Every image is of the class most frequent in the client's training."""
+ZERO_SHOT = "zero_shot"
+"""Captions, which have learned nothing."""
+GLOBAL_PART = "global_part"
+"""What the server sends, alone."""
+PERSONAL = "personal"
+"""A client's own classifier."""
+SHARED = "shared"
+"""What the server sends to a newcomer, alone."""
 
 
 def control_testers(method: Method, task: Task, data: FederatedData, settings: Settings) -> dict[str, LocalTester]:
