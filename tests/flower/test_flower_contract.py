@@ -44,7 +44,7 @@ from flwr.supernode.nodestate import NodeStateFactory
 from starlette.exceptions import HTTPException
 
 import fedotp.flower
-from fedotp.flower._quiet import quiet_flower
+from fedotp.flower._start import quiet_flower
 from fedotp.flower.keys._keys import SiteKeys
 from fedotp.flower.link import _calls, _flwr, _gate, _superlink, _supernode
 from fedotp.flower.link._post import Post

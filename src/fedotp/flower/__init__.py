@@ -2,9 +2,16 @@
 
 import os
 
-from fedotp.flower._defaults import LEAST_NOISE, PORT, PRIVACY_DELTA, SECURE_SITES, SERVER_DAYS, SHARE
-from fedotp.flower._need import need_flower
-from fedotp.flower._quiet import quiet_flower
+from fedotp.flower._start import (
+    LEAST_NOISE,
+    PORT,
+    PRIVACY_DELTA,
+    SECURE_SITES,
+    SERVER_DAYS,
+    SHARE,
+    need_flower,
+    quiet_flower,
+)
 
 # Flower reads this when it is imported, which nothing here does before: no telemetry, unless somebody asks for it.
 os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ.get("FEDOTP_FLOWER_TELEMETRY", "0")

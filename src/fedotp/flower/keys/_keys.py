@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedotp._files import write_atomically
 from fedotp._toml import show_key, write_tables
 from fedotp.errors import FedotpError
-from fedotp.flower._defaults import PORT, SERVER_DAYS
+from fedotp.flower._start import PORT, SERVER_DAYS
 from fedotp.flower.keys import _certificates as certificates
 from fedotp.flower.keys._certificates import PrivateKey
 from fedotp.flower.keys._files import present, read_toml, refuse_if_shared, whole_folder, write_folder

@@ -16,12 +16,16 @@ from fedotp._files import cannot_write
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import SiteKeys
-from fedotp.flower.link._calls import ACTIVATE, HEARTBEAT, PULL, TOO_MUCH
 from fedotp.flower.link._flwr import HOLDS_A_CONNECTION
 from fedotp.flower.link._gate import UNREGISTERED
 from fedotp.flower.link._superlink import free_port
 
 log = logging.getLogger("fedotp.site")
+
+ACTIVATE, HEARTBEAT, PULL = "ActivateNode", "SendNodeHeartbeat", "PullMessages"
+"""The calls that the server has answered, which SuperNode's process prints."""
+
+TOO_MUCH = "the server's message is too large"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
 _UNREACHABLE = 30.0  # seconds without an answer after which it is said that the server cannot be reached

@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 
 from fedotp._interrupt import die_with_parent
-from fedotp.flower.link._calls import PULL, TOO_MUCH
 from fedotp.flower.link._flwr import (
     FleetHttpClient,
     ProtobufRequestContext,
@@ -23,6 +22,7 @@ from fedotp.flower.link._flwr import (
     make_simple_http_retry_invoker,
     run_supernode,
 )
+from fedotp.flower.link._supernode import PULL, TOO_MUCH
 
 MOST_BYTES = 256 << 20
 """What a message may take; prompts take some kilobytes."""

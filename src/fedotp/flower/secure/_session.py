@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from fedotp.errors import FedotpError
-from fedotp.flower._defaults import SECURE_SITES
+from fedotp.flower._start import SECURE_SITES
 from fedotp.flower.secure._crypto import KEY_BYTES, digest
 from fedotp.flower.secure._fixed import FixedPoint
 

@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from fedotp._files import held
 from fedotp._interrupt import listen
 from fedotp.flower._log import start_logging
-from fedotp.flower._quiet import quiet_flower
+from fedotp.flower._start import quiet_flower
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import Executor, SuperNode
 from fedotp.flower.site._app import app

@@ -18,7 +18,7 @@ from fedotp.errors import FedotpError, listed
 from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
 from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._defaults import LEAST_NOISE, PRIVACY_DELTA, SHARE, Share
+from fedotp.flower._start import LEAST_NOISE, PRIVACY_DELTA, SHARE, Share
 from fedotp.flower.secure import LEAST_SITES
 from fedotp.flower.site._ledger import Hidden, Ledger, Required
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
