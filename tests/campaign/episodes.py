@@ -17,7 +17,7 @@ from stalling_proxy import stalling_proxy
 import fedotp
 from campaign.disturb import Federation, clocked
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory

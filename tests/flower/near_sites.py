@@ -13,7 +13,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fedotp
 from fedotp.flower.client_app import app
-from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.keys import make_keys, read_server_keys
 from runs.toy_run import make_config
 
 Meddle = Callable[[Message, Message], Message | None]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from fedotp.flower.keys._keys import ServerKeys
+from fedotp.flower.keys import ServerKeys
 
 
 class Recorder:

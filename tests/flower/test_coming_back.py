@@ -14,7 +14,7 @@ from real_processes import processes
 
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _post
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import _asking, _registry, _run_server, _welcome

@@ -45,7 +45,7 @@ from starlette.exceptions import HTTPException
 
 import fedotp.flower
 from fedotp.flower._start import quiet_flower
-from fedotp.flower.keys._keys import SiteKeys
+from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import _calls, _flwr, _gate, _superlink, _supernode
 from fedotp.flower.link._post import Post
 from fedotp.flower.link._superlink import SuperLink, free_port, superlink

@@ -32,7 +32,7 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._records import to_record
 from fedotp.flower.client_app import app
-from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._settings import ServerSettings

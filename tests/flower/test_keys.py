@@ -19,17 +19,18 @@ from typer.testing import CliRunner
 
 from fedotp.cli import app
 from fedotp.errors import FedotpError
-from fedotp.flower.keys import _keys
-from fedotp.flower.keys._certificates import certified_hosts, load_certificate
-from fedotp.flower.keys._facts import key_facts
-from fedotp.flower.keys._keys import (
+from fedotp.flower.keys import (
+    _make_keys,
+    _read_keys,
     add_sites,
+    key_facts,
     make_keys,
     read_server_keys,
     read_site_keys,
     remove_site,
     renew_server,
 )
+from fedotp.flower.keys._certificates import certified_hosts, load_certificate
 
 SITES = ["north", "St.Mary_2", "east-1"]
 
@@ -143,7 +144,7 @@ def test_tls_refuses_another_authority(made: Path, tmp_path: Path) -> None:
 def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, today = tmp_path / "keys", datetime.now(UTC)
     with monkeypatch.context() as then:
-        then.setattr(_keys, "_now", lambda: today - timedelta(days=31))
+        then.setattr(_make_keys, "current_time", lambda: today - timedelta(days=31))
         make_keys(folder, ["fl.example.org"], ["north"], days=30)
     key = (folder / "server" / "server.key").read_bytes()
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
@@ -162,9 +163,9 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
 
 
 def test_a_certificate_of_tomorrow_is_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_keys, "_now", lambda: datetime.now(UTC) - timedelta(hours=20))  # a slow clock
+    monkeypatch.setattr(_read_keys, "current_time", lambda: datetime.now(UTC) - timedelta(hours=20))  # a slow clock
     read_server_keys(keys / "server")
-    monkeypatch.setattr(_keys, "_now", lambda: datetime.now(UTC) - timedelta(days=3))
+    monkeypatch.setattr(_read_keys, "current_time", lambda: datetime.now(UTC) - timedelta(days=3))
     for read, part in ((read_server_keys, keys / "server"), (read_site_keys, keys / "sites" / "north")):
         with pytest.raises(FedotpError, match="set this clock"):
             read(part)
@@ -288,7 +289,7 @@ def test_nothing_is_overwritten(keys: Path, tmp_path: Path) -> None:
 
 
 def test_a_failure_in_the_middle_leaves_nothing(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = _keys.write_folder
+    write = _make_keys._write_folder
 
     def full_disk(folder: Path, contents: dict[str, bytes | str]) -> None:
         write(folder, contents)
@@ -296,7 +297,7 @@ def test_a_failure_in_the_middle_leaves_nothing(keys: Path, tmp_path: Path, monk
             raise OSError(28, "No space left on device")
 
     before = files(tmp_path)
-    monkeypatch.setattr(_keys, "write_folder", full_disk)
+    monkeypatch.setattr(_make_keys, "_write_folder", full_disk)
     with pytest.raises(FedotpError, match=r"cannot write .*new: No space left on device"):
         make_keys(tmp_path / "new", ["localhost"], ["a"])
     with pytest.raises(FedotpError, match=r"cannot write .*b: No space left on device"):
@@ -309,7 +310,7 @@ def test_a_list_that_cannot_be_written_leaves_no_site(keys: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     before = files(keys)
-    monkeypatch.setattr(_keys, "write_atomically", interrupted)
+    monkeypatch.setattr(_make_keys, "write_atomically", interrupted)
     with pytest.raises(KeyboardInterrupt):
         add_sites(keys, ["a", "b"])
     assert files(keys) == before

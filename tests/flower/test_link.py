@@ -24,7 +24,7 @@ from near_sites import make_deployable
 from real_processes import processes
 from stalling_proxy import stalling_proxy
 
-from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _calls, _executor
 from fedotp.flower.link import _supernode_main as main
 from fedotp.flower.link._executor import Executor, _say_alive

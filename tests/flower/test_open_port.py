@@ -23,7 +23,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_messa
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedotp.errors import FedotpError, TransientError
-from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.keys import make_keys, read_server_keys
 from fedotp.flower.link import _gate, _superlink
 from fedotp.flower.link._doors import Doors
 from fedotp.flower.link._gate import Gate, LocalGate

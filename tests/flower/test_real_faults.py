@@ -9,7 +9,7 @@ from near_sites import make_deployable
 from real_processes import processes, rounds_done
 
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.runs import RunDirectory
 

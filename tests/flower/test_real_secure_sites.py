@@ -13,7 +13,7 @@ from real_processes import processes, rounds_done
 from recorder import recording
 
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.keys import make_keys, read_server_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure import FixedPoint
 from fedotp.flower.server._serve import serve

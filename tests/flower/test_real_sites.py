@@ -12,7 +12,7 @@ from recorder import recording
 
 import fedotp
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys, read_server_keys
+from fedotp.flower.keys import make_keys, read_server_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure import FixedPoint
 from fedotp.flower.server._serve import serve

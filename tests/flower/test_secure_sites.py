@@ -19,7 +19,7 @@ from fedotp.cli import app
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower.keys._keys import make_keys
+from fedotp.flower.keys import make_keys
 from fedotp.flower.secure import FixedPoint, SiteSession, VoidSumError
 from fedotp.flower.server import _secure
 from fedotp.flower.server._serve import resume_serving, serve

@@ -21,8 +21,7 @@ import fedotp.flower.link._post
 import fedotp.flower.server._welcome
 from fedotp.errors import FedotpError
 from fedotp.flower.client_app import app
-from fedotp.flower.keys._facts import key_facts
-from fedotp.flower.keys._keys import make_keys, read_server_keys, read_site_keys
+from fedotp.flower.keys import key_facts, make_keys, read_server_keys, read_site_keys
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._settings import ServerSettings
 from flower.near_sites import NearGrid, make_deployable, named, parts

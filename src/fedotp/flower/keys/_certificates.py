@@ -1,8 +1,8 @@
-"""The authority of a federation and the server certificate it signs: elliptic-curve keys, X.509."""
+"""The authority of a federation, the server certificate it signs, and what sites sign: elliptic-curve keys, X.509."""
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ _SLACK = timedelta(days=1)  # valid from yesterday on: clocks of sites may be sl
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LONGEST_HOST = 253
+_HOW = ec.ECDSA(hashes.SHA384())  # a site signs
 _DAMAGED = (
     ValueError,
     UnsupportedAlgorithm,
@@ -140,6 +141,32 @@ def load_key(path: Path) -> PrivateKey:
 def fingerprint(certificate: x509.Certificate) -> str:
     """Return what `openssl x509 -noout -fingerprint -sha256` prints of it."""
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+class KeyIdentity:
+    """Signs with the private key in a file, and knows others by their public keys, whoever carries their words."""
+
+    def __init__(self, key: Path | None, peers: Mapping[str, str] | None) -> None:
+        """Without `key` it signs nothing; without `peers`, public keys by name, it believes everyone."""
+        self._key = key
+        self._peers = peers
+
+    def sign(self, statement: bytes) -> bytes:
+        """ECDSA on P-384 with SHA-384, as the site's requests are signed."""
+        return b"" if self._key is None else load_key(self._key).sign(statement, _HOW)
+
+    def check(self, name: str, statement: bytes, signature: bytes) -> None:
+        """Refuse a signature that was not made with the key of the site called `name`."""
+        if self._peers is None:
+            return
+        if name not in self._peers:
+            raise FedotpError(f"the key of site {name!r} is not known here; have the coordinator send a new peers.toml")
+        public = serialization.load_ssh_public_key(self._peers[name].encode())
+        try:
+            assert isinstance(public, ec.EllipticCurvePublicKey)  # as every key that was read from such a file
+            public.verify(signature, statement, _HOW)
+        except InvalidSignature:
+            raise FedotpError(f"what is said to come from site {name!r} was not signed with its key") from None
 
 
 def _certificate(

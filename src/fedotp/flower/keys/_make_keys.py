@@ -5,57 +5,29 @@
     DIR/sites/NAME/{ca.crt,site.key,site.pub,site.toml,peers.toml}    goes to that site
 
 Sites know the server by the authority's signature; the server knows a site by its public key in sites.toml, and sites
-know each other by those in peers.toml, which is the same list.
+know each other by those in peers.toml, which is the same list. Folders are
+written completely or not at all, and private keys can be read by their owner only.
 """
 
-import base64
 import contextlib
-import hashlib
-import re
+import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedotp._files import write_atomically
+from fedotp._files import cannot_write, write_atomically
 from fedotp._toml import show_key, write_tables
 from fedotp.errors import FedotpError
 from fedotp.flower._start import PORT, SERVER_DAYS
 from fedotp.flower.keys import _certificates as certificates
 from fedotp.flower.keys._certificates import PrivateKey
-from fedotp.flower.keys._files import present, read_toml, refuse_if_shared, whole_folder, write_folder
+from fedotp.flower.keys._read_keys import SITE, current_time, load_private, present, read_sites
 
-_SITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _PEM = serialization.Encoding.PEM
-
-
-@dataclass(frozen=True)
-class ServerKeys:
-    """What the server needs: certificates and its key, and the public key of every site, by name."""
-
-    ca: Path
-    certificate: Path
-    key: Path
-    sites: dict[str, str]
-
-
-@dataclass(frozen=True)
-class SiteKeys:
-    """What a site needs: the authority it trusts, its key, its name and `HOST:PORT` of the server.
-
-    `peers` are the public keys of all sites, by name; None where the site was not given them.
-    """
-
-    ca: Path
-    key: Path
-    name: str
-    server: str
-    peers: dict[str, str] | None = None
+_OWNER_ONLY, _READABLE = 0o600, 0o644
 
 
 def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days: int = SERVER_DAYS) -> None:
@@ -68,13 +40,13 @@ def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days:
     _check_days(days)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FedotpError(f"{folder} is there already and nothing is overwritten; choose another folder")
-    now = _now()
+    now = current_time()
     authority_key, server_key = certificates.new_key(), certificates.new_key()
     authority = certificates.sign_authority(authority_key, now)
     certificate = certificates.sign_server(server_key.public_key(), hosts, authority, authority_key, days=days, now=now)
     ca = authority.public_bytes(_PEM)
-    with whole_folder(folder) as made:
-        write_folder(made / "authority", {"ca.crt": ca, "ca.key": _pem(authority_key)})
+    with _whole_folder(folder) as made:
+        _write_folder(made / "authority", {"ca.crt": ca, "ca.key": _pem(authority_key)})
         (made / "sites").mkdir(mode=0o700)
         known = {site: _write_site(made / "sites" / site, site, hosts[0], ca) for site in sites}
         files: dict[str, bytes | str] = {
@@ -83,7 +55,7 @@ def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days:
             "server.key": _pem(server_key),
             "sites.toml": _sites_toml(known),
         }
-        write_folder(made / "server", files)
+        _write_folder(made / "server", files)
         _write_peers(made, known)
 
 
@@ -98,7 +70,7 @@ def add_sites(folder: Path, sites: Sequence[str]) -> None:
     host = certificates.certified_hosts(certificates.load_certificate(_own(folder, "server", "server.crt")))[0]
     with contextlib.ExitStack() as undo:
         for site in sites:
-            with whole_folder(folder / "sites" / site) as made:
+            with _whole_folder(folder / "sites" / site) as made:
                 known[site] = _write_site(made, site, host, ca)
             undo.callback(shutil.rmtree, folder / "sites" / site)
         _write_peers(folder, known)
@@ -122,80 +94,15 @@ def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_
     _check_days(days)
     old = certificates.load_certificate(_own(folder, "server", "server.crt"))
     hosts = _check_hosts(hosts or certificates.certified_hosts(old))
-    ca, now = _own(folder, "authority", "ca.crt"), _now()
+    ca, now = _own(folder, "authority", "ca.crt"), current_time()
     authority = certificates.load_certificate(ca)
-    authority_key = _load_private(_own(folder, "authority", "ca.key"))
+    authority_key = load_private(_own(folder, "authority", "ca.key"))
     left = (authority.not_valid_after_utc - now).days
     if days > left:
         raise FedotpError(f"{ca} is valid for {max(left, 0)} more days: give fewer --days, or make new keys")
-    key = _load_private(_own(folder, "server", "server.key")).public_key()
+    key = load_private(_own(folder, "server", "server.key")).public_key()
     renewed = certificates.sign_server(key, hosts, authority, authority_key, days=days, now=now)
     write_atomically(folder / "server" / "server.crt", renewed.public_bytes(_PEM))
-
-
-def read_server_keys(folder: Path) -> ServerKeys:
-    """Read and check the folder that the server was given."""
-    origin = "copy the whole folder server/ that `fedotp keys make` wrote"
-    if (folder / "server").is_dir():
-        origin = f"give {folder / 'server'}"
-    path, ca, key_path, sites_path = (
-        present(folder / name, origin=origin) for name in ("server.crt", "ca.crt", "server.key", "sites.toml")
-    )
-    certificate, authority = certificates.load_certificate(path), certificates.load_certificate(ca)
-    certificates.check_pair(certificate, _load_private(key_path), authority, folder)
-    now = _now()
-    certificates.check_dates(certificate, path, now, cure="have a new one signed: fedotp keys renew")
-    certificates.check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
-    sites = read_sites(sites_path)
-    if not sites:
-        raise FedotpError(f"{sites_path} names no site; add one: fedotp keys add")
-    return ServerKeys(ca, path, key_path, sites)
-
-
-def read_site_keys(folder: Path) -> SiteKeys:
-    """Read and check the folder that a site was given."""
-    origin = "copy the whole folder sites/NAME/ that `fedotp keys` wrote"
-    if (folder / "sites").is_dir():
-        origin = f"give the folder of one site in {folder / 'sites'}"
-    key, ca, path = (present(folder / name, origin=origin) for name in ("site.key", "ca.crt", "site.toml"))
-    _load_private(key)
-    cure = "ask the coordinator for new keys"
-    certificates.check_dates(certificates.load_certificate(ca), ca, _now(), cure=cure)
-    values = read_toml(path)
-    name, server = values.get("name"), values.get("server")
-    if not (isinstance(name, str) and _SITE.fullmatch(name) and isinstance(server, str) and server):
-        raise FedotpError(f'{path} must have name = "SITE" and server = "HOST:PORT"')
-    peers = folder / "peers.toml"
-    known = read_sites(present(peers, origin=origin)) if peers.exists() else None
-    return SiteKeys(ca, key, name, server, known)
-
-
-def read_sites(path: Path) -> dict[str, str]:
-    """Read sites.toml: the public key of every site, by name, in the order of the file."""
-    sites = read_toml(path).get("sites")
-    if not isinstance(sites, dict):
-        raise FedotpError(f"{path} must have a table [sites] with a public key for every name")
-    owners: dict[bytes, str] = {}
-    for name, text in sites.items():
-        if not _SITE.fullmatch(name):
-            raise FedotpError(f"{path}: {show_key(name)} cannot be a site's name")
-        point = _public_point(text)
-        if point is None:
-            raise FedotpError(f'{path}: the key of {name} must be "ecdsa-sha2-nistp384 AAAA...", as in its site.pub')
-        if point in owners:
-            raise FedotpError(f"{path}: {owners[point]} and {name} have the same key; every site needs its own")
-        owners[point] = name
-    return dict(sites)
-
-
-def key_fingerprint(public_key: str) -> str:
-    """Return what `ssh-keygen -lf site.pub` prints of a public key in OpenSSH's one-line text."""
-    digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
-    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _check_hosts(hosts: Sequence[str]) -> list[str]:
@@ -209,7 +116,7 @@ def _check_sites(sites: Sequence[str], *, known: Collection[str]) -> None:
         raise FedotpError("name at least one site")
     seen = {name.casefold() for name in known}  # some file systems do not tell A from a
     for site in sites:
-        if not _SITE.fullmatch(site):
+        if not SITE.fullmatch(site):
             raise FedotpError(
                 f"'{site}' cannot be a site's name: up to 64 letters, digits, - _ . and first a letter, a digit or _"
             )
@@ -230,7 +137,7 @@ def _write_site(folder: Path, site: str, host: str, ca: bytes) -> str:
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
     address = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
     config = write_tables({"name": site, "server": address})
-    write_folder(folder, {"ca.crt": ca, "site.key": private, "site.pub": f"{public} {site}\n", "site.toml": config})
+    _write_folder(folder, {"ca.crt": ca, "site.key": private, "site.pub": f"{public} {site}\n", "site.toml": config})
     return public
 
 
@@ -258,19 +165,29 @@ def _known_sites(folder: Path) -> dict[str, str]:
     return read_sites(_own(folder, "server", "sites.toml"))
 
 
-def _load_private(path: Path) -> PrivateKey:
-    refuse_if_shared(path)
-    return certificates.load_key(path)
-
-
-def _public_point(text: object) -> bytes | None:
-    """The point on the curve that a public key in OpenSSH's text stands for; None where it is not one."""
-    if not isinstance(text, str):
-        return None
+@contextlib.contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder to write to, which becomes `folder` at the end; after a failure nothing is left of it."""
+    made: Path | None = None
     try:
-        key = serialization.load_ssh_public_key(text.encode())
-    except (ValueError, UnsupportedAlgorithm, NotImplementedError):
-        return None
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        return None
-    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))  # 0700
+        yield made
+        os.rename(made, folder)
+    except BaseException as error:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise cannot_write(folder, error) from error
+        raise
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
+    """Write new files into a new folder (0700); files named *.key are for their owner only (0600)."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in files.items():
+        mode = _OWNER_ONLY if name.endswith(".key") else _READABLE
+        with open(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
