@@ -7,9 +7,8 @@ parts are not used: its masks come from NumPy's Mersenne twister, seeded with 32
 """
 
 from fedotp.flower.secure._crypto import digest
-from fedotp.flower.secure._fixed import FixedPoint, Words
-from fedotp.flower.secure._numbers import Average, average_of, n_numbers, row_of
-from fedotp.flower.secure._server import ServerSession
+from fedotp.flower.secure._fixed import Average, FixedPoint, Words, average_of, n_numbers, row_of
+from fedotp.flower.secure._server_side import ServerSession
 from fedotp.flower.secure._session import (
     LEAST_SITES,
     Advert,
@@ -19,9 +18,12 @@ from fedotp.flower.secure._session import (
     Terms,
     Unsigned,
     VoidSumError,
+    pack,
+    unpack,
+    unpack_names,
+    unpack_numbers,
 )
-from fedotp.flower.secure._site import Dealt, SiteSession
-from fedotp.flower.secure._wire import pack, unpack, unpack_names, unpack_numbers
+from fedotp.flower.secure._site_side import Dealt, SiteSession
 
 __all__ = [
     "LEAST_SITES",

@@ -1,11 +1,16 @@
-"""Fixed point: numbers as whole multiples of 2^-bits, added modulo 2^64.
+"""Fixed point: numbers as whole multiples of 2^-bits, added modulo 2^64; a site's round as one row of them.
 
 Masks only cancel where addition is exact, which that of floating-point numbers is not. With n sites of at most M images
 and values of at most B, no sum exceeds n (M B 2^bits + 1/2); `bits` is as large as 63 bits and a sign allow. A sum
 over n sites is then off by n 2^-(bits + 1) at most, and an average, over n images or more, by 2^-(bits + 1): with ten
 sites of up to 1,000 images and B = 64, by 2^-44.
+
+A site's row, of m images and of P, all values of the shared parameters; the first three are whole numbers:
+
+    m, m where the loss is told, images seen, m loss, m P
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +24,8 @@ Floats = NDArray[np.float64]
 
 _HALF = 2**63  # sums from -2^63 to 2^63 - 1
 _LEAST_BITS = 16
+_WHOLE = 3  # numbers of a row
+_MOST_IMAGES = 2**53
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,36 @@ class FixedPoint:
         if len(signed) and (int(signed.max()) > most or int(signed.min()) < -most):
             raise FedotpError("the secure sum makes no sense: a site has masked other numbers than it was to")
         return np.asarray(np.ldexp(signed.astype(np.float64), -self.bits))
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """What a sum says: the weighted average of the sites' values, their weight, their mean loss (nan: not told)."""
+
+    values: dict[str, Floats]
+    weight: int
+    loss: float
+    n_images: int
+
+
+def n_numbers(values: Mapping[str, Floats]) -> int:
+    """How many numbers a row has."""
+    return _WHOLE + 1 + sum(value.size for value in values.values())
+
+
+def row_of(fixed: FixedPoint, values: Mapping[str, Floats], *, weight: int, loss: float | None, n_images: int) -> Words:
+    """One site's row; a loss of None is not told."""
+    whole = np.array([weight, 0 if loss is None else weight, n_images], np.uint64)
+    told = 0.0 if loss is None else float(np.clip(np.nan_to_num(loss), -fixed.bound, fixed.bound))
+    flat = [np.array([told]), *(values[name].astype(np.float64).ravel() for name in sorted(values))]
+    return np.concatenate([whole, fixed.encode(np.concatenate(flat), weight)])
+
+
+def average_of(fixed: FixedPoint, total: Words, like: Mapping[str, Floats]) -> Average:
+    """The average, of values `like` these; a sum that no sites can have is refused."""
+    weight, telling, n_images = (int(number) for number in total[:_WHOLE])
+    if not (1 <= weight <= fixed.n_sites * fixed.most_images and telling <= weight and n_images <= _MOST_IMAGES):
+        raise FedotpError("the secure sum makes no sense: a site has masked other numbers than it was to")
+    loss, *flat = np.split(fixed.decode(total[_WHOLE:]), np.cumsum([1, *(like[name].size for name in sorted(like))]))
+    values = {name: (part / weight).reshape(like[name].shape) for name, part in zip(sorted(like), flat, strict=False)}
+    return Average(values, weight, float(loss[0]) / telling if telling else float("nan"), n_images)

@@ -9,7 +9,7 @@ from fedotp.flower.secure._crypto import KeyPair, derive, mask
 from fedotp.flower.secure._fixed import Words
 from fedotp.flower.secure._session import Advert, Circle, Identity, Session, VoidSumError
 from fedotp.flower.secure._shamir import SHARE_BYTES, combine, weights_at_zero
-from fedotp.flower.secure._site import Dealt, add_pair, mark_of
+from fedotp.flower.secure._site_side import Dealt, add_pair, mark_of
 
 _MARKS_BYTES = 64
 
