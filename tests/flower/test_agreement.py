@@ -16,10 +16,10 @@ from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
 from fedotp.federation import Metric
 from fedotp.flower._agreement import Agreement
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
-from fedotp.flower.site._client import stay_offline
 from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site._run_site import stay_offline
 from fedotp.runs import RunDirectory, evaluate_run, restore
 from runs.toy_run import COLOURS
 

@@ -17,10 +17,9 @@ from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _post
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import _asking, _registry, _run_server, _welcome
+from fedotp.flower.server import ServerSettings, _asking, _members, _run_server, _welcome
 from fedotp.flower.server._run_server import run_server
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 
 PATIENT = ServerSettings(round_timeout=20, patience=10)
 
@@ -129,7 +128,7 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
     )
-    for module in (_asking, _welcome, _registry, _post):
+    for module in (_asking, _welcome, _members, _post):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_asking, "_PAUSE", 1.0)
     grid.meddle[100] = leave

@@ -18,9 +18,9 @@ from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.link._post import Post
-from fedotp.flower.server._faults import Fault
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._members import Fault
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site._private import PrivateFile
 from fedotp.runs import RunDirectory
 

@@ -46,7 +46,7 @@ from starlette.exceptions import HTTPException
 import fedotp.flower
 from fedotp.flower._start import quiet_flower
 from fedotp.flower.keys import SiteKeys
-from fedotp.flower.link import _calls, _flwr, _gate, _superlink, _supernode
+from fedotp.flower.link import _flwr, _gate, _superlink, _supernode
 from fedotp.flower.link._post import Post
 from fedotp.flower.link._superlink import SuperLink, free_port, superlink
 from fedotp.flower.link._supernode import SuperNode
@@ -253,9 +253,9 @@ def test_supernode_says_that_it_was_ended() -> None:
 @pytest.mark.parametrize(
     ("call", "request_"),
     [
-        (_calls.ACTIVATE, ActivateNodeRequest()),
-        (_calls.HEARTBEAT, SendNodeHeartbeatRequest()),
-        (_calls.PULL, PullMessagesRequest()),
+        (_supernode.ACTIVATE, ActivateNodeRequest()),
+        (_supernode.HEARTBEAT, SendNodeHeartbeatRequest()),
+        (_supernode.PULL, PullMessagesRequest()),
         ("PullObject", PullObjectRequest()),
     ],
 )
@@ -546,7 +546,7 @@ def test_flower_reads_the_variables_that_keep_it_quiet(tmp_path: Path, monkeypat
 
 def test_flower_is_told_about_telemetry_before_it_is_imported() -> None:
     code = (
-        "import fedotp.flower.site._client, fedotp.flower.link._supernode, fedotp.flower.server._run_server; "
+        "import fedotp.flower.site._run_site, fedotp.flower.link._supernode, fedotp.flower.server._run_server; "
         "from flwr.supercore import telemetry; print(telemetry.FLWR_TELEMETRY_ENABLED)\n"
         "import importlib, os; os.environ['FEDOTP_FLOWER_TELEMETRY'] = '1'; importlib.reload(fedotp.flower)\n"
         "print(importlib.reload(telemetry).FLWR_TELEMETRY_ENABLED)"

@@ -11,8 +11,8 @@ from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import Observer
 
 QUICK = ServerSettings(round_timeout=5)

@@ -7,8 +7,8 @@ from near_sites import NearGrid, make_deployable, named, parts
 from safetensors.torch import load_file
 
 from fedotp.errors import FedotpError
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, plan_value
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _messages as words
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._answers import checked_update, told_scores
-from fedotp.flower.server._registry import Member, Registry, State
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._members import Member, Registry, State
 from fedotp.flower.server._welcome import Welcome
 
 EXPECTED = {"shared": torch.ones(2, 3)}

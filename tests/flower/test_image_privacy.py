@@ -34,8 +34,8 @@ from fedotp.flower._records import to_record
 from fedotp.flower.client_app import app
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site._ledger import Ledger, Required
 from fedotp.flower.site._private import PrivateFile
 from fedotp.privacy import Entropy, PrivacySettings

@@ -13,9 +13,9 @@ from near_sites import NearGrid, make_deployable, named, parts
 from fedotp.cli.server import _given
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower.server._limits import furthest, median, most_images
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._intake import furthest, median, most_images
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.report.page._gather import gather
 from fedotp.runs import RunDirectory
 

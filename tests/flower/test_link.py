@@ -25,7 +25,7 @@ from real_processes import processes
 from stalling_proxy import stalling_proxy
 
 from fedotp.flower.keys import make_keys
-from fedotp.flower.link import _calls, _executor
+from fedotp.flower.link import _executor, _supernode
 from fedotp.flower.link import _supernode_main as main
 from fedotp.flower.link._executor import Executor, _say_alive
 from fedotp.flower.link._superlink import free_port
@@ -104,11 +104,11 @@ def test_a_link_that_beats_but_asks_for_nothing_is_slow_at_first_and_then_deaf(
         soon(lambda: said(f"connected to {SERVER}") == 1)
         first = site.process
         for _ in range(890):
-            site.node._hear(_calls.HEARTBEAT)
+            site.node._hear(_supernode.HEARTBEAT)
             site.pass_seconds(1)
         assert first.poll() is None
         for _ in range(20):
-            site.node._hear(_calls.HEARTBEAT)
+            site.node._hear(_supernode.HEARTBEAT)
             site.pass_seconds(1)
         assert first.poll() is not None
         assert said(f"nothing was asked of {SERVER}") == 1
@@ -121,7 +121,7 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
         with site.node.working():
             site.pass_seconds(1000)
             assert said("going on with what is in progress") == 1
-            site.node._hear(_calls.HEARTBEAT)
+            site.node._hear(_supernode.HEARTBEAT)
             assert said(f"{SERVER} answers again") == 1
             site.pass_seconds(1000)
         site.pass_seconds(85)
@@ -163,7 +163,7 @@ def test_a_server_that_is_not_there_is_said_to_be_so_once(
 def test_what_is_wrong_is_said_again_after_the_site_was_connected(tmp_path: Path, said: Callable[[str], int]) -> None:
     with watched(tmp_path, "import time; time.sleep(1000)") as site:
         site.pass_seconds(100)
-        site.node._hear(_calls.ACTIVATE)
+        site.node._hear(_supernode.ACTIVATE)
         site.pass_seconds(200)
     assert said("no answer from") == 1
     assert said("cannot be reached") == 2
@@ -285,7 +285,7 @@ def test_a_packed_answer_is_not_unpacked_and_nobody_is_followed_elsewhere() -> N
 IMPATIENT = """
 import sys
 from functools import partial
-import fedotp.flower.site._client as client
+import fedotp.flower.site._run_site as client
 program = ["-P", "-c", '''
 import flwr.common.constant
 flwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10  # the server forgets a dead connection after twice that

@@ -23,10 +23,9 @@ from fedotp.federation import load_server
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._records import to_record
 from fedotp.flower.secure import Advert, VoidSumError
-from fedotp.flower.server import _secure
-from fedotp.flower.server._registry import Member
+from fedotp.flower.server import ServerSettings, _secure_rounds
+from fedotp.flower.server._members import Member
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import METHODS
 
 pytestmark = pytest.mark.usefixtures("hurry")
@@ -226,22 +225,22 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     """In the second round, the server opens the sum, says that it was void, and asks for another one."""
     grid, _ = with_keys(tmp_path, 5, require_secure=True)
     grid.offline = {104}
-    total, opened, attempts = _secure.ServerSession.total, [], []
-    begin = _secure.SecureRound.__init__
+    total, opened, attempts = _secure_rounds.ServerSession.total, [], []
+    begin = _secure_rounds.SecureRound.__init__
 
     def beginning(attempt: Any, *given: Any) -> None:
         attempts.append(given[1])
         begin(attempt, *given)
 
-    def once_more(attempt: _secure.ServerSession) -> np.ndarray:
+    def once_more(attempt: _secure_rounds.ServerSession) -> np.ndarray:
         opened.append(total(attempt))
         if attempt.session.round == 2:
             lie(attempts[-1].members, grid)
             raise VoidSumError("says the server")
         return opened[-1]
 
-    monkeypatch.setattr(_secure.SecureRound, "__init__", beginning)
-    monkeypatch.setattr(_secure.ServerSession, "total", once_more)
+    monkeypatch.setattr(_secure_rounds.SecureRound, "__init__", beginning)
+    monkeypatch.setattr(_secure_rounds.ServerSession, "total", once_more)
     settings = replace(SECURE, min_sites=4)
     with pytest.raises(FedotpError, match=r"round 2 was void 2 times in a row: [01] of 4 sites have signed who is in"):
         serve(grid, of_sites(inputs, 5, rounds=2), settings, tmp_path / "run", **named(grid))

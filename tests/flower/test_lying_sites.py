@@ -14,8 +14,8 @@ from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)

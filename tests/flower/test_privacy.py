@@ -20,8 +20,8 @@ from fedotp.cli.show import print_run
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, clipped_sum, epsilon, gaussian, length
 from fedotp.runs import RunDirectory
 

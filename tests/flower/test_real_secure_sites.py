@@ -16,8 +16,8 @@ from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys, read_server_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure import FixedPoint
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import RunDirectory
 
 SITES = ("north", "east", "west", "south")

@@ -12,8 +12,8 @@ from near_sites import NearGrid, make_deployable, named, parts
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 
 RULES: dict[str, dict[str, Any]] = {
     "bounded": {},

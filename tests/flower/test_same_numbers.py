@@ -11,8 +11,8 @@ import fedotp
 from coloured_squares import draw_squares
 from fedotp.data import load_dataset
 from fedotp.federation import load_server
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.methods import METHODS
 from fedotp.runs import RunDirectory
 from runs.toy_run import COLOURS

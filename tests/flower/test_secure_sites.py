@@ -21,9 +21,8 @@ from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
 from fedotp.flower.secure import FixedPoint, SiteSession, VoidSumError
-from fedotp.flower.server import _secure
+from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site import _app
 from fedotp.methods import METHODS
 from fedotp.runs import RunDirectory
@@ -43,8 +42,8 @@ class Heard:
         self.rows: list[np.ndarray] = []
         self.updates: list[tuple[dict[str, np.ndarray], int]] = []
         self.totals: list[tuple[FixedPoint, np.ndarray]] = []
-        self.attempts: list[_secure.SecureRound] = []
-        row_of, average_of, begin = _app.row_of, _secure.average_of, _secure.SecureRound.__init__
+        self.attempts: list[_secure_rounds.SecureRound] = []
+        row_of, average_of, begin = _app.row_of, _secure_rounds.average_of, _secure_rounds.SecureRound.__init__
 
         def masking(fixed: FixedPoint, values: dict[str, np.ndarray], **facts: Any) -> np.ndarray:
             self.rows.append(row_of(fixed, values, **facts))
@@ -55,13 +54,13 @@ class Heard:
             self.totals.append((fixed, total))
             return average_of(fixed, total, like)
 
-        def beginning(attempt: _secure.SecureRound, *given: Any) -> None:
+        def beginning(attempt: _secure_rounds.SecureRound, *given: Any) -> None:
             self.attempts.append(attempt)
             begin(attempt, *given)
 
         monkeypatch.setattr(_app, "row_of", masking)
-        monkeypatch.setattr(_secure, "average_of", opening)
-        monkeypatch.setattr(_secure.SecureRound, "__init__", beginning)
+        monkeypatch.setattr(_secure_rounds, "average_of", opening)
+        monkeypatch.setattr(_secure_rounds.SecureRound, "__init__", beginning)
 
 
 @pytest.fixture
@@ -353,16 +352,16 @@ def test_a_round_made_again_is_opened_for_the_same_sites_only(
 ) -> None:
     """A server opens a sum and says that it was void; it leaves one site out the second time, none the third."""
     grid = NearGrid(parts(tmp_path, N))
-    total, opened = _secure.ServerSession.total, []
+    total, opened = _secure_rounds.ServerSession.total, []
 
-    def once_more(attempt: _secure.ServerSession) -> np.ndarray:
+    def once_more(attempt: _secure_rounds.ServerSession) -> np.ndarray:
         opened.append(total(attempt))
         if len(opened) == 1:
             grid.meddle[103] = silent("train", times=1)
             raise VoidSumError("says the server")
         return opened[-1]
 
-    monkeypatch.setattr(_secure.ServerSession, "total", once_more)
+    monkeypatch.setattr(_secure_rounds.ServerSession, "total", once_more)
     run = serve(grid, of_four(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
     assert run.summary["secure"]["void"] == 2
     assert "it refuses: this site has helped to open another sum of round 1" in lines.text
@@ -376,16 +375,16 @@ def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resu
     grid, public_keys = with_keys(tmp_path, N, require_secure=True)
     facts: Any = {"public_keys": public_keys, **named(grid)}
     with monkeypatch.context() as patch:
-        total = _secure.ServerSession.total
+        total = _secure_rounds.ServerSession.total
 
-        def opening(attempt: _secure.ServerSession) -> np.ndarray:
+        def opening(attempt: _secure_rounds.ServerSession) -> np.ndarray:
             opened = total(attempt)
             if attempt.session.round == 2:
                 heard.totals.append((attempt.circle.fixed, opened))
                 raise KeyboardInterrupt
             return opened
 
-        patch.setattr(_secure.ServerSession, "total", opening)
+        patch.setattr(_secure_rounds.ServerSession, "total", opening)
         with pytest.raises(KeyboardInterrupt):
             serve(grid, of_four(inputs), QUICK, tmp_path / "run", **facts)
     resume_serving(grid, tmp_path / "run", QUICK, **facts)

@@ -10,9 +10,9 @@ from near_sites import NearGrid, make_deployable, named, parts
 from real_processes import processes
 
 from fedotp.flower.link._superlink import free_port
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._server import Deployed
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.runs import Observer
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)

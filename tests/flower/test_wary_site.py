@@ -19,11 +19,11 @@ from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import PROTOCOL, Agreement, DisagreementError
 from fedotp.flower._log import start_logging
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.site import _modest, _private
-from fedotp.flower.site._client import alone_in
 from fedotp.flower.site._modest import require_memory, require_modest, require_room
+from fedotp.flower.site._run_site import alone_in
 from fedotp.flower.site._site import Site
 from fedotp.methods import Task
 

@@ -8,9 +8,9 @@ from flwr.app import Message
 from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.flower.link._post import Post
-from fedotp.flower.server._registry import Registry
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._members import Registry
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.runs import RunDirectory
 

@@ -16,8 +16,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.client_app import app
 from fedotp.flower.secure import SiteSession
 from fedotp.flower.secure._crypto import KeyPair
-from fedotp.flower.server import _secure, _secure_rounds, _serve
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server import ServerSettings, _secure_rounds, _serve
 from flower.near_sites import NearGrid, make_deployable, named, parts
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.runs import toy_inputs
@@ -42,7 +41,7 @@ def _without_chance() -> Iterator[None]:
     same = {"uuid": SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="0" * 32))}
     with (
         mock.patch.object(SiteSession, "__init__", _foreseeable),
-        mock.patch.object(_secure.secrets, "token_hex", lambda n: "1" * 2 * n),
+        mock.patch.object(_secure_rounds.secrets, "token_hex", lambda n: "1" * 2 * n),
         mock.patch.multiple(_serve, **same),
         mock.patch.multiple(_secure_rounds, _FIRST_PAUSE=0.0, _MOST_VOID=1),
     ):

@@ -22,8 +22,8 @@ import fedotp.flower.server._welcome
 from fedotp.errors import FedotpError
 from fedotp.flower.client_app import app
 from fedotp.flower.keys import key_facts, make_keys, read_server_keys, read_site_keys
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
 from flower.near_sites import NearGrid, make_deployable, named, parts
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp as command

@@ -6,16 +6,15 @@ What needs Flower, which is all but the settings, is imported when first used: t
 import importlib
 from typing import TYPE_CHECKING
 
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._server_settings import ServerSettings
 
 if TYPE_CHECKING:
     from fedotp.flower._log import start_logging
-    from fedotp.flower.server._app import app
-    from fedotp.flower.server._run_server import run_server
+    from fedotp.flower.server._run_server import app, run_server
     from fedotp.flower.server._serve import resume_serving, serve
 
 _NEED_FLOWER = {
-    "app": "server._app",
+    "app": "server._run_server",
     "resume_serving": "server._serve",
     "run_server": "server._run_server",
     "serve": "server._serve",

@@ -13,9 +13,8 @@ from fedotp.errors import FedotpError
 from fedotp.federation import METRICS, Evaluation, Predictions, by_domain, evaluate_predictions
 from fedotp.flower import _messages as words
 from fedotp.flower._records import content_of, from_record, read_array, strangers_words
-from fedotp.flower.server._faults import UpdateRefusedError
-from fedotp.flower.server._registry import Member
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._members import Member, UpdateRefusedError
+from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.methods import Parameters
 from fedotp.privacy import length
 

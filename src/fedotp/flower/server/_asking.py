@@ -13,8 +13,8 @@ from fedotp.errors import listed
 from fedotp.federation import Ints, drawn_for_evaluation, draws, sampled
 from fedotp.flower import _messages as words
 from fedotp.flower._records import to_record
-from fedotp.flower.server._registry import Member, State
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._members import Member, State
+from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
 

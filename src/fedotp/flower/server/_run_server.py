@@ -1,21 +1,28 @@
-"""A server at work: SuperLink, sites' keys, and the run."""
+"""A server at work: with its own SuperLink and the sites' keys, or as a ServerApp on a SuperLink that is there."""
 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
 from fedotp._files import require_writable
 from fedotp._interrupt import listen
 from fedotp.config import load_config
 from fedotp.errors import FedotpError
+from fedotp.flower._log import start_logging
 from fedotp.flower.keys import read_server_keys
 from fedotp.flower.link import superlink
-from fedotp.flower.server._serve import require_servable, resume_serving, serve
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._servable import require_servable
+from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.runs import RunDirectory, free_name
 
 log = logging.getLogger("fedotp.server")
+
+app = ServerApp()
 
 
 def run_server(
@@ -62,3 +69,21 @@ def run_server(
                 return serve(grid, config, settings, path, classes=classes, **known)
     except KeyboardInterrupt:
         return RunDirectory(path)
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the federation that the run configuration names, with the sites that are connected."""
+    start_logging()
+    given = context.run_config
+    try:
+        settings = ServerSettings.of(given)
+        if resumed := str(given.get("resume", "")):
+            resume_serving(grid, Path(resumed).expanduser(), settings)
+            return
+        config = load_config(str(given.get("config", "demo"))).override(str(given.get("set", "")).split())
+        out = Path(str(given["out"])).expanduser() if given.get("out") else free_name(config, Path("runs"))
+        classes = tuple(name.strip() for name in str(given.get("classes", "")).split(",") if name.strip())
+        serve(grid, config, settings, out, classes=classes)
+    except FedotpError as error:
+        raise SystemExit(f"error: {error}") from error

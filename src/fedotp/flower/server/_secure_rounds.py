@@ -1,17 +1,40 @@
-"""Rounds with secure sums: one that cannot be opened is made again, with those who are there then."""
+"""Secure sums with real sites: the five steps of a round in which the server sees no site's update.
+
+A round that cannot be opened is made again, with those who are there then.
+"""
 
 import logging
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Ints
-from fedotp.flower.secure import LEAST_SITES, Identity, VoidSumError
+from fedotp.flower import _messages as words
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._records import content_of, digest_of, read_array, strangers_words
+from fedotp.flower.secure import (
+    LEAST_SITES,
+    Advert,
+    Average,
+    Dealt,
+    Identity,
+    ServerSession,
+    Session,
+    VoidSumError,
+    average_of,
+    n_numbers,
+    pack,
+    unpack,
+)
 from fedotp.flower.server._asking import Asking
 from fedotp.flower.server._intake import Intake
-from fedotp.flower.server._registry import Member
-from fedotp.flower.server._secure import Opened, SecureRound
+from fedotp.flower.server._members import Fault, Member, Registry
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters
 
@@ -20,6 +43,150 @@ log = logging.getLogger("fedotp.server")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a sum that was void is made again
 _REMIND = 30.0  # seconds between two lines about who is missing
 _MOST_VOID = 8  # sums in a row that were void though everybody answered: it will not get better
+
+Take = Callable[[int, Message], None]
+"""Takes a site's answer by its number; raises where it is not in order."""
+
+
+@dataclass
+class Opened:
+    """What came of a secure sum: the sites that are in it, what was wrong with others, and bytes of messages."""
+
+    survivors: list[int] = field(default_factory=list)
+    average: Average | None = None
+    faults: dict[int, Fault] = field(default_factory=dict)
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+
+class SecureRound:
+    """One attempt at the secure sum of a round."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        registry: Registry,
+        agreement: Agreement,
+        identity: Identity,
+        round_: int,
+        weights: Mapping[int, int],
+        server: Parameters,
+        expected: Parameters,
+    ) -> None:
+        """Site `number` counts with up to `weights[number]` images; `expected` is what an update looks like."""
+        self._asking, self._registry, self._round = asking, registry, round_
+        self._weights, self._server = weights, server
+        self._like = {name: value.cpu().numpy() for name, value in expected.items()}
+        assert agreement.secure is not None
+        prompts = {digest_of(asking.sent_to(number, server)) for number in weights}
+        if len(prompts) > 1:
+            raise FedotpError(
+                "secure sums do not go with a method whose server sends each site another prompt: all sites of a sum "
+                "sign that they receive the same"
+            )
+        self._session = Session(
+            agreement.run,
+            round_ + 1,
+            secrets.token_hex(16),
+            agreement=agreement.digest,
+            prompt=prompts.pop(),
+            **asdict(agreement.secure),
+            most_images=max(weights.values()),
+        )
+        self._sum = ServerSession(self._session, identity, n_numbers(self._like))
+        self.opened = Opened()
+        self.all_answered = True
+
+    def run(self, present: Sequence[Member], least: int) -> Opened:
+        """Go through all steps; VoidSumError says that the sum cannot be opened.
+
+        Fewer than `least` survivors are not worth an average, and nothing is opened.
+        """
+        members = {self._registry.number(member): member for member in present}
+        self._query(words.KEYS, members, {}, self._take_keys)
+        adverts = self._sum.circle.adverts
+        names = [adverts[number].name for number in self._sum.circle.numbers]
+        known = {**pack({number: advert.content for number, advert in adverts.items()}), "names": names}
+        self._query(words.SHARES, adverts, known, self._take_shares)
+        letters = {n: self._record(pack(self._sum.letters_for(n))) for n in self._sum.dealers}
+        orders = self._asking.orders_to_train([members[n] for n in letters], self._round, self._server, letters)
+        self._ask(list(letters), orders, self._take_masked)
+        survivors = self.opened.survivors = self._sum.survivors
+        if len(survivors) < least:
+            return self.opened
+        # who is lost from here on is in the sum all the same
+        lost = dict(self.opened.faults)
+        self._query(words.SURVIVORS, survivors, {"numbers": survivors}, self._take_signature)
+        self._query(words.SIGNATURES, self._sum.signatures, pack(self._sum.signatures), self._take_revealed)
+        try:
+            self.opened.average = average_of(self._sum.circle.fixed, self._sum.total(), self._like)
+        except FedotpError as error:
+            raise VoidSumError(str(error)) from None
+        self.opened.faults = lost
+        return self.opened
+
+    # Asking -------------------------------------------------------------------------------------------------------
+
+    def _query(self, action: str, numbers: Iterable[int], facts: Mapping[str, object], take: Take) -> None:
+        told = {number: self._record(facts) for number in numbers}
+        self._ask(list(told), self._asking.queries(action, told, self._round), take)
+
+    def _record(self, facts: Mapping[str, object]) -> ConfigRecord:
+        return ConfigRecord({**facts, words.SESSION: self._session.text})  # type: ignore[dict-item]
+
+    def _ask(self, numbers: Sequence[int], messages: Sequence[Message], take: Take) -> None:
+        """Send, wait and take; what is wrong with an answer is the site's fault."""
+        nodes = {number: message.metadata.dst_node_id for number, message in zip(numbers, messages, strict=True)}
+        answers = self._asking.exchange(messages)
+        self.opened.bytes_down += sum(map(_n_bytes, messages))
+        for number, node in nodes.items():
+            try:
+                if node not in answers:
+                    raise FedotpError("it did not answer in time")
+                with strangers_words():
+                    take(number, answers[node])
+                self.opened.bytes_up += _n_bytes(answers[node])
+            except FedotpError as error:
+                self.all_answered &= node in answers
+                fault = self.opened.faults[number] = Fault.of(error)
+                log.warning("round %d, site %s: %s", self._round + 1, self._registry.names[number], fault)
+
+    # Answers ------------------------------------------------------------------------------------------------------
+
+    def _take_keys(self, number: int, reply: Message) -> None:
+        keys = _facts(reply).get(words.KEYS)
+        if not isinstance(keys, bytes):
+            raise FedotpError("there are no keys in its answer")
+        advert, most = Advert.of(self._registry.names[number], keys), self._weights[number]
+        if not 1 <= advert.weight <= most:
+            raise FedotpError(
+                f"it counts with {advert.weight} images; right is from 1 to {most}, as was agreed on. If it has more "
+                "now, stop the server and go on with --resume and --allow-new-counts"
+            )
+        self._sum.take_advert(number, advert)
+
+    def _take_shares(self, number: int, reply: Message) -> None:
+        facts = _facts(reply)
+        letters = unpack(facts)
+        letters.pop(number, None)
+        self._sum.take_shares(number, Dealt(letters, unpack(facts, words.MARKS)))
+
+    def _take_masked(self, number: int, reply: Message) -> None:
+        _facts(reply)
+        record = reply.content.array_records.get(words.ARRAYS)
+        if record is None or words.MASKED not in record:
+            raise FedotpError("there are no masked numbers in its answer")
+        masked = read_array("its row", record[words.MASKED], 8 * n_numbers(self._like))
+        self._sum.take_masked(number, np.asarray(masked))
+
+    def _take_signature(self, number: int, reply: Message) -> None:
+        signature = _facts(reply).get(words.SURVIVORS)
+        if not isinstance(signature, bytes):
+            raise FedotpError("there is no signature in its answer")
+        self._sum.take_signature(number, signature)
+
+    def _take_revealed(self, number: int, reply: Message) -> None:
+        self._sum.take_revealed(number, unpack(_facts(reply)))
 
 
 class SecureRounds:
@@ -93,3 +260,19 @@ class SecureRounds:
         if self._asking.is_stopping:
             raise KeyboardInterrupt
         time.sleep(seconds)
+
+
+def _facts(reply: Message) -> ConfigRecord:
+    facts = content_of(reply).config_records.get(words.CONFIG, ConfigRecord())
+    if words.REFUSED in facts:
+        raise FedotpError(f"it refuses: {facts[words.REFUSED]!s}")
+    return facts
+
+
+def _n_bytes(message: Message) -> int:
+    """Bytes of the arrays in a message, and of all keys, shares and signatures."""
+    if not message.has_content():
+        return 0
+    arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
+    lists = [v for record in message.content.config_records.values() for v in record.values() if isinstance(v, list)]
+    return arrays + sum(len(part) for parts in lists for part in parts if isinstance(part, bytes))

@@ -12,23 +12,21 @@ import flwr
 from flwr.serverapp import Grid
 
 from fedotp._interrupt import Interrupt
-from fedotp._toml import show
 from fedotp.config import Config
-from fedotp.errors import FedotpError, listed
-from fedotp.federation import Progress, absent, load_checkpoint, load_progress
+from fedotp.errors import FedotpError
+from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._log import LogObserver
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.link import Post
 from fedotp.flower.secure import Identity, Terms, Unsigned
-from fedotp.flower.server._faults import Fault
-from fedotp.flower.server._registry import Member, Registry
-from fedotp.flower.server._server import Deployed
-from fedotp.flower.server._settings import ServerSettings
-from fedotp.flower.server._summable import require_summable
+from fedotp.flower.server._deployed import Deployed
+from fedotp.flower.server._members import Fault, Member, Registry
+from fedotp.flower.server._servable import require_servable, require_summable
+from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Task
-from fedotp.privacy import Releases, epsilon
+from fedotp.privacy import Releases
 from fedotp.runs import (
     Loop,
     Observer,
@@ -174,48 +172,6 @@ def _require_complete(manifest: dict[str, Any]) -> None:
 
 def _are_names(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
-
-
-_AUTHORS = (("data", "names"), ("data", "look"), ("prompt", "half"), ("optimizer", "leak"), ("evaluation", "of"))
-
-
-def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
-    """Refuse what no server can do with sites of these names (none: whoever comes)."""
-    _require_real(config)
-    if config.privacy.unit == "site" and config.privacy.noise:
-        config.privacy.require_room(epsilon(config.privacy.noise, 1, config.privacy.delta))
-    require_summable(config, settings, len(names))
-    if names:
-        absent(config.federation, names)  # or refused: a name that nobody has
-
-
-def _require_real(config: Config) -> None:
-    """Refuse what only a simulation can do."""
-    for key, nobody in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
-        if value := getattr(config.federation, key):
-            raise FedotpError(
-                f"federation.{key} = {show(value)}: is for simulations, real sites stay away by themselves; "
-                f"set {show(nobody)}"
-            )
-    if others := set(config.evaluation.views) - {"personal"}:
-        raise FedotpError(
-            f"evaluation.views has {listed(sorted(others))}: is for simulations, a site has its own images only; "
-            'set ["personal"]'
-        )
-    if config.data.classes != "all":
-        raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
-    if config.data.labels != "true":
-        raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
-    if config.attack.name != "none":
-        raise FedotpError(f'attack.name = {show(config.attack.name)}: is for simulations; set "none"')
-    for section, key in _AUTHORS:
-        part = getattr(config, section)
-        right = type(part).__dataclass_fields__[key].default
-        if (value := getattr(part, key)) != right:
-            raise FedotpError(
-                f"{section}.{key} = {show(value)}: is for simulations, to compare with the authors' code; "
-                f"set {show(right)}"
-            )
 
 
 class _StopWaiting(Observer):

@@ -14,8 +14,8 @@ from fedotp.flower import _messages as words
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._records import content_of, strangers_words
 from fedotp.flower.link import Post, is_lost
-from fedotp.flower.server._registry import Member, Registry, State
-from fedotp.flower.server._settings import ServerSettings
+from fedotp.flower.server._members import Member, Registry, State
+from fedotp.flower.server._server_settings import ServerSettings
 
 log = logging.getLogger("fedotp.server")
 

@@ -23,7 +23,7 @@ class ServerSettings:
         max_update: an update is refused if it moves the prompt by more than so many times its length (or by more
             than so much, for a prompt shorter than 1).
         max_times: no site counts with more images, and no update moves the prompt further, than so many times the
-            median of all sites (`_limits.py`).
+            median of all sites (`_intake.py`).
         max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
         allow_new_counts: a site that comes back with more images than it announced first weighs more from then on;
             otherwise what was announced first is what counts.

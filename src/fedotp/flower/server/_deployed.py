@@ -34,12 +34,10 @@ from fedotp.federation import (
 from fedotp.flower.secure import Identity
 from fedotp.flower.server._answers import Update, told_scores
 from fedotp.flower.server._asking import Asking
-from fedotp.flower.server._faults import Fault
-from fedotp.flower.server._intake import Intake
-from fedotp.flower.server._registry import Member
+from fedotp.flower.server._intake import Intake, ToldPrivacy
+from fedotp.flower.server._members import Fault, Member
 from fedotp.flower.server._secure_rounds import SecureRounds
-from fedotp.flower.server._settings import ServerSettings
-from fedotp.flower.server._told_privacy import ToldPrivacy
+from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
 from fedotp.privacy import Mechanism, Releases

@@ -1,0 +1,92 @@
+"""What a server cannot do: what only a simulation can, and what takes more than it sees of secure sums."""
+
+from fedotp._toml import show
+from fedotp.config import Config
+from fedotp.errors import FedotpError, listed
+from fedotp.federation import absent, n_sampled
+from fedotp.flower.secure import LEAST_SITES
+from fedotp.flower.server._server_settings import ServerSettings
+from fedotp.privacy import epsilon
+
+_UNSEEN = "the server sees no site's update"
+_AUTHORS = (("data", "names"), ("data", "look"), ("prompt", "half"), ("optimizer", "leak"), ("evaluation", "of"))
+
+
+def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
+    """Refuse what no server can do with sites of these names (none: whoever comes)."""
+    _require_real(config)
+    if config.privacy.unit == "site" and config.privacy.noise:
+        config.privacy.require_room(epsilon(config.privacy.noise, 1, config.privacy.delta))
+    require_summable(config, settings, len(names))
+    if names:
+        absent(config.federation, names)  # or refused: a name that nobody has
+
+
+def _require_real(config: Config) -> None:
+    """Refuse what only a simulation can do."""
+    for key, nobody in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
+        if value := getattr(config.federation, key):
+            raise FedotpError(
+                f"federation.{key} = {show(value)}: is for simulations, real sites stay away by themselves; "
+                f"set {show(nobody)}"
+            )
+    if others := set(config.evaluation.views) - {"personal"}:
+        raise FedotpError(
+            f"evaluation.views has {listed(sorted(others))}: is for simulations, a site has its own images only; "
+            'set ["personal"]'
+        )
+    if config.data.classes != "all":
+        raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
+    if config.data.labels != "true":
+        raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
+    if config.attack.name != "none":
+        raise FedotpError(f'attack.name = {show(config.attack.name)}: is for simulations; set "none"')
+    for section, key in _AUTHORS:
+        part = getattr(config, section)
+        right = type(part).__dataclass_fields__[key].default
+        if (value := getattr(part, key)) != right:
+            raise FedotpError(
+                f"{section}.{key} = {show(value)}: is for simulations, to compare with the authors' code; "
+                f"set {show(right)}"
+            )
+
+
+def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> None:
+    """Refuse what does not go with secure sums, each with its reason; `n_sites` are known by name, 0: nobody is."""
+    if not settings.secure:
+        return
+    method, rule, defaults = config.method, config.settings.server.rule, ServerSettings()
+    drawn = n_sampled(config.settings.federation, n_sites)
+    reasons = (
+        (
+            not method.averages or not method.learns,
+            f'method.name = "{method.name}"',
+            f"the server of {method.title} does not average what sites send by their numbers of images (Eq. 4), or "
+            'needs each site\'s own, and a sum gives nothing else; "fedotp" and "promptfl" average',
+        ),
+        (rule != "average", f'server.rule = "{rule}"', f"{_UNSEEN}, and cannot compare it with others"),
+        (
+            config.privacy.unit == "site",
+            'privacy.unit = "site"',
+            f"{_UNSEEN}, and cannot clip it",
+        ),
+        (
+            settings.max_update != defaults.max_update,
+            f"max-update = {settings.max_update:g}",
+            f"{_UNSEEN}, nor how long it is",
+        ),
+        (
+            settings.max_times != defaults.max_times,
+            f"max-times = {settings.max_times:g}",
+            f"{_UNSEEN}, and cannot shorten it; --max-images says how much a site weighs",
+        ),
+        (
+            n_sites > 0 and min(n_sites, drawn) < LEAST_SITES,
+            f"{drawn} of {n_sites} sites in a round",
+            f"a sum takes {LEAST_SITES} or more, as of two each knows the other's part; raise "
+            "federation.participation, or register more sites",
+        ),
+    )
+    for wrong, what, why in reasons:
+        if wrong:
+            raise FedotpError(f"secure sums do not go with {what}: {why}")
