@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fedotp.runs._loop import Loop, round_record
     from fedotp.runs._manifest import made_with
     from fedotp.runs._many import run_many
-    from fedotp.runs._mlflow import MLflow
     from fedotp.runs._observer import Observer, Observers
     from fedotp.runs._origin import MissingMethodError, require_same_code
     from fedotp.runs._paired import SHARE, Difference, Pair, holm, interval, paired, points
@@ -38,13 +37,11 @@ if TYPE_CHECKING:
     from fedotp.runs._rows import Row
     from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
     from fedotp.runs._table import VIEWS_NOTE, Table, markdown
-    from fedotp.runs._tensorboard import TensorBoard
     from fedotp.runs._told import Told
-    from fedotp.runs._tracker import Tracker
+    from fedotp.runs._trackers import MLflow, TensorBoard, Tracker, WandB
     from fedotp.runs._trial_run import ManyObserver, Outcome, Update
     from fedotp.runs._trials import Trial, by_grid, by_method
     from fedotp.runs._views import summary_of_views
-    from fedotp.runs._wandb import WandB
     from fedotp.runs._worth import read_value
     from fedotp.runs.cluster import RayCluster
     from fedotp.runs.leaving import (
@@ -162,7 +159,6 @@ __getattr__, __dir__ = lazy_face(
         "_loop",
         "_manifest",
         "_many",
-        "_mlflow",
         "_observer",
         "_parameters",
         "_prepare",
@@ -170,12 +166,10 @@ __getattr__, __dir__ = lazy_face(
         "_run",
         "_differences",
         "_table",
-        "_tensorboard",
         "_told",
-        "_tracker",
+        "_trackers",
         "_trial_run",
         "_trials",
-        "_wandb",
         "cluster",
         "leaving",
     ],

@@ -1,0 +1,220 @@
+"""Trackers of experiments: what they hear of a run, and where TensorBoard, Weights & Biases and MLflow keep it."""
+
+import hashlib
+import math
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedotp._ranges import alternatives, require
+from fedotp.config import Config
+from fedotp.errors import FedotpError
+from fedotp.federation import Evaluation, RoundReport, View
+from fedotp.runs._directory import RunDirectory
+from fedotp.runs._observer import Observer
+
+
+class Tracker(Observer):
+    """Gives every number of rounds and evaluations to `log`; a subclass says where that is."""
+
+    def log(self, round_: int, scalars: Mapping[str, float]) -> None:
+        """Keep these numbers of a round."""
+        raise NotImplementedError
+
+    def on_round(self, report: RoundReport) -> None:
+        """Training."""
+        self.log(
+            report.round,
+            {
+                "train/loss": report.mean_loss,
+                "train/lr": report.lr,
+                "train/images_per_second": report.n_images / max(report.seconds, 1e-9),
+                "communication/bytes_up": report.bytes_up,
+                "communication/bytes_down": report.bytes_down,
+                **({} if report.epsilon is None else {"privacy/epsilon": report.epsilon}),
+            },
+        )
+
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        """Test."""
+        domains = {f"domain/{name}": mean for name, (mean, _, _) in evaluation.domain_accuracy.items()}
+        self.log(round_, {f"test/{name}": value for name, value in evaluation.totals().items()} | domains)
+
+    def on_view(self, round_: int, view: View) -> None:
+        """Test in another view."""
+        self.log(round_, {f"view/{view.view} by {view.model} model": view.evaluation.mean})
+
+
+def not_installed(what: str, extra: str) -> FedotpError:
+    """The refusal where a tracker's package is not there."""
+    return FedotpError(f"{what} is not installed; install it with: pip install 'fedotp[{extra}]'")
+
+
+def identity(path: Path) -> str:
+    """What a run is known by wherever it goes on: of its manifest, which says when and from what it was begun."""
+    return hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest()[:16]
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """The configuration, a key such as `method.mass` for every value."""
+    return {
+        f"{name}.{key}" if isinstance(part, dict) else name: value
+        for name, part in config.to_dict().items()
+        for key, value in (part.items() if isinstance(part, dict) else [("", part)])
+    }
+
+
+class TensorBoard(Tracker):
+    """Writes a scalar for every number of rounds and evaluations; look at them with `tensorboard --logdir runs`."""
+
+    def __init__(self) -> None:
+        """Refuse where TensorBoard is not installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise not_installed("TensorBoard", "tensorboard") from None
+        self._make_writer = SummaryWriter
+        self._writer: Any = None
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Open the log; what an interrupted run wrote after its last checkpoint is hidden."""
+        self._writer = self._make_writer(str(path / "tensorboard"), purge_step=round_ + 1 if round_ else None)
+
+    def log(self, round_: int, scalars: Mapping[str, float]) -> None:
+        """Write the scalars."""
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, round_)
+        self._writer.flush()
+
+    def on_end(self, path: Path) -> None:
+        """Close the log."""
+        self._writer.close()
+
+    def on_failure(self, path: Path) -> None:
+        """Close the log."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+_MODES = ("offline", "online", "disabled")
+
+
+class WandB(Tracker):
+    """Logs offline, for `wandb sync` to send; with WANDB_MODE=online in the environment, to the server at once."""
+
+    def __init__(self, project: str = "fedotp") -> None:
+        """Refuse where W&B is not installed."""
+        try:
+            import wandb
+        except ImportError:
+            raise not_installed("W&B", "wandb") from None
+        self._wandb: Any = wandb
+        self._project = os.environ.get("WANDB_PROJECT", project)
+        self._mode = os.environ.get("WANDB_MODE") or "offline"
+        require(self._mode in _MODES, "WANDB_MODE", self._mode, alternatives(_MODES))
+        self._run: Any = None
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Open the log; a run that goes on has the name that it had."""
+        self._run = self._wandb.init(
+            project=self._project,
+            name=path.name,
+            id=identity(path),
+            resume="allow",
+            reinit="finish_previous",
+            dir=path,
+            config=flat(config),
+            mode=self._mode,
+            settings=self._wandb.Settings(console="off", silent=True, disable_git=True, save_code=False),
+        )
+        self._run.define_metric("*", step_metric="round")
+
+    def log(self, round_: int, scalars: Mapping[str, float]) -> None:
+        """Log the scalars; the round is among them, so that a run that goes on may tell a round again."""
+        told = {name: value for name, value in scalars.items() if not math.isnan(value)}
+        self._run.log({"round": round_, **told})
+
+    def on_end(self, path: Path) -> None:
+        """Close the log, with the final numbers where the run is complete."""
+        run = RunDirectory(path)
+        if run.is_complete:
+            self._run.summary.update({f"final/{key}": value for key, value in run.summary["final"].items()})
+        self._run.finish(exit_code=0 if run.is_complete else 1)
+
+    def on_failure(self, path: Path) -> None:
+        """Close the log as one of a run that failed."""
+        if self._run is not None:
+            self._run.finish(exit_code=1)
+
+
+_TAG = "fedotp.id"
+_AT_A_TIME = 100  # parameters that MLflow takes at once
+
+
+class MLflow(Tracker):
+    """Logs to files beside the run, or, with MLFLOW_TRACKING_URI in the environment, to that place.
+
+    Look at them with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri runs/mlruns`.
+    """
+
+    def __init__(self, experiment: str = "fedotp") -> None:
+        """Refuse where MLflow is not installed."""
+        try:
+            import mlflow
+        except ImportError:
+            raise not_installed("MLflow", "mlflow") from None
+        self._mlflow: Any = mlflow
+        self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", experiment)
+        self._client: Any = None
+        self._run = ""
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Open the log; a run that goes on is found again by its tag."""
+        place = os.environ.get("MLFLOW_TRACKING_URI")
+        if not place:
+            place = (path.absolute().parent / "mlruns").as_uri()
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions ask for a database otherwise
+        self._client = self._mlflow.MlflowClient(tracking_uri=place)
+        found = self._client.get_experiment_by_name(self._experiment)
+        experiment = self._client.create_experiment(self._experiment) if found is None else found.experiment_id
+        own = identity(path)
+        begun = self._client.search_runs([experiment], f"tags.`{_TAG}` = '{own}'", max_results=1)
+        if begun:
+            self._run = begun[0].info.run_id
+            self._client.set_terminated(self._run, "RUNNING")
+            return
+        self._run = self._client.create_run(experiment, run_name=path.name, tags={_TAG: own}).info.run_id
+        parameters = [self._mlflow.entities.Param(key, str(value)) for key, value in flat(config).items()]
+        for first in range(0, len(parameters), _AT_A_TIME):
+            self._client.log_batch(self._run, params=parameters[first : first + _AT_A_TIME])
+
+    def log(self, round_: int, scalars: Mapping[str, float]) -> None:
+        """Log the scalars."""
+        now = int(1000 * time.time())
+        metric = self._mlflow.entities.Metric
+        told = [
+            metric(_allowed(name), float(value), now, round_)
+            for name, value in scalars.items()
+            if not math.isnan(float(value))
+        ]
+        self._client.log_batch(self._run, metrics=told)
+
+    def on_end(self, path: Path) -> None:
+        """Close the log; of a complete run, its configuration and its summary are kept with it."""
+        complete = RunDirectory(path).is_complete
+        for name in ("config.toml", "summary.json") if complete else ():
+            self._client.log_artifact(self._run, str(path / name))
+        self._client.set_terminated(self._run, "FINISHED" if complete else "KILLED")
+
+    def on_failure(self, path: Path) -> None:
+        """Close the log as one of a run that failed."""
+        if self._run:
+            self._client.set_terminated(self._run, "FAILED")
+
+
+def _allowed(name: str) -> str:
+    """A name that MLflow takes: others become underscores."""
+    return re.sub(r"[^\w\-./ ]", "_", name)
