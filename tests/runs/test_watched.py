@@ -10,9 +10,7 @@ import pytest
 from rich.console import Console
 
 from fedotp.runs import Observer, _watched, resume, run
-from fedotp.runs._live import LiveDisplay
-from fedotp.runs._notebook import NotebookDisplay
-from fedotp.runs._watched import watched
+from fedotp.runs._live import LiveDisplay, NotebookDisplay, watched
 from runs.toy_run import make_config, make_inputs
 
 

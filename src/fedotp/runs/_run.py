@@ -21,13 +21,13 @@ from fedotp.federation import (
     using_threads,
 )
 from fedotp.runs._directory import RunDirectory, free_name, reading
+from fedotp.runs._live import watched
 from fedotp.runs._loop import Loop
 from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
 from fedotp.runs._origin import require_same_code
 from fedotp.runs._prepare import Prepared, prepare
 from fedotp.runs._views import summary_of_views
-from fedotp.runs._watched import watched
 
 
 def run(
