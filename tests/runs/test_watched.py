@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedotp.runs import Observer, _watched, resume, run
+from fedotp.runs import Observer, _live, resume, run
 from fedotp.runs._live import LiveDisplay, NotebookDisplay, watched
 from runs.toy_run import make_config, make_inputs
 
@@ -18,7 +18,7 @@ def at(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False, notebook: boo
     """Let the process be somewhere."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=terminal, force_jupyter=notebook, width=100)
-    monkeypatch.setattr(_watched, "Console", lambda **_: console)
+    monkeypatch.setattr(_live, "Console", lambda **_: console)
     return screen
 
 

@@ -17,6 +17,7 @@ from fedotp.federation import Evaluation, RoundReport
 from fedotp.runs._observer import Observer, Observers
 
 STOPPING = "Ctrl-C: ending after this round; press it again to stop at once"
+_EVERY = 0.2  # seconds between two drawings of a notebook
 
 
 class EncodingBars:
@@ -137,9 +138,6 @@ class _Rounds(Progress):
 def accuracy_text(evaluation: Evaluation) -> str:
     """Mean and spread over clients, short."""
     return f"accuracy {100 * evaluation.mean:.1f} % ± {100 * evaluation.std:.1f}"
-
-
-_EVERY = 0.2  # seconds between two drawings
 
 
 class NotebookDisplay(Observer):

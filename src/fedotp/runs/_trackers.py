@@ -16,6 +16,10 @@ from fedotp.federation import Evaluation, RoundReport, View
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
 
+_MODES = ("offline", "online", "disabled")  # of W&B
+_TAG = "fedotp.id"  # of a run in MLflow
+_AT_A_TIME = 100  # parameters that MLflow takes at once
+
 
 class Tracker(Observer):
     """Gives every number of rounds and evaluations to `log`; a subclass says where that is."""
@@ -99,9 +103,6 @@ class TensorBoard(Tracker):
             self._writer.close()
 
 
-_MODES = ("offline", "online", "disabled")
-
-
 class WandB(Tracker):
     """Logs offline, for `wandb sync` to send; with WANDB_MODE=online in the environment, to the server at once."""
 
@@ -148,10 +149,6 @@ class WandB(Tracker):
         """Close the log as one of a run that failed."""
         if self._run is not None:
             self._run.finish(exit_code=1)
-
-
-_TAG = "fedotp.id"
-_AT_A_TIME = 100  # parameters that MLflow takes at once
 
 
 class MLflow(Tracker):

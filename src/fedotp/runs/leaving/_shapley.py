@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedotp.federation import Floats, Ints, draws
-from fedotp.runs._paired import SHARE
-from fedotp.runs._student import bound
+from fedotp.runs._paired import SHARE, bound
 
 Coalition = frozenset[int]
 Game = Mapping[Coalition, float]
