@@ -11,7 +11,7 @@ from fedotp.config import Config, known_keys, known_methods
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS
 from fedotp.runs import RunDirectory, Told
-from fedotp.runs._told import told_by_files
+from fedotp.runs._origin import told_by_files
 
 
 @pytest.fixture(scope="module")

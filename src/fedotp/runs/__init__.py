@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs, open_checks
     from fedotp.runs._differences import Differences
     from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
-    from fedotp.runs._engine import Engine, Local
     from fedotp.runs._join import class_numbers, join
     from fedotp.runs._live import STOPPING, EncodingBars, LiveDisplay, accuracy_text
     from fedotp.runs._loop import Loop, round_record
     from fedotp.runs._manifest import made_with
-    from fedotp.runs._many import run_many
+    from fedotp.runs._many import Engine, Local, run_many
     from fedotp.runs._observer import Observer, Observers
-    from fedotp.runs._origin import MissingMethodError, require_same_code
+    from fedotp.runs._origin import MissingMethodError, Told, require_same_code
     from fedotp.runs._paired import SHARE, Difference, Pair, holm, interval, paired, points
     from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
     from fedotp.runs._prepare import (
@@ -34,10 +33,8 @@ if TYPE_CHECKING:
         template_of,
     )
     from fedotp.runs._rounds import as_csv, rounds_of
-    from fedotp.runs._rows import Row
     from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
-    from fedotp.runs._table import VIEWS_NOTE, Table, markdown
-    from fedotp.runs._told import Told
+    from fedotp.runs._table import VIEWS_NOTE, Row, Table, markdown
     from fedotp.runs._trackers import MLflow, TensorBoard, Tracker, WandB
     from fedotp.runs._trial_run import ManyObserver, Outcome, Update
     from fedotp.runs._trials import Trial, by_grid, by_method
@@ -153,7 +150,6 @@ __getattr__, __dir__ = lazy_face(
         "_views",
         "_rounds",
         "_worth",
-        "_engine",
         "_join",
         "_live",
         "_loop",
@@ -162,11 +158,9 @@ __getattr__, __dir__ = lazy_face(
         "_observer",
         "_parameters",
         "_prepare",
-        "_rows",
         "_run",
         "_differences",
         "_table",
-        "_told",
         "_trackers",
         "_trial_run",
         "_trials",

@@ -12,8 +12,7 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Floats, Ints, absent, held_out, state_digest
 from fedotp.runs._directory import RunDirectory, reading
-from fedotp.runs._engine import Engine
-from fedotp.runs._many import run_many
+from fedotp.runs._many import Engine, run_many
 from fedotp.runs._observer import Observer
 from fedotp.runs._prepare import prepare
 from fedotp.runs._seal import sealed
