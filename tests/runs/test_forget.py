@@ -15,8 +15,7 @@ from fedotp.report.page import make_page
 from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, restore
 from fedotp.runs._observer import Observer
 from fedotp.runs._seal import sealed
-from fedotp.runs.leaving._certificate import read_certificate, write_certificate
-from fedotp.runs.leaving._traces import traces
+from fedotp.runs.leaving._certificate import read_certificate, traces, write_certificate
 
 AWAY = ("client-1", "client-3")
 VIEWS = {"views": ["personal", "global", "base"], "views_every": 1, "clients": 0}

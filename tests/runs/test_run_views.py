@@ -21,8 +21,8 @@ from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import View, percent
 from fedotp.runs import RunDirectory, Trial, join, prepare, run_many, see_run
+from fedotp.runs._rounds import base_to_novel, harmonic_mean
 from fedotp.runs._together import side_by_side
-from fedotp.runs._views import base_to_novel, harmonic_mean
 
 COLOURS = {
     "azure": (30, 120, 220),

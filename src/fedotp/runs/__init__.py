@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs, open_checks
     from fedotp.runs._differences import Differences
     from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
-    from fedotp.runs._join import class_numbers, join
     from fedotp.runs._live import STOPPING, EncodingBars, LiveDisplay, accuracy_text
     from fedotp.runs._loop import Loop, round_record
     from fedotp.runs._manifest import made_with
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from fedotp.runs._observer import Observer, Observers
     from fedotp.runs._origin import MissingMethodError, Told, require_same_code
     from fedotp.runs._paired import SHARE, Difference, Pair, holm, interval, paired, points
-    from fedotp.runs._parameters import StoredParameters, deployed_parameters, kept_by, stored_parameters
     from fedotp.runs._prepare import (
         Prepared,
         encode_for,
@@ -32,14 +30,20 @@ if TYPE_CHECKING:
         require_same,
         template_of,
     )
-    from fedotp.runs._rounds import as_csv, rounds_of
+    from fedotp.runs._prompts import (
+        StoredParameters,
+        class_numbers,
+        deployed_parameters,
+        join,
+        kept_by,
+        stored_parameters,
+    )
+    from fedotp.runs._rounds import as_csv, read_value, rounds_of, summary_of_views
     from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
     from fedotp.runs._table import VIEWS_NOTE, Row, Table, markdown
     from fedotp.runs._trackers import MLflow, TensorBoard, Tracker, WandB
     from fedotp.runs._trial_run import ManyObserver, Outcome, Update
     from fedotp.runs._trials import Trial, by_grid, by_method
-    from fedotp.runs._views import summary_of_views
-    from fedotp.runs._worth import read_value
     from fedotp.runs.cluster import RayCluster
     from fedotp.runs.leaving import (
         Plan,
@@ -147,16 +151,13 @@ __getattr__, __dir__ = lazy_face(
         "_columns",
         "_paired",
         "_controls",
-        "_views",
         "_rounds",
-        "_worth",
-        "_join",
+        "_prompts",
         "_live",
         "_loop",
         "_manifest",
         "_many",
         "_observer",
-        "_parameters",
         "_prepare",
         "_run",
         "_differences",

@@ -13,7 +13,7 @@ from fedotp.config import Config
 from fedotp.federation import Evaluation, Floats, Ints, OnImages, Predictions, Progress, RoundReport, Settings, View
 from fedotp.runs._directory import RunDirectory
 from fedotp.runs._observer import Observer
-from fedotp.runs._views import summary_of_views
+from fedotp.runs._rounds import summary_of_views
 
 
 class Federation(Protocol):

@@ -1,14 +1,30 @@
-"""The rounds of a run as a table: what was trained and what was evaluated, a row for each round."""
+"""What a run has found: its rounds as a table; its views after the last round, after the best, and over the last five; and
+what each of its clients contributed. Read without torch.
+
+Never one of the three rounds alone: the best is chosen on the data it is reported on, the last is of one round.
+"""
 
 import csv
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
+from statistics import fmean
 from typing import Any
 
+from fedotp.errors import FedotpError
+from fedotp.federation import METRICS
 from fedotp.runs._directory import RunDirectory
 
 _BOTH = {"round": "train", "evaluation": "test"}  # what begins the names of numbers that both kinds of line have
 _IN_BOTH = ("loss", "seconds")
+VALUE_FORMAT = "fedotp-value-1"
+WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
+"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of those in the last
+five rounds."""
+_GLOBAL_PART = ", global part"  # ends the name of a view by it
+_LAST = 5  # rounds; the mean of the evaluations in them is reported
+
+Series = dict[int, float]  # by round, in ascending order
 
 
 def rounds_of(run: RunDirectory) -> list[dict[str, Any]]:
@@ -37,3 +53,131 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def read_value(run: RunDirectory) -> dict[str, Any] | None:
+    """What `measure_plan` has written of a run; None where it has not."""
+    content = run.finding("value")
+    if content is not None and content.get("format") != VALUE_FORMAT:
+        path = run.path / "value.json"
+        raise FedotpError(f"{path} is not of this version: it should say format {VALUE_FORMAT!r}")
+    return content
+
+
+def summary_of_views(
+    evaluations: Iterable[Mapping[str, Any]], views: Iterable[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, Any]:
+    """The parts of a summary that follow from the evaluations and views in metrics.jsonl; `names` are the clients'.
+
+    `last_five` is of the clients' own tests; `views` has an entry for each view and model; `base_to_novel` is there
+    where a model was seen on base and novel classes.
+    """
+    tests: list[Mapping[str, Any]] = [{**record, **_own(record)} for record in evaluations]
+    own = {record["round"]: record["accuracy"] for record in tests}
+    records: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for record in views:
+        records.setdefault((record["view"], record["model"]), []).append(record)
+    series = {key: {record["round"]: record["accuracy"] for record in some} for key, some in records.items()}
+    found: dict[str, Any] = {"last_five": _last_five(own)} if own else {}
+    if records:
+        found["views"] = [_entry(some, names) for some in [tests, *records.values()]]
+    protocol = {
+        "personal": (own, series.get(("base", "personal")), series.get(("novel", "personal"))),
+        "global": (
+            series.get(("personal", "global")),
+            series.get(("global", "global")),
+            series.get(("novel", "global")),
+        ),
+    }
+    both = {
+        model: base_to_novel(local, base, novel)
+        for model, (local, base, novel) in protocol.items()
+        if local and base and novel
+    }
+    return found | ({"base_to_novel": both} if both else {})
+
+
+def _own(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the clients' own tests are a view of; an image that several clients have is counted with each."""
+    classes, images = len(record["class_accuracy"]), sum(record["n"])
+    return {"view": "personal", "model": "personal", "classes": classes, "images": images}
+
+
+def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[str, float]]:
+    """The summaries of the literature, each of the rounds in which all three were seen.
+
+    hm: harmonic mean of base and novel; hm3: of all three; cm: mean of local and hm. Accuracies are means over clients
+    before they are combined, and combined before they are averaged over rounds.
+    """
+    rounds = [round_ for round_ in base if round_ in local and round_ in novel]
+    each = {"local": local, "base": base, "novel": novel}
+    numbers = {name: {r: series[r] for r in rounds} for name, series in each.items()}
+    numbers["hm"] = {r: harmonic_mean([base[r], novel[r]]) for r in rounds}
+    numbers["hm3"] = {r: harmonic_mean([local[r], base[r], novel[r]]) for r in rounds}
+    numbers["cm"] = {r: (local[r] + numbers["hm"][r]) / 2 for r in rounds}
+    return {name: _over_rounds(series) for name, series in numbers.items()}
+
+
+def harmonic_mean(values: Sequence[float]) -> float:
+    """The harmonic mean of shares; 0 where one of them is."""
+    return len(values) / sum(1 / value for value in values) if all(values) else 0.0
+
+
+def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """A view: what it is of, its numbers after the last round, and those over rounds."""
+    last = records[-1]
+    one_for_all = last["model"] == "global" and last["view"] in ("global", "novel")
+    clients = ["all"] if one_for_all else [names[client] for client in last["clients"]]
+    return {
+        **{key: last[key] for key in ("view", "model", "classes", "images", "round")},
+        "accuracy_std": last["accuracy_std"],
+        **{key: last[key] for key in METRICS if key in last},
+        "clients": dict(zip(clients, last["client_accuracy"], strict=True)),
+        "domains": last["domains"],
+        **_over_rounds({record["round"]: record["accuracy"] for record in records}),
+    }
+
+
+def _over_rounds(series: Series) -> dict[str, float]:
+    """Last, best and mean over the last five rounds of a number."""
+    best = max(series, key=lambda round_: series[round_])
+    return {
+        "last": series[max(series)],
+        "best": series[best],
+        "best_round": best,
+        "last_five": _last_five(series)["accuracy"],
+        "evaluations": len(series),
+    }
+
+
+def _last_five(series: Series) -> dict[str, float]:
+    """The mean of the evaluations in the last five rounds; the one before the first round is in none of them."""
+    end = max(series)
+    last = [value for round_, value in series.items() if round_ > max(0, end - _LAST) or round_ == end]
+    return {"accuracy": fmean(last), "evaluations": len(last)}
+
+
+def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
+    numbers: dict[tuple[str, str], float] = {}
+    if "accuracy" in summary["final"] and "last_five" in summary:  # which those of older versions have not
+        own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
+        numbers |= {("personal", when): values["accuracy"] for when, values in own.items()}
+    named = {_title(view["view"], view["model"]): view for view in summary.get("views", ())}
+    for model, found in summary.get("base_to_novel", {}).items():
+        named |= {_title(name.upper(), model): found[name] for name in ("hm", "hm3", "cm")}
+    return numbers | {(name, when): values[when] for name, values in named.items() for when in WHEN}
+
+
+def _title(name: str, model: str) -> str:
+    return name if model == "personal" or name == "global" else f"{name}{_GLOBAL_PART}"
+
+
+def by_model(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The names of views by who predicts, in words, each with a title that needs not say it."""
+    parts: dict[str, dict[str, str]] = {"what each client predicts with": {}, "the global part alone": {}}
+    of_clients, of_global_part = parts.values()
+    for name in names:
+        of = of_global_part if name == "global" or name.endswith(_GLOBAL_PART) else of_clients
+        of[name] = name.removesuffix(_GLOBAL_PART)
+    return {by: some for by, some in parts.items() if some}

@@ -27,7 +27,7 @@ from fedotp.runs._manifest import make_manifest
 from fedotp.runs._observer import Observer
 from fedotp.runs._origin import require_same_code
 from fedotp.runs._prepare import Prepared, prepare
-from fedotp.runs._views import summary_of_views
+from fedotp.runs._rounds import summary_of_views
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Runs that differ in a few things as a table: a row for each, means over its splits and seeds, its controls beside it."""
+"""Runs that differ in a few things as a table: one row for each, means over its splits and seeds, and differences."""
 
 import csv
 import io
@@ -33,8 +33,8 @@ from fedotp.runs._controls import (
     open_checks,
 )
 from fedotp.runs._differences import Differences, images_of
+from fedotp.runs._rounds import WHEN, by_model
 from fedotp.runs._trial_run import Outcome
-from fedotp.runs._views import WHEN, by_model
 
 Group = Sequence[Outcome]
 """Outcomes that differ in nothing but split and seed."""

@@ -1,24 +1,37 @@
-"""What each client of a run contributed: the same federation with some of them only, many times over."""
+"""What each client of a run contributed: the same federation with some of them only, many times over.
+
+A federation is worth one number, on the same test images whoever took part.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedotp._files import write_atomically
 from fedotp.config import Config
-from fedotp.errors import FedotpError
-from fedotp.federation import Floats, Ints, absent, held_out, state_digest
+from fedotp.errors import FedotpError, listed
+from fedotp.federation import (
+    Floats,
+    Ints,
+    Predictions,
+    Simulator,
+    absent,
+    evaluate_predictions,
+    held_out,
+    load_checkpoint,
+    state_digest,
+)
+from fedotp.methods import Method
 from fedotp.runs._directory import RunDirectory, reading
 from fedotp.runs._many import Engine, run_many
 from fedotp.runs._observer import Observer
-from fedotp.runs._prepare import prepare
-from fedotp.runs._seal import sealed
+from fedotp.runs._prepare import Prepared, prepare
+from fedotp.runs._rounds import VALUE_FORMAT
+from fedotp.runs._run import make_simulator
 from fedotp.runs._trial_run import ManyObserver, Outcome
 from fedotp.runs._trials import Trial, directory_name
-from fedotp.runs._worth import VALUE_FORMAT, value_file
 from fedotp.runs.leaving._shapley import (
     Coalition,
     Shapley,
@@ -30,10 +43,64 @@ from fedotp.runs.leaving._shapley import (
     random_orders,
     sampled,
 )
-from fedotp.runs.leaving._utility import Measure, Utility, choose_utility
 
+Utility = Literal["global", "personal"]
+UTILITIES: tuple[Utility, ...] = get_args(Utility)
 FEW = 5  # players whose coalitions are all run, unless somebody asks for fewer
 _MOST_EXACT = 12  # 4,096 runs
+
+
+def choose_utility(asked: str | None, method: Method) -> Utility:
+    """What a run is measured by: as `asked`, or by what the clients share where that predicts by itself."""
+    if asked is None:
+        return "personal" if method.global_part is None else "global"
+    if asked not in UTILITIES:
+        raise FedotpError(f"--of {asked}: must be {listed(UTILITIES)}")
+    if asked == "global" and method.global_part is None:
+        raise FedotpError(f"--of global: {method.title} has no global part that predicts by itself; give --of personal")
+    return asked
+
+
+class Measure:
+    """Measures runs of the same federation with other members, on the test images of all its `players`.
+
+    "global": what the server has learned predicts for everyone. "personal": each member predicts with its own
+    classifier, and everyone else with what somebody new would be sent. Both are means of accuracy over the players
+    that have test images, each counting once.
+    """
+
+    def __init__(self, prepared: Prepared, of: Utility, players: list[int]) -> None:
+        """`prepared` is the federation with everybody, where nobody is held out or absent but who plays no part."""
+        self._prepared = prepared
+        self._of = of
+        self._players = players
+
+    def nobody(self) -> float:
+        """Before anybody has trained."""
+        prepared = self._prepared
+        config = prepared.config
+        untrained = Simulator(config.method, prepared.task, prepared.data, config.settings, novel=prepared.novel)
+        return self._measure(untrained, frozenset())
+
+    def of_run(self, run: RunDirectory, members: frozenset[int]) -> float:
+        """What the complete `run` of `members` is worth."""
+        simulator = make_simulator(self._prepared, run)
+        try:
+            load_checkpoint(run.checkpoint, simulator)
+            return self._measure(simulator, members)
+        finally:
+            simulator.kept.close()
+
+    def _measure(self, simulator: Simulator, members: frozenset[int]) -> float:
+        if self._of == "global":
+            views = {(view.view, view.model): view for view in simulator.see()}
+            return views["personal", "global"].evaluation.mean
+        inside = np.array(sorted(members), np.int64)
+        outside = np.array([i for i in self._players if i not in members], np.int64)
+        lines = [simulator.predict(inside)] if len(inside) else []
+        lines += [simulator.predict_new(outside)] if len(outside) else []
+        predictions = Predictions.join(lines)
+        return evaluate_predictions(predictions, len(simulator.task.classes), simulator.domains).mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +203,7 @@ def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]
         game[some] = measure.of_run(where, members) if some else measure.nobody()
     shapley = exact(n, game) if plan.orders is None else sampled(plan.orders, game)
     result = _result(plan, game, shapley, _gain_of_others(plan))
-    write_atomically(value_file(run), sealed(result))
+    run.save_finding("value", result)
     return result
 
 
