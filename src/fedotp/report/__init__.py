@@ -1,18 +1,31 @@
 """Pictures of runs, and what is in their prompts."""
 
-from fedotp.report._against import Line, lines_against, plot_against
 from fedotp.report._analysis import Analysis, analyse
-from fedotp.report._bound import Bound, generalization_bound, measure_bound
 from fedotp.report._client import in_turn
-from fedotp.report._curves import plot_curves
+from fedotp.report._curves import Line, lines_against, plot_against, plot_curves
 from fedotp.report._figure import COLOURS, FIGURE_FORMATS, MARKERS, bare, new_figure, save_figure
-from fedotp.report._heat import plot_maps, plot_plan_maps, plot_similarity
+from fedotp.report._learned import PromptWords, VectorWords, nearest_words, prompt_words, word_spacing
 from fedotp.report._limits import ClientLimits, Limits
-from fedotp.report._maps import ImageMap, image_maps, same_images, some_maps, transport_maps
-from fedotp.report._plans import PlanStatistics, plan_entropy, plan_overlap, plan_statistics, unassigned_share
-from fedotp.report._plans_figure import plot_plans
+from fedotp.report._maps import (
+    ImageMap,
+    image_maps,
+    plot_maps,
+    plot_plan_maps,
+    plot_similarity,
+    same_images,
+    some_maps,
+    transport_maps,
+)
+from fedotp.report._plans import (
+    PlanStatistics,
+    plan_entropy,
+    plan_overlap,
+    plan_statistics,
+    plot_plans,
+    unassigned_share,
+)
+from fedotp.report._theorem import Bound, generalization_bound, measure_bound
 from fedotp.report._tsne import Projection, plot_projection, project_prompts
-from fedotp.report._words import PromptWords, VectorWords, nearest_words, prompt_words, word_spacing
 
 __all__ = [
     "COLOURS",

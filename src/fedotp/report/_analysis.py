@@ -1,4 +1,4 @@
-"""Everything a report says about the prompts of a run beyond its numbers."""
+"""Everything a report says about the prompts of a run beyond its numbers, and what some of its clients have."""
 
 import base64
 import io
@@ -12,18 +12,55 @@ import numpy as np
 from PIL import Image
 
 from fedotp.errors import FedotpError
-from fedotp.report._bound import Bound, measure_bound
-from fedotp.report._client import MASSES, Floats, choose, require_clients, restored
+from fedotp.report._client import MASSES, Floats, choose, in_turn, pixels, require_clients, restored, rounded
+from fedotp.report._learned import PromptWords, prompt_words
 from fedotp.report._limits import Limits, measure_limits
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
-from fedotp.report._round import rounded
-from fedotp.report._sites import Site, some_sites
+from fedotp.report._theorem import Bound, measure_bound
 from fedotp.report._tsne import Projection, project_prompts
-from fedotp.report._words import PromptWords, prompt_words
-from fedotp.runs import RunDirectory
+from fedotp.runs import Prepared, RunDirectory
 
+_SITES, _IMAGES = 6, 8  # clients shown, and images of each
+_SIZE = 56  # pixels: twice as large as they are shown
+_QUALITY = 85
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A client's test images: their number by class, most first, and some of them, classes in turn.
+
+    `images` are pairs of a class and a picture, a data address.
+    """
+
+    client: str
+    classes: dict[str, int]
+    images: tuple[tuple[str, str], ...]
+
+
+def some_sites(prepared: Prepared, clients: Sequence[str] | None = None) -> list[Site]:
+    """Those of `clients`, or if not given six of a run's, evenly spread."""
+    return [_site(prepared, client) for client in choose(prepared, clients, _SITES)]
+
+
+def _site(prepared: Prepared, client: str) -> Site:
+    test, names = prepared.data.test, prepared.task.classes
+    rows = test.clients[prepared.data.names.index(client)]
+    counts = np.bincount(test.labels[rows], minlength=len(names))
+    shown = in_turn(rows, test.labels)[:_IMAGES]
+    return Site(
+        client,
+        {names[k]: int(counts[k]) for k in np.argsort(-counts, kind="stable") if counts[k]},
+        tuple((names[test.labels[row]], _picture(prepared, int(row))) for row in shown),
+    )
+
+
+def _picture(prepared: Prepared, row: int) -> str:
+    image = Image.fromarray((255 * pixels(prepared, row)).round().astype(np.uint8))
+    file = io.BytesIO()
+    image.resize((_SIZE, _SIZE), Image.Resampling.LANCZOS).save(file, "JPEG", quality=_QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 @dataclass(frozen=True, eq=False)

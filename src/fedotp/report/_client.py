@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,3 +117,16 @@ def pixels(prepared: Prepared, row: int) -> Floats:
     shown = prepared.config.data
     transform = EvalTransform(prepared.task.clip.config.image_size, shown.look, shown.window)
     return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255
+
+
+def rounded(value: Any) -> Any:
+    """`value` with every float in it at four significant digits; arrays and tuples become lists."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): rounded(item) for key, item in value.items()}
+    return value

@@ -1,16 +1,32 @@
-"""Accuracy over rounds (the paper's Figure A3)."""
+"""Accuracy over rounds (the paper's Figure A3) and against a setting (its Figure 3: shots)."""
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedotp.config import flatten
 from fedotp.errors import FedotpError
 from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.runs import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_TITLES = {
+    "partition.shots": "shots: training images per class",
+    "partition.alpha": "Dirichlet α",
+    "partition.n_clients": "clients",
+    "method.mass": "mass γ",
+    "method.reg": "regularisation λ",
+    "method.theta": "share of the local prompt θ",
+    "prompt.n_ctx": "context vectors s",
+    "prompt.kgcoop": "weight of KgCoOp's penalty",
+}
+_LEAST_SPAN = 4.0  # of the axis, in per cent
+_LOGARITHMIC_FROM = 8.0  # greatest over least value
 
 
 def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = None) -> "Figure":
@@ -47,3 +63,89 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
     axes.legend(frameon=False, fontsize=9, loc="best")
     axes.set_title("Mean over clients; bands: one standard deviation over clients", fontsize=9, loc="left")
     return figure
+
+
+@dataclass(frozen=True)
+class Line:
+    """Accuracies of runs that differ in one setting and the seed only.
+
+    `values` (G,) of the setting, ascending, or () for runs that do not have it, whose accuracy is then one number;
+    `mean` and `std` (G,) over seeds, std None where there is one seed only.
+    """
+
+    label: str
+    values: tuple[float, ...]
+    mean: tuple[float, ...]
+    std: tuple[float | None, ...]
+
+
+def lines_against(runs: Sequence[RunDirectory], key: str) -> list[Line]:
+    """The final accuracies of complete `runs` against the setting `key`, a line for each method (and its options)."""
+    repeated = {"seed", "partition.seed"} - {key}
+    flat = [{name: value for name, value in flatten(run.config).items() if name not in repeated} for run in runs]
+    if not any(key in settings for settings in flat):
+        raise FedotpError(f"none of the runs has a setting {key!r}; name one as in config.toml, such as method.mass")
+    groups: dict[str, dict[float | None, list[float]]] = {}
+    for run, settings in zip(runs, flat, strict=True):
+        value = settings.get(key)
+        if key in settings and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise FedotpError(f"{run.path}: {key} is {value!r}, not a number; leave that run out")
+        at = float(value) if isinstance(value, (int, float)) else None
+        label = _label(run, settings, flat, key)
+        groups.setdefault(label, {}).setdefault(at, []).append(float(run.summary["final"]["accuracy"]))
+    lines = []
+    for label, points in groups.items():
+        values = tuple(sorted(value for value in points if value is not None))
+        each = [points[value] for value in values] or list(points.values())
+        spread = tuple(statistics.stdev(numbers) if len(numbers) > 1 else None for numbers in each)
+        lines.append(Line(label, values, tuple(map(statistics.fmean, each)), spread))
+    return lines
+
+
+def plot_against(runs: Sequence[RunDirectory], key: str) -> "Figure":
+    """Mean accuracy over clients against a setting: mean over seeds, bars one standard deviation, a line per method.
+
+    Give the runs of a sweep: `key` is for example "partition.shots" (the paper's Figure 3), "method.mass" or
+    "partition.alpha". A method that does not have the setting is a level line. Only the runs' summaries are read.
+    """
+    lines = lines_against(runs, key)
+    figure = new_figure(5.6, 3.9)
+    axes = figure.add_subplot()
+    ticks = sorted({value for line in lines for value in line.values})
+    for i, line in enumerate(lines):
+        colour, mean = COLOURS[i % len(COLOURS)], [100 * value for value in line.mean]
+        if not line.values:
+            axes.axhline(mean[0], color=colour, linestyle="--", label=line.label)
+            continue
+        bars = [0.0 if value is None else 100 * value for value in line.std]
+        marker = MARKERS[i % len(MARKERS)]
+        axes.errorbar(
+            line.values, mean, bars if any(bars) else None, color=colour, marker=marker, capsize=3, label=line.label
+        )
+    if ticks[0] > 0 and ticks[-1] / ticks[0] >= _LOGARITHMIC_FROM:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel(_TITLES.get(key, key))
+    low, high = axes.get_ylim()
+    if high - low < _LEAST_SPAN:  # noise must not look like a trend
+        axes.set_ylim((low + high - _LEAST_SPAN) / 2, (low + high + _LEAST_SPAN) / 2)
+    axes.set_ylabel("mean accuracy over clients, %")
+    bare(axes)
+    axes.legend(frameon=False, fontsize=9, loc="best")
+    n_seeds = len({run.config.seed for run in runs})
+    note = f"Mean over {n_seeds} seeds; bars: one standard deviation" if n_seeds > 1 else "One seed"
+    axes.set_title(note, fontsize=9, loc="left")
+    return figure
+
+
+def _label(run: RunDirectory, settings: Mapping[str, object], every: Sequence[Mapping[str, object]], key: str) -> str:
+    """The method, and what tells the run from others of the same method, apart from `key`."""
+    alike = [other for other in every if other["method.name"] == settings["method.name"]]
+    told = {
+        name: value
+        for name, value in settings.items()
+        if name != key and any(other.get(name) != value for other in alike)
+    }
+    options = [f"{name.rpartition('.')[2]} {'none' if value is None else value}" for name, value in told.items()]
+    return ", ".join([run.config.title, *options])

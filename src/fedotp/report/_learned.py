@@ -1,11 +1,18 @@
-"""The prompts a run has learned, from its directory and the backbone; the data are not needed."""
+"""The prompts a run has learned, from its directory and the backbone, and the words they are near to."""
 
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from fedotp.clip import CLIP
+from fedotp.errors import FedotpError
 from fedotp.methods import Kind, Parameters, Task
+from fedotp.report._client import SHOWN_CLIENTS, spread
 from fedotp.runs import (
     RunDirectory,
     deployed_parameters,
@@ -16,6 +23,9 @@ from fedotp.runs import (
     require_same,
     stored_parameters,
 )
+
+_SPACING_WORDS = 128
+_CHUNK = 64  # vectors compared with the whole vocabulary at a time
 
 
 class LearnedPrompts:
@@ -58,3 +68,74 @@ def backbone_of(run: RunDirectory) -> CLIP:
     clip = load_backbone(run.config.backbone.source, find_device(run.config.compute.device))
     require_same(run, "backbone", run.config.backbone.name, clip.digest)
     return clip
+
+
+@dataclass(frozen=True)
+class VectorWords:
+    """The words nearest to one context vector, nearest first, and their Euclidean distances."""
+
+    words: tuple[str, ...]
+    distances: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PromptWords:
+    """The words nearest to each vector of one prompt; `client` is None for a prompt all share."""
+
+    client: str | None
+    kind: str
+    vectors: tuple[VectorWords, ...]
+
+
+@torch.no_grad()
+def nearest_words(clip: CLIP, vectors: Tensor, k: int = 5) -> list[VectorWords]:
+    """The `k` tokens of the vocabulary whose embeddings are nearest to each of `vectors` (n, d), as CoOp looks them up.
+
+    A token that is a whole word, or ends one, is written as it is; one that goes on is followed by "…". Start and end
+    of text and tokens that are no readable text by themselves are left out. Near does not mean close: compare the
+    distances with those between words.
+    """
+    table = clip.token_embedding.weight.detach()
+    written = clip.tokenizer.words[: len(table)]
+    ids = torch.tensor([i for i, text in enumerate(written) if text is not None], device=table.device)
+    table = table[ids].float()
+    found = []
+    for part in vectors.to(table.device, table.dtype).split(_CHUNK):
+        exact = torch.cdist(part, table, compute_mode="donot_use_mm_for_euclid_dist")
+        distances, nearest = exact.topk(min(k, len(table)), largest=False)
+        for row, places in zip(distances.tolist(), ids[nearest].tolist(), strict=True):
+            found.append(VectorWords(tuple(written[i] or "" for i in places), tuple(row)))
+    return found
+
+
+def prompt_words(
+    run: str | Path | RunDirectory, clients: Sequence[str] | None = None, *, k: int = 5
+) -> list[PromptWords]:
+    """The words nearest to the vectors of the global prompts of a run and of those of `clients` (three, if not given).
+
+    The backbone is needed, the data are not.
+    """
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    if directory.config.prompt.per_class:
+        raise FedotpError("no words: every class has context vectors of its own, too many to show")
+    learned = LearnedPrompts(directory)
+    chosen = spread(learned.names, SHOWN_CLIENTS) if clients is None else clients
+    prompts: list[tuple[str | None, Kind, Tensor]] = [(None, Kind.GLOBAL, context) for context in learned.common()]
+    prompts += [(name, *prompt) for name in learned.names if name in chosen for prompt in learned.of(name)]
+    if not prompts:
+        raise FedotpError(f"no words: {directory.config.method.title} has learned no vectors that are kept here")
+    found = iter(nearest_words(learned.task.clip, torch.cat([context for _, _, context in prompts]), k))
+    return [PromptWords(client, kind, tuple(next(found) for _ in context)) for client, kind, context in prompts]
+
+
+def word_spacing(run: str | Path | RunDirectory) -> float:
+    """How far a word is from the word nearest to it: what the distances of `prompt_words` are to be held against.
+
+    It is the median over some 128 words. A context vector that is farther from its nearest word than words are from
+    one another does not mean that word.
+    """
+    clip = backbone_of(run if isinstance(run, RunDirectory) else RunDirectory.open(run))
+    table = clip.token_embedding.weight.detach()
+    some = [i for i, word in enumerate(clip.tokenizer.words[: len(table)]) if word is not None]
+    some = some[:: max(1, len(some) // _SPACING_WORDS)]
+    return statistics.median(near.distances[1] for near in nearest_words(clip, table[some], k=2))  # [0] is itself

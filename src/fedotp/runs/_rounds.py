@@ -1,7 +1,7 @@
-"""What a run has found: its rounds as a table; its views after the last round, after the best, and over the last five; and
-what each of its clients contributed. Read without torch.
+"""What a run has found, read without torch: its rounds as a table, its views, and what each client contributed.
 
-Never one of the three rounds alone: the best is chosen on the data it is reported on, the last is of one round.
+Views are summed up after the last round, after the best, and over the last five rounds. Never one of them alone: the
+best is chosen on the data it is reported on, the last is of one round.
 """
 
 import csv

@@ -17,11 +17,9 @@ from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS
 from fedotp.report._figure import COLOURS
+from fedotp.report.page._comparison import compare, differing_settings, name_runs
 from fedotp.report.page._gather import gather
-from fedotp.report.page._privacy import gather_privacy
-from fedotp.report.page._together import compare, differing_settings, name_runs
-from fedotp.report.page._views import gather_views
-from fedotp.report.page._worth import gather_worth
+from fedotp.report.page._panels import gather_privacy, gather_views, gather_worth
 from fedotp.runs import RunDirectory
 
 _SCRIPTS = (

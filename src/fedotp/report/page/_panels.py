@@ -1,0 +1,153 @@
+"""What the page says of some runs only: their views, their privacy from above and below, what clients contributed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedotp.errors import FedotpError
+from fedotp.report.page._gather import share
+from fedotp.runs import RunDirectory, read_value, reading, summary_of_views
+
+_WHAT = {
+    "personal": "each client’s own test images",
+    "global": "the whole test set",
+    "base": "all test images of the classes trained on, shown to every client",
+    "novel": "test images of classes nobody trained on, among their names",
+    "neighbours": "test images of classes that a client has no training image of",
+    "before joining": "clients that never trained, on their own test images",
+    "after joining": "clients that never trained, when they have fitted what is theirs",
+}
+_MEANS = {
+    "hm": "harmonic mean of base and novel",
+    "hm3": "harmonic mean of personal, base and novel",
+    "cm": "mean of personal and HM",
+}
+_COLUMNS = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
+
+
+def gather_views(run: RunDirectory) -> list[dict[str, Any]]:
+    """A row for each view and model with its curve over rounds, and for the means of some; [] where there are none."""
+    with reading(run):
+        return _views(run)
+
+
+def _views(run: RunDirectory) -> list[dict[str, Any]]:
+    tests, views = list(run.metrics("evaluation")), list(run.metrics("view"))
+    found = summary_of_views(tests, views, run.manifest["clients"])
+    if "views" not in found:
+        return []
+    own, *others = found["views"]
+    rows = [_row(own, _curve(tests)), *(_row(view, _curve(_of(views, view))) for view in others)]
+    for model, means in found.get("base_to_novel", {}).items():
+        rows += [
+            {"view": name.upper(), "model": model, "what": what, **_numbers(means[name])}
+            for name, what in _MEANS.items()
+        ]
+    return rows
+
+
+def _row(view: Mapping[str, Any], curve: dict[str, list[Any]]) -> dict[str, Any]:
+    facts = {key: view[key] for key in ("view", "model", "classes", "images")}
+    facts |= {"what": _WHAT.get(view["view"], ""), "clients": len(view["clients"]), "std": share(view["accuracy_std"])}
+    return {**facts, **_numbers(view), **curve}
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    shares = {key: share(values[key]) for key in ("last", "best", "last_five")}
+    return {**shares, "best_round": values["best_round"], "evaluations": values["evaluations"]}
+
+
+def _of(records: Sequence[Mapping[str, Any]], view: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [record for record in records if all(record[key] == view[key] for key in ("view", "model"))]
+
+
+def _curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    by_round = {record["round"]: share(record["accuracy"]) for record in records}
+    return {"round": list(by_round), "accuracy": list(by_round.values())}
+
+
+def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
+    """The findings of `fedotp audit` and `fedotp probe` beside the account; None where nobody asked for either."""
+    try:
+        with reading(run):
+            audit, probe = run.finding("audit"), run.finding("probe")
+            if audit is None and probe is None:
+                return None
+            return {
+                "audit": None if audit is None else _audit(audit),
+                "probe": None if probe is None else _probe(probe),
+                "problem": None,
+            }
+    except FedotpError as error:
+        return {"audit": None, "probe": None, "problem": str(error)}
+
+
+def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = [
+        {
+            "what": str(name),
+            **{key: _number(bound[key]) for key in ("epsilon", "delta", "confidence")},
+            **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
+        }
+        for name, bound in found["bounds"].items()
+    ]
+    if not bounds:
+        raise ValueError("an audit without a bound")
+    upper = found["upper"]
+    return {
+        "unit": str(found["unit"]),
+        "kind": str(found["kind"]),
+        "upper": None if upper is None else _number(upper),
+        "broken": bool(found["broken"]),
+        "bounds": bounds,
+    }
+
+
+def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{key: int(found[key]) for key in ("members", "others")},
+        "confidence": _number(found["confidence"]),
+        "fair": bool(found["fair"]),
+        "attacks": [_attack(attack) for attack in (*found["attacks"], found["control"])],
+        "allowed": None if found["allowed"] is None else _allowed(found["allowed"]),
+    }
+
+
+def _allowed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The most that the account allows any attack."""
+    rates = {str(share): _number(rate) for share, rate in found["tpr"].items()}
+    return {"epsilon": _number(found["epsilon"]), "auc": _number(found["auc"]), "tpr": rates}
+
+
+def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "target": str(found["target"]),
+        "score": str(found["score"]),
+        "auc": _estimate(found["auc"]),
+        "tpr": {str(share): _estimate(rate) for share, rate in found["tpr"].items()},
+    }
+
+
+def _estimate(found: Mapping[str, Any]) -> list[float]:
+    return [float(f"{_number(found[key]):.4g}") for key in ("value", "low", "high")]
+
+
+def _number(value: Any) -> float:
+    """A number that a page can show."""
+    if not math.isfinite(number := float(value)):
+        raise ValueError(f"{value!r} is no number to show")
+    return number
+
+
+def gather_worth(run: RunDirectory) -> dict[str, Any] | None:
+    """What `fedotp value` has found of a run, in millionths; None where nobody asked."""
+    with reading(run):
+        if (value := read_value(run)) is None:
+            return None
+        return {
+            "of": value["of"],
+            "permutations": value["permutations"],
+            "everybody": share(value["everybody"]),
+            "nobody": share(value["nobody"]),
+            "sites": [{"name": site["name"], **{key: share(site[key]) for key in _COLUMNS}} for site in value["sites"]],
+        }
