@@ -8,7 +8,7 @@ from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.methods import CoOp, FedOTP
 from fedotp.paper import ENTRIES, Cell, config_of, entry_named, estimate, numbers, trials_of
-from fedotp.paper._queue import changed, find_made
+from fedotp.paper._entry_runs import changed, find_made
 from fedotp.runs import n_bytes
 
 NAMES = list(ENTRIES)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedotp.paper import ENTRIES, Entry, Part, check
-from fedotp.paper import _check as checking
+from fedotp.paper import _toy as checking
 
 
 def few(entry: Entry) -> Entry:

@@ -219,11 +219,11 @@ def test_figures_are_drawn(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_check_tells_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedotp.paper._check.draw", lambda entry, *_: [] if len(entry.parts) > 1 else [Path("one.png")])
+    monkeypatch.setattr("fedotp.paper._toy.draw", lambda entry, *_: [] if len(entry.parts) > 1 else [Path("one.png")])
     done = command("paper", "check", "figureA2")
     assert done.status == 0
     assert "0 runs, 4 figures" in done.out
-    monkeypatch.setattr("fedotp.paper._check.draw", lambda *_: [])
+    monkeypatch.setattr("fedotp.paper._toy.draw", lambda *_: [])
     done = command("paper", "check", "figureA2")
     assert done.status == 1
     assert "FAILED: nothing was drawn" in done.out

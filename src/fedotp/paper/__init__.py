@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.paper._catalog import ENTRIES, entry_named
-    from fedotp.paper._check import Checked, check
-    from fedotp.paper._cost import Cost, estimate
     from fedotp.paper._draw import draw
-    from fedotp.paper._entry import Entry, Part
-    from fedotp.paper._inputs import Missing, missing_inputs
+    from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
+    from fedotp.paper._entry_runs import (
+        Cost,
+        Made,
+        Missing,
+        by_part,
+        config_of,
+        estimate,
+        find_made,
+        missing_inputs,
+        trials_of,
+    )
+    from fedotp.paper._figures import ENTRIES, entry_named
     from fedotp.paper._lines import Block, Line
-    from fedotp.paper._numbers import Cell, Number, numbers
-    from fedotp.paper._queue import Made, by_part, config_of, find_made, trials_of
     from fedotp.paper._result import Grid, Result
+    from fedotp.paper._toy import Checked, check
 
 __all__ = [
     "ENTRIES",
@@ -48,5 +55,5 @@ __all__ = [
 __getattr__, __dir__ = lazy_face(
     __name__,
     __all__,
-    ["_catalog", "_numbers", "_entry", "_inputs", "_queue", "_cost", "_lines", "_result", "_draw", "_check"],
+    ["_figures", "_entry", "_entry_runs", "_lines", "_result", "_draw", "_toy"],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedotp import report
 from fedotp.data import load_dataset, make_partition, plot_partition
 from fedotp.paper._entry import Entry, Part
-from fedotp.paper._queue import Made, config_of
+from fedotp.paper._entry_runs import Made, config_of
 from fedotp.runs import Outcome, RunDirectory
 
 if TYPE_CHECKING:

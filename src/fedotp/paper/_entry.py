@@ -1,7 +1,12 @@
-"""What an entry is: a table or a figure of the paper, and the runs that it is made of."""
+"""What an entry is: a table or a figure of the paper, its numbers as printed (`numbers/<table>.csv`), and the runs that
+it is made of.
+"""
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
 from fedotp.errors import FedotpError, listed
@@ -76,9 +81,9 @@ class Entry:
         """The part of it that is about these data sets and methods, each named as in the table or as a preset."""
         parts, methods, wrong = set[str](), set[str](), list[str]()
         for word in words:
-            wanted = _plain(word)
-            of_parts = {p.folder for p in self.parts if wanted in map(_plain, (p.dataset, p.preset, p.title, p.folder))}
-            of_methods = {row for row, method in self.methods.items() if wanted in (_plain(row), _plain(method))}
+            wanted = plain(word)
+            of_parts = {p.folder for p in self.parts if wanted in map(plain, (p.dataset, p.preset, p.title, p.folder))}
+            of_methods = {row for row, method in self.methods.items() if wanted in (plain(row), plain(method))}
             parts |= of_parts
             methods |= of_methods
             wrong += [] if of_parts or of_methods else [word]
@@ -94,14 +99,40 @@ class Entry:
         )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A name without case, spaces and signs: Table A2 is tablea2."""
     return "".join(c for c in text.lower() if c.isalnum())
 
 
-def find_entry(entries: Mapping[str, Entry], name: str) -> Entry:
-    """The entry called `name`, however it is spelt."""
-    found = next((entry for entry in entries.values() if _plain(entry.name) == _plain(name)), None)
-    if found is None:
-        raise FedotpError(f"the paper has no {name!r} to run; it has {', '.join(entries)}")
-    return found
+@dataclass(frozen=True)
+class Cell:
+    """Where a number stands: the method of its row, the data set and, where a table varies one, the setting."""
+
+    method: str
+    dataset: str
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the paper in per cent, and the deviation behind its ±; None where none is printed."""
+
+    mean: float
+    std: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.std is None else f" ± {self.std:.2f}")
+
+
+@cache
+def numbers(name: str) -> dict[Cell, Number]:
+    """The numbers of the table `name`, such as "table1", in its order; none for a figure."""
+    file = files("fedotp").joinpath("paper", "numbers", f"{name}.csv")
+    if not file.is_file():
+        return {}
+    return {
+        Cell(line["method"], line["dataset"], line["setting"]): Number(
+            float(line["mean"]), float(line["std"]) if line["std"] else None
+        )
+        for line in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    }

@@ -1,7 +1,8 @@
-"""The figures of the paper that show results, and the one of its partitions."""
+"""The figures of the paper that show results, the one of its partitions, and all entries by name."""
 
-from fedotp.paper._entry import Entry, Part
-from fedotp.paper._tables import ALWAYS, FEW_SHOT, FEW_SHOT_NOTES, FOUR_AND_FEDOTP, shots_of
+from fedotp.errors import FedotpError
+from fedotp.paper._entry import Entry, Part, plain
+from fedotp.paper._tables import ALWAYS, FEW_SHOT, FEW_SHOT_NOTES, FOUR_AND_FEDOTP, TABLES, shots_of
 
 _NO_NUMBERS = "The paper prints no numbers for this figure: there are none to set beside ours."
 _CURVES = {"DTD": "dtd", "Caltech101": "caltech101", "Flowers102": "flowers102", "OxfordPets": "oxford_pets"}
@@ -91,3 +92,13 @@ FIGURES = (
         differs=("The paper says nothing of the training here: it is that of Table 3.", *ALWAYS),
     ),
 )
+
+ENTRIES = {entry.name: entry for entry in (*TABLES, *FIGURES)}
+
+
+def entry_named(name: str) -> Entry:
+    """An entry by its name, however it is spelt: "Table A2" is tableA2."""
+    found = next((entry for entry in ENTRIES.values() if plain(entry.name) == plain(name)), None)
+    if found is None:
+        raise FedotpError(f"the paper has no {name!r} to run; it has {', '.join(ENTRIES)}")
+    return found

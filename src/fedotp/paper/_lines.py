@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedotp.paper._entry import Entry, Part
-from fedotp.paper._numbers import Cell, Number, numbers
+from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
 from fedotp.runs import Difference, Differences, Outcome, Pair, Row, Table, numbers_of, paired
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from fedotp._files import write_atomically
 from fedotp.paper._entry import Entry
+from fedotp.paper._entry_runs import Made, changed, data_used
 from fedotp.paper._lines import Block, Line, blocks_of
-from fedotp.paper._queue import Made, changed, data_used
 from fedotp.runs import interval, markdown, points
 
 _CSV = (

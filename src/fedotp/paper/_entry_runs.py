@@ -1,13 +1,21 @@
-"""From an entry to its runs: those to make, and those that were made."""
+"""From an entry to its runs: those to make, what they need and take, and those that were made.
 
+The rates behind an estimate are those recorded on one H200 in float32 (`bench/results`, `bench/NOTES.md`): images
+encoded from JPEG files, and a round of FedOTP with 37 classes, whose time grows with the number of classes. Methods
+with one prompt take less.
+"""
+
+import math
+import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedotp.clip import CONFIGS, find_weights
 from fedotp.config import Config, difference, load_config
-from fedotp.data import DATASETS
+from fedotp.data import DATASETS, default_root, find_dataset
 from fedotp.paper._entry import Entry, Part
 from fedotp.runs import Outcome, RunDirectory, Trial, by_method
 
@@ -18,6 +26,13 @@ _ROW = "row"  # the label of a trial: the paper's name of its row
 
 Made = list[tuple[Part, list[Outcome]]]
 """The runs of an entry, part by part."""
+
+_IMAGES_PER_SECOND = 655.0  # encoded
+_SECONDS_PER_STEP = 0.20 / (95 * 37)  # for each step of a client and each class
+_SECONDS_PER_TEST = 0.019 / (3669 * 37)  # for each test image and each class
+_SECONDS_PER_RUN = 2.0  # to begin and to write it
+_BYTES_PER_VALUE = 2
+_BYTES_PER_RUN = 5 << 20
 
 
 def config_of(part: Part, changes: Sequence[str] = ()) -> Config:
@@ -118,3 +133,104 @@ def _images(data: Mapping[str, Any]) -> str:
 
 def _shown(value: object) -> str:
     return "none" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that is not here.
+
+    Attributes:
+        what: what it is.
+        files: where each file comes from, and the path at which it, or what is in it, belongs.
+        command: the words behind `fedotp` that fetch it; none where only a person can.
+        advice: what else there is to know.
+    """
+
+    what: str
+    files: tuple[tuple[str, Path], ...]
+    command: tuple[str, ...]
+    advice: str
+
+
+def missing_inputs(configs: Iterable[Config]) -> list[Missing]:
+    """The weights and data that runs of `configs` would not find, each once."""
+    needs = list(configs)
+    backbones = dict.fromkeys(config.backbone.source for config in needs)
+    sets = dict.fromkeys((config.data.source, config.data.root_folder) for config in needs)
+    found = [*map(_weights, backbones), *(_data(name, root) for name, root in sets)]
+    return [missing for missing in found if missing is not None]
+
+
+def _weights(source: str) -> Missing | None:
+    if source not in CONFIGS:
+        if os.path.exists(source) or os.sep not in source:
+            return None  # a file, or a name that `load` knows or refuses
+        return Missing(f"the weights {source}", (), (), "no such file; give backbone.name another")
+    weights = find_weights(source)
+    if weights.path is not None:
+        return None
+    checksum = f"its SHA-256 is {weights.sha256}; " if weights.sha256 else ""
+    return Missing(
+        f"the weights of {source}",
+        ((weights.url, weights.folder),),
+        ("weights", "fetch", source),
+        f"{checksum}or save the file anywhere and give --set backbone.name=FILE",
+    )
+
+
+def _data(name: str, root: Path | None) -> Missing | None:
+    if name not in DATASETS or find_dataset(name, root) is not None:
+        return None
+    info, base = DATASETS[name], root or default_root()
+    files = tuple((resource.url, base / resource.provides) for resource in info.resources)
+    command = ("data", "download", name, *(() if root is None else ("--root", str(root)))) if files else ()
+    advice = info.advice if files else f"{info.advice}; put it at {base / info.folder}"
+    return Missing(f"the images of {info.title}", files, command, advice)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """So many runs, minutes of a GPU, and bytes of tokens and runs."""
+
+    runs: int
+    minutes: float
+    n_bytes: int
+
+
+def estimate(entry: Entry, n_repetitions: int) -> Cost:
+    """What an entry takes with so many splits x seeds, from nothing; whatever another entry has made is saved."""
+    encoded: dict[tuple[str, str], int] = {}
+    for config in map(config_of, entry.parts):
+        key = config.data.dataset, config.backbone.name
+        encoded[key] = max(encoded.get(key, 0), _n_images(config) * bool(entry.methods))
+    trials = trials_of(entry, [0])
+    each = [_seconds(trial.config) for trial in trials]
+    n_runs = n_repetitions * len(trials)
+    seconds = sum(encoded.values()) / _IMAGES_PER_SECOND + n_repetitions * sum(each)
+    tokens = sum(n * _bytes_per_image(backbone) for (_, backbone), n in encoded.items())
+    return Cost(n_runs, seconds / 60, tokens + n_runs * _BYTES_PER_RUN)
+
+
+def _n_train(config: Config) -> int:
+    info, shots = DATASETS[config.data.dataset], config.partition.shots
+    return info.n_train if shots is None else min(info.n_train, shots * info.n_classes)
+
+
+def _n_images(config: Config) -> int:
+    return _n_train(config) * max(1, config.data.views) + DATASETS[config.data.dataset].n_test
+
+
+def _bytes_per_image(backbone: str) -> int:
+    shape = CONFIGS[backbone]
+    return (shape.n_patches + 1) * shape.embed_dim * _BYTES_PER_VALUE
+
+
+def _seconds(config: Config) -> float:
+    """Of one run, without encoding."""
+    info, rounds = DATASETS[config.data.dataset], config.federation
+    n_clients = config.partition.n_clients or 10
+    steps = math.ceil(_n_train(config) / n_clients / rounds.batch_size) * rounds.local_epochs
+    taking_part = math.ceil(n_clients * rounds.participation)
+    trained = rounds.rounds * taking_part * steps * info.n_classes * _SECONDS_PER_STEP if config.method.learns else 0
+    evaluations = 1 + rounds.rounds // config.evaluation.every if config.method.learns else 1
+    return trained + evaluations * info.n_test * info.n_classes * _SECONDS_PER_TEST + _SECONDS_PER_RUN
