@@ -81,7 +81,7 @@ def invent_run(
                 "stopped_early": False,
                 "final": evaluation.totals() if share != "nothing" else {},
                 "best": {"accuracy": evaluation.mean, "round": n_rounds},
-                **(summary_of_views(made("evaluation"), made("view"), clients) if views else {}),
+                **summary_of_views(made("evaluation"), made("view"), clients),
                 "clients": [
                     {"name": name, **evaluation.of_client(place)} for place, name in enumerate(clients) if controls
                 ],

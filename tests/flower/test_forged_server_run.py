@@ -1,6 +1,5 @@
 """The directory of a server's run, edited by somebody who took the seals off."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.runs import Observer
+from fedotp.runs import Observer, RunDirectory
 
 QUICK = ServerSettings(round_timeout=5)
 
@@ -58,9 +57,9 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_a_forged_manifest_is_refused_in_one_line(case: str, stopped: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(stopped, run)
-    manifest = json.loads((run / "manifest.json").read_text())
+    manifest = RunDirectory(run).manifest
     FORGERIES[case](manifest)
-    (run / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k not in ("sealed", "sha256")}))
+    RunDirectory(run).save_manifest(manifest)
     grid = NearGrid(parts(tmp_path, 2))
     with pytest.raises(FedotpError, match="is damaged") as caught:
         resume_serving(grid, run, QUICK, **named(grid))

@@ -1,6 +1,5 @@
 """Accuracy against a setting: the numbers of the lines, and who makes one."""
 
-import json
 import statistics
 
 import pytest
@@ -25,7 +24,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunDirectory]:
         run = make_run(inputs, folder / f"run-{i}", **settings)
         summary = run.summary
         summary["final"]["accuracy"] = (i + 1) ** 2 / 100
-        (run.path / "summary.json").write_text(json.dumps(summary))
+        run.save_summary(summary)
         done.append(run)
     return done
 

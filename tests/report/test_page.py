@@ -189,8 +189,8 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run")
     (made.path / "predictions.npz").write_bytes(b"nothing")
     assert "predictions.npz" in only(make_page([made]))["missing"][0]
-    (made.path / "manifest.json").write_text("{}")
-    with pytest.raises(FedotpError, match=r"run is damaged: KeyError 'data'"):
+    made.save_manifest({})
+    with pytest.raises(FedotpError, match=r"manifest.json: missing key data.dataset"):
         make_page([RunDirectory(made.path)])
 
 

@@ -1,6 +1,5 @@
 """Directories of runs that somebody else made: links to other files, pipes that nobody writes to."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -13,7 +12,7 @@ import fedotp
 from fedotp.cli import app
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
-from fedotp.runs import Observer
+from fedotp.runs import Observer, RunDirectory
 
 
 class _KilledError(Exception):
@@ -70,11 +69,10 @@ def test_a_file_of_a_run_that_never_ends_is_not_waited_for(name: str, place: str
 
 @pytest.mark.parametrize("key", ["digest", "content", "name"])
 def test_a_manifest_that_lacks_a_digest_is_refused(key: str, run: Path) -> None:
-    manifest = json.loads((run / "manifest.json").read_text())
-    del manifest["sealed"], manifest["sha256"]
+    manifest = RunDirectory(run).manifest
     if key == "name":
         manifest["data"]["digest"] = "0"  # only then is the name asked for
     del manifest["data"][key]
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    RunDirectory(run).save_manifest(manifest)
     with pytest.raises(FedotpError, match=f"is damaged: KeyError '{key}'"):
         fedotp.resume(run)

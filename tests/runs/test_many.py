@@ -1,7 +1,6 @@
 """Which runs a comparison or a sweep is made of, and the table they end in."""
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,6 +131,7 @@ def outcome(folder: Path, label: str, seed: int, accuracy: float | None, changes
     if accuracy is not None:
         summary = {
             "best": {"accuracy": 0.875},
+            "last_five": {"accuracy": 0.75},
             "final": {"accuracy": accuracy, "accuracy_worst_decile": 0.25, "macro_f1": 0.5},
             "optimizer": {"name": "sgd", "lr": 0.1},
             "communication": {"bytes_up": 1024, "bytes_down": 1024},
@@ -140,7 +140,7 @@ def outcome(folder: Path, label: str, seed: int, accuracy: float | None, changes
             "domains": {"clip_art": {"accuracy": accuracy}},
             "joined": {"accuracy": 0.125},
         }
-        (path / "summary.json").write_text(json.dumps(summary))
+        RunDirectory(path).save_summary(summary)
     config = CONFIG.override([f"seed={seed}", *changes])
     return Outcome(Trial(path.name, {"method": label}, config), RunDirectory(path))
 
@@ -153,20 +153,22 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
         "method,runs,accuracy_mean,accuracy_std,best_mean,best_std,last_five_mean,last_five_std,"
         "worst_decile_mean,worst_decile_std,balanced_accuracy_mean,balanced_accuracy_std,macro_f1_mean,macro_f1_std,"
         "lr_mean,lr_std,bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
-        "accuracy_clip_art_mean,accuracy_clip_art_std,"
+        "accuracy_clip_art_mean,accuracy_clip_art_std,personal_last_mean,personal_last_std,"
+        "personal_best_mean,personal_best_std,personal_last_five_mean,personal_last_five_std,"
         "against,difference,difference_low,difference_high,difference_p,difference_p_holm,pairs,splits,"
         "not_above\n"
-        "A|B,3,0.5,0.25,0.875,0.0,,,0.25,0.0,,,0.5,0.0,0.1,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,,,,,,,,,\n"
-        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "D,1,1.0,,0.875,,,,0.25,,,,0.5,,0.1,,2048.0,,2.0,,0.125,,1.0,,A|B,0.75,,,,,1,1,\n"
-        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "A|B,3,0.5,0.25,0.875,0.0,0.75,0.0,0.25,0.0,,,0.5,0.0,0.1,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,"
+        "0.5,0.25,0.875,0.0,0.75,0.0,,,,,,,,,\n"
+        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "D,1,1.0,,0.875,,0.75,,0.25,,,,0.5,,0.1,,2048.0,,2.0,,0.125,,1.0,,1.0,,0.875,,0.75,,A|B,0.75,,,,,1,1,\n"
+        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
     )
     assert markdown.splitlines()[2:5] == [
-        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | - | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
+        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | 75.00 | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
         "| 50.00 ± 25.00 |",
         "| C | 0 of 1 | - | - | - | - | - | - | - | - | - | - | - |",
-        "| D | 1 | 100.00 | 87.50 | - | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
+        "| D | 1 | 100.00 | 87.50 | 75.00 | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
     assert markdown.splitlines()[-3:] == [
         "| D | +75.00 | - | 1 | one pair is not enough |",
@@ -194,7 +196,6 @@ def test_the_table_in_a_narrow_terminal_has_balanced_accuracy_and_no_f1(
 def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:
     def viewed(seed: int, by: float) -> Outcome:
         made = outcome(tmp_path, "A", seed, 0.5 + by)
-        path = made.directory.path / "summary.json"
         over_rounds = {"last": 0.25 + by, "best": 0.5 + by, "last_five": 0.375 + by}
         more = {
             "best": {"accuracy": 0.75 + by, "round": 3},
@@ -205,17 +206,19 @@ def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:
             ],
             "base_to_novel": {"personal": dict.fromkeys(("local", "base", "novel", "hm", "hm3", "cm"), over_rounds)},
         }
-        path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+        made.directory.save_summary({**made.directory.summary, **more})
         return made
 
-    table = Table.of([viewed(0, 0.0), viewed(1, 0.125), outcome(tmp_path, "old", 0, 0.5)])
+    table = Table.of([viewed(0, 0.0), viewed(1, 0.125), outcome(tmp_path, "B", 0, 0.5)])
     assert table.views == ("personal", "base", "novel, global part", "HM", "HM3", "CM")
     personal, of_global_part = table.view_tables()
     assert [line[:4] for line in personal.lines] == [
         ["A", "last", "56.25 ± 8.84", "31.25 ± 8.84"],
         ["A", "best", "81.25 ± 8.84", "56.25 ± 8.84"],
         ["A", "last 5", "68.75 ± 8.84", "43.75 ± 8.84"],
-        *(["old", when, "-", "-"] for when in ("last", "best", "last 5")),
+        ["B", "last", "50.00", "-"],
+        ["B", "best", "87.50", "-"],
+        ["B", "last 5", "75.00", "-"],
     ]
     assert personal.titles == ["personal %", "base %", "HM %", "HM3 %", "CM %"]
     assert (of_global_part.titles, of_global_part.lines[0]) == (["novel %"], ["A", "last", "31.25 ± 8.84"])

@@ -58,19 +58,6 @@ def test_where_things_are_may_be_edited(made: Path, tmp_path: Path) -> None:
     assert run.told.tables["compute"]["device"] == "auto"
 
 
-def test_a_run_of_an_older_version_has_the_defaults_of_what_it_does_not_know(made: Path, tmp_path: Path) -> None:
-    run = fresh(made, tmp_path / "run")
-    path = run.path / "config.toml"
-    path.write_text(path.read_text().partition("[server]")[0] + "[evaluation]\n")
-    manifest = json.loads((run.path / "manifest.json").read_text())
-    for key in ("server", "sealed", "sha256", "compute"):
-        del (manifest if key.startswith("s") and key != "server" else manifest["config"])[key]
-    manifest["config"]["evaluation"] = {}
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    assert by_files(run) is None
-    assert run.told.tables["server"]["name"] == "average"
-
-
 def test_words_are_those_of_the_methods() -> None:
     ours = {name: method.title for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
     assert known_methods() == ours

@@ -101,14 +101,13 @@ class RunDirectory:
         path = self._file("config.toml")
         self.require_method()
         config = Config.read(path)
-        if "config" in self.manifest:  # not in those of older versions
-            began = Config.from_dict(self.manifest["config"], str(self._file("manifest.json")))
-            edited = {key: values for key, values in difference(began, config).items() if key not in PLACES}
-            for key, (before, now) in edited.items():
-                raise FedotpError(
-                    f"{path} was edited: {key} is {now} now, and the run began with {before}; "
-                    "put it back, or begin a new run"
-                )
+        began = Config.from_dict(self.manifest.get("config", {}), str(self._file("manifest.json")))
+        edited = {key: values for key, values in difference(began, config).items() if key not in PLACES}
+        for key, (before, now) in edited.items():
+            raise FedotpError(
+                f"{path} was edited: {key} is {now} now, and the run began with {before}; "
+                "put it back, or begin a new run"
+            )
         return config
 
     @cached_property
@@ -204,7 +203,7 @@ class RunDirectory:
         written.add(line)
         return written.n_bytes, written.digest
 
-    def cut_metrics(self, n_bytes: int, digest: str = "") -> None:
+    def cut_metrics(self, n_bytes: int, digest: str) -> None:
         """Forget lines written after the last checkpoint, which knows of `n_bytes` and their `digest`."""
         content = self._metrics_bytes()
         self._require_sealed(content, n_bytes, digest)
@@ -309,7 +308,7 @@ class RunDirectory:
     def _metrics_seal(self) -> tuple[int, str]:
         """How long metrics.jsonl was, and its digest, when last it was sealed; no digest where it never was."""
         if self.is_complete:
-            seal = self._summary.get(_METRICS, {"bytes": 0, "sha256": ""})
+            seal = self._summary[_METRICS]
             return seal["bytes"], seal["sha256"]
         if self.checkpoint.is_file():
             progress = load_progress(self.checkpoint)
@@ -323,7 +322,7 @@ class RunDirectory:
                 f"{self._metrics_file} has {len(content)} bytes where {n_bytes} were written: lines are missing; "
                 "restore it from a copy, or run again from the start"
             )
-        if self.is_complete and digest:
+        if self.is_complete:
             n_bytes = len(content)
         if digest and Growing(content[:n_bytes]).digest != digest:
             raise changed(self._metrics_file)

@@ -160,7 +160,7 @@ def _last_five(series: Series) -> dict[str, float]:
 def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
     numbers: dict[tuple[str, str], float] = {}
-    if "accuracy" in summary["final"] and "last_five" in summary:  # which those of older versions have not
+    if "accuracy" in summary["final"]:
         own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
         numbers |= {("personal", when): values["accuracy"] for when, values in own.items()}
     named = {_title(view["view"], view["model"]): view for view in summary.get("views", ())}

@@ -83,10 +83,9 @@ def resume(path: str | Path, *, observer: Observer | None = None, progress: bool
 
 
 def _threads_of(directory: RunDirectory, prepared: Prepared) -> int:
-    """As many as the run began with; older ones did not record it."""
+    """As many as the run began with."""
     with reading(directory):
-        compute = prepared.config.compute
-        return n_threads(replace(compute, threads=directory.manifest.get("threads", compute.threads)), prepared.task)
+        return n_threads(replace(prepared.config.compute, threads=directory.manifest["threads"]), prepared.task)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from fedotp._files import parse_json, read_regular
 from fedotp.errors import FedotpError
 
 _MOST_BYTES = 256 << 20  # of a file: a summary has a line for every client
-_SEALED, _SHA256 = "sealed", "sha256"  # two keys: damage to the name of one does not make it a file without a seal
+_SEALED, _SHA256 = "sealed", "sha256"  # the keys of a seal
 
 
 def sealed(content: Mapping[str, Any]) -> str:
@@ -23,7 +23,7 @@ def sealed(content: Mapping[str, Any]) -> str:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """The content of a file whose seal holds, or that has none, as older versions wrote it."""
+    """The content of a file whose seal holds."""
     try:
         content = parse_json(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except (OSError, ValueError) as error:
@@ -31,7 +31,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise FedotpError(f"cannot read {path}: it should hold one JSON object")
     seal = content.pop(_SEALED, None), content.pop(_SHA256, None)
-    if seal not in ((None, None), (True, _digest(content))):
+    if seal != (True, _digest(content)):
         raise changed(path)
     return content
 

@@ -12,7 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 import fedotp as package
-from fedotp.runs import Observer, stored_parameters
+from fedotp.errors import FedotpError
+from fedotp.runs import Observer, RunDirectory, stored_parameters
 from fedotp.runs._seal import sealed
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
@@ -139,22 +140,27 @@ def _seal_partition(folder: Path) -> None:
         return
 
 
-def _unseal(folder: Path) -> None:
-    """Seals taken off, as files of older versions have none."""
-    for name in ("manifest.json", "summary.json", "audit.json", "probe.json", "value.json", "forgotten.json"):
-        path = folder / "run" / name
+def _seal_files(folder: Path) -> None:
+    """The digests of JSON files and of the metrics, made right."""
+    run = RunDirectory(folder / "run")
+    for name in ("manifest", "summary", "audit", "probe", "value", "forgotten"):
+        path = run.path / f"{name}.json"
         try:
             content = json.loads(path.read_bytes())
-            path.write_text(json.dumps({key: content[key] for key in content if key not in _SEALS}))
-        except (OSError, ValueError, TypeError, RecursionError):
+            content = {key: value for key, value in content.items() if key not in _SEALS}
+            if name == "summary":
+                run.save_summary(content)
+            else:
+                run.save_finding(name, content)
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, FedotpError):
             continue
 
 
 def forge_run(folder: Path) -> None:
-    """All that only says whether a file was changed, made right or taken off."""
+    """All that only says whether a file was changed, made right."""
     _seal_checkpoint(folder)
     _seal_partition(folder)
-    _unseal(folder)
+    _seal_files(folder)
 
 
 def _show(folder: Path) -> None:

@@ -155,7 +155,7 @@ def _n_images(
     """How many training and test images each client has; real sites tell it themselves."""
     names = run.manifest["clients"]
     if run.is_deployed:
-        train, told = run.manifest["deployment"].get("train_images", {}), _last(evaluations, "n")
+        train, told = run.manifest["deployment"]["train_images"], _last(evaluations, "n")
         return [train.get(name) or None for name in names], [told.get(client) for client in range(len(names))]
     try:
         clients = run.partition.clients

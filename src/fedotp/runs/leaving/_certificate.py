@@ -42,8 +42,8 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
 
 
 def _settings(run: RunDirectory) -> dict[str, Any]:
-    """All settings that there were when the run began, but those that say where things are."""
-    tables = run.manifest.get("config", run.config.to_dict())
+    """All settings but those that say where things are."""
+    tables = run.config.to_dict()
     sections = {key: table if isinstance(table, dict) else {"": table} for key, table in tables.items()}
     flat = {f"{section}.{key}": value for section, table in sections.items() for key, value in table.items()}
     return {key: value for key, value in flat.items() if key not in PLACES}
