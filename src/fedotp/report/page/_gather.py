@@ -89,7 +89,7 @@ def _notes(config: Config, summary: dict[str, Any]) -> list[str]:
     if "epsilon" in privacy:
         notes.append(
             f"Privacy spent: epsilon {privacy['epsilon']:.3f} at delta {privacy['delta']:g}, "
-            f"{privacy['releases']} releases; neighbours: {privacy.get('neighbours', 'add or remove one site')}."
+            f"{privacy['releases']} releases; neighbours: {privacy['neighbours']}."
         )
     return notes
 
