@@ -3,7 +3,6 @@
 import base64
 import io
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -238,10 +237,15 @@ def test_limits_of_a_calibrated_client(page: Page, run: RunDirectory, image: Pat
     """A set at the coverage chosen, a flag on a stranger, and no promise for another mass."""
     Image.effect_noise((32, 32), 200).convert("RGB").save(tmp_path / "noise.png")
     own = tmp_path / "own"
-    shutil.copytree(run.config.data.dataset, own)
-    for number in range(4):  # with 36 images no p-value is small enough
-        shutil.copy(image, own / "night" / "blue" / f"more-{number}.png")
-    classifier = calibrated_by(Classifier.from_run(run.path, "client-0"), own, every=True)
+    pictures = sorted(Path(run.config.data.dataset).rglob("*.png"))
+    for number in range(40):  # with fewer no p-value is small enough
+        place = pictures[number % len(pictures)].relative_to(run.config.data.dataset).parent
+        for split in ("train", "test"):
+            (own / split / place).mkdir(parents=True, exist_ok=True)
+            with Image.open(pictures[number % len(pictures)]) as picture:
+                picture.putpixel((0, 0), (number, number, 40 * (split == "test")))  # none is a copy of another
+                picture.save(own / split / place / f"{number}.png")
+    classifier = calibrated_by(Classifier.from_run(run.path, "client-0"), own)
     with served(run.path, calibrate=own) as site:
         page.goto(site.server.url)
         page.wait_for_selector("body[data-ready]")

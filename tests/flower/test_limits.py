@@ -64,7 +64,7 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
         "site site-2 announces 1000000000 training images and counts with 22, "
         "10 times the median or as much as all others (--max-images, --max-times)"
     ) in lines.text
-    assert gather(run)["notices"] == ["Site site-2 announced 1,000,000,000 training images and counts with 22."]
+    assert gather(run)["warnings"] == ["Site site-2 announced 1,000,000,000 training images and counts with 22."]
 
 
 def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     assert list(record["shortened"]) == ["site-2"]
     assert run.summary["shortened"] == {"site-2": 1}
     assert "round 1, site site-2: its update moves the prompt by 50 and is shortened to" in lines.text
-    assert gather(run)["notices"] == ["1 update of site site-2 went much further than the others and was shortened."]
+    assert gather(run)["warnings"] == ["1 update of site site-2 went much further than the others and was shortened."]
 
 
 def test_refused_and_shortened_updates_of_a_run_that_goes_on_are_not_forgotten(inputs: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_refused_and_shortened_updates_of_a_run_that_goes_on_are_not_forgotten(i
     run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
     assert run.summary["refused"] == run.summary["faults"] == {"site-1": 1}
     assert run.summary["shortened"] == {"site-2": 1}
-    assert "1 update of site site-1 was refused." in gather(run)["notices"]
+    assert "1 update of site site-1 was refused." in gather(run)["warnings"]
 
 
 def test_the_limits_are_in_the_command_that_goes_on() -> None:
