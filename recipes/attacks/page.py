@@ -111,7 +111,7 @@ def short(results: Results) -> str:
         worst, (attack, share) = min(zip(harmed, cells, strict=True), key=lambda each: each[0].mean)
         lines.append(
             f"- **{TITLES[method]} without a rule**: {sum(each.apart and each.mean < 0 for each in harmed)} of "
-            f"{len(cells)} attacks cost accuracy that is told apart from nothing; the worst, {attack} from "
+            f"{len(cells)} attacks cost accuracy significantly; the worst, {attack} from "
             f"{_percent(share)}, costs {-100 * worst.mean:.1f} points."
         )
         for rule in _OTHERS:
@@ -120,7 +120,7 @@ def short(results: Results) -> str:
             lines.append(
                 f"    - `{rule}`: ahead of the average under {sum(each.apart and each.mean > 0 for each in told)} of "
                 f"{len(cells)}, behind it under {sum(each.apart and each.mean < 0 for each in told)}; at worst "
-                f"{-100 * min(lost):.1f} points below the federation that nobody attacked."
+                f"{-100 * min(lost):.1f} points below no attack."
             )
     return "\n".join(lines)
 
