@@ -17,7 +17,7 @@ CASES = 3  # of each reader; `make fuzz` runs thousands
 def suspicious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """A worker with readers that have defects, and little patience."""
     folder = tmp_path_factory.mktemp("planted")
-    with Worker(folder / "seeds", folder / "worker", readers="fuzz.planted", cpu=2, wall=8) as worker:
+    with Worker(folder / "seeds", folder / "worker", readers="fuzz.planted", cpu=1, wall=12) as worker:
         yield worker
 
 
