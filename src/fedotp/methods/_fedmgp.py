@@ -39,7 +39,7 @@ class FedMGP(Method):
 
     The `variant` "code" is what the authors' code does otherwise: in place of the cosine of prompts it adds the mean
     absolute difference of two groups' class features of length 1, so groups become alike; the words that a group does
-    not start as stay behind its vectors, "[v1][v2] of a {name}."; the server counts every client alike; and the draws
+    not start as stay behind its vectors, `[v1] [v2] of a {name}.`; the server counts every client alike; and the draws
     of the first round are uniform.
 
     Attributes:
