@@ -36,32 +36,36 @@ def breaches(sources: Mapping[str, str], rooms: Rooms) -> list[str]:
     return sorted(found)
 
 
-def _row(rooms: Rooms, room: str) -> int | None:
-    named = next((i for i, row in enumerate(rooms) if room in row), None)
-    patterns = (i for i, row in enumerate(rooms) if any(fnmatch(room, pattern) for pattern in row))
-    return next(patterns, None) if named is None else named
+def _row(rooms: Rooms, module: Name) -> int | None:
+    """The row of a module: that of its inner room, "room/inner", if the table has it, else that of its room."""
+    for place in ("/".join(module[1:3]), module[1]):
+        named = (i for i, row in enumerate(rooms) if place in row)
+        patterns = (i for i, row in enumerate(rooms) if any(fnmatch(place, pattern) for pattern in row))
+        if (row := next(named, next(patterns, None))) is not None:
+            return row
+    return None
 
 
 def _in_table(graph: Graph, rooms: Rooms) -> Iterator[str]:
-    """Rooms and rows that do not find each other."""
-    there = sorted({name[1] for name in graph.modules if len(name) > 1})
-    for room in there:
-        if _row(rooms, room) is None:
+    """Rooms and rows that do not find each other; a room that has rows for inner rooms has them for all its folders."""
+    divided = {pattern.split("/")[0] for row in rooms for pattern in row if "/" in pattern}
+    there = {name[1] for name in graph.modules if len(name) > 1}
+    inner = {"/".join(name[1:3]) for name in graph.modules if len(name) > 2}
+    folders = {"/".join(name[1:3]) for name in graph.modules if len(name) > 3 and name[1] in divided}
+    listed = [pattern for row in rooms for pattern in row]
+    for room in sorted(there | folders):
+        if not any(fnmatch(room, pattern) for pattern in listed):
             yield f"{ROOT}/{room}: is missing from the table of rooms; give it a row below all that it imports"
-    for pattern in (pattern for row in rooms for pattern in row):
-        if not any(fnmatch(room, pattern) for room in there):
+    for pattern in listed:
+        if not any(fnmatch(room, pattern) for room in there | inner):
             yield f"{ROOT}/{pattern}: is in the table of rooms and not in the house; take the row out"
 
 
 def _in_face(graph: Graph, module: Module) -> Iterator[tuple[int, str]]:
-    """A package without `__all__`, or with a name in it that is not there."""
-    if not module.is_package or any(module.name[:n] not in graph.modules for n in range(1, len(module.name))):
-        return
-    if module.all is None:
-        yield 1, "there is no __all__; list what other folders may use"
-    for name in module.all or ():
+    """A name that a package hands on and that is not there."""
+    for name, line in module.handed_on.items():
         if graph.origin(module.name, name) is None:
-            yield module.bound["__all__"].lineno, f"{name} in __all__ does not exist; import it here, or take it out"
+            yield line, f"{name} does not exist there; import it from where it is, or take it out"
 
 
 def _in_attributes(graph: Graph, module: Module) -> Iterator[tuple[int, str]]:
@@ -86,11 +90,11 @@ def _in_privacy(graph: Graph, module: Module, use: Use) -> Iterator[str]:
     for home in [home for home in homes if not _within(module.name, home)][:1]:
         wanted = "what is needed" if is_private(name) else name or "what is needed"
         there = home in graph.modules and wanted in graph.modules[home].face
-        right = f"import {wanted} from {'.'.join(home)}" + ("" if there else " and put it on its __all__")
+        right = f"import {wanted} from {'.'.join(home)}" + ("" if there else " and put it on its face")
         yield f"{dotted}{'.' if name else ''}{name} is private to {'/'.join(home)}; {right}"
     is_open = homes or _within(module.name, target.home) or name.startswith("__")
     if name and not is_open and name not in target.face:
-        yield f"{name} is not on the face of {dotted}; put it on its __all__, or use what is there"
+        yield f"{name} is not on the face of {dotted}; put it on its face, or use what is there"
 
 
 def _in_order(graph: Graph, module: Module, use: Use, rooms: Rooms) -> Iterator[str]:
@@ -102,10 +106,16 @@ def _in_order(graph: Graph, module: Module, use: Use, rooms: Rooms) -> Iterator[
             room = ".".join((graph.origin(use.module, use.name) or (ROOT, "its room"))[:2])
             yield f"{ROOT}.{use.name} is the front door, for users; import {use.name} from {room}"
         return
-    own, other = _row(rooms, module.name[1]), _row(rooms, use.module[1])
+    made_in = (graph.origin(use.module, use.name) if use.name else None) or use.module
+    same_room = module.name[1] == use.module[1]
+    if same_room and module.is_package:
+        return  # a face hands on what is below it
+    target = made_in if same_room else use.module
+    own, other = _row(rooms, module.name), _row(rooms, target)
     if own is not None and other is not None and own < other:
+        names = ["/".join(name[1 : 3 if same_room else 2]) for name in (module.name, target)]
         yield (
-            f"{module.name[1]} stands above {use.module[1]} in the table of rooms and must not know it; "
+            f"{names[0]} stands above {names[1]} in the table of rooms and must not know it; "
             f"move what both need up, or this down"
         )
 

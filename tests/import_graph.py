@@ -55,19 +55,16 @@ class Module:
         return names
 
     @cached_property
-    def all(self) -> tuple[str, ...] | None:
-        """The names in `__all__`; None without one that is written out."""
-        match self.bound.get("__all__"):
-            case ast.Assign(value=ast.List(elts=names)) if all(isinstance(name, ast.Constant) for name in names):
-                return tuple(name.value for name in names)
-        return None
+    def face(self) -> frozenset[str]:
+        """What other folders may take: what is defined here, and what a package imports `as` the same name."""
+        defined = {name for name, node in self.bound.items() if not isinstance(node, _Import)}
+        return frozenset(filter(lambda name: not name.startswith("_"), defined | self.handed_on.keys()))
 
     @cached_property
-    def face(self) -> frozenset[str]:
-        """What other folders may take: `__all__`, or all that a single file defines itself."""
-        if self.all is not None or self.is_package:
-            return frozenset(self.all or ())
-        return frozenset(name for name, node in self.bound.items() if not isinstance(node, _Import))
+    def handed_on(self) -> dict[str, int]:
+        """The names that a package imports `as` themselves for others to take, and the lines that do."""
+        imports = (node for node in _own_nodes(self.tree) if isinstance(node, ast.ImportFrom) and self.is_package)
+        return {alias.name: node.lineno for node in imports for alias in node.names if alias.name == alias.asname}
 
     @cached_property
     def private_definitions(self) -> frozenset[str]:
@@ -81,36 +78,15 @@ class Module:
                     found.add(name)
         return frozenset(filter(is_private, found))
 
-    @cached_property
-    def later(self) -> dict[str, Name]:
-        """The modules from which names are taken when they are first asked for."""
-        return {use.name: use.module for node in ast.walk(self.tree) for use in self.by_string(node) if use.name}
-
     def by_string(self, node: ast.AST) -> Iterator[Use]:
-        """What a call of `import_module` names: "fedotp.room" or, with its table, f"fedotp.room.{TABLE[name]}"."""
+        """What a call of `import_module` names, such as "fedotp.room"; a name that is made up at run time is none."""
         match node:
             case ast.Call(func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[asked, *_]):
-                for name, text in self._spelt(asked):
-                    if (parts := _parts(text))[0] in (ROOT, ""):
-                        yield Use(node.lineno, parts, name)
-
-    def _spelt(self, text: ast.expr) -> list[tuple[str | None, str]]:
-        """All that a string may be, and the key under which a table has it."""
-        match text:
-            case ast.Constant(value=str(value)):
-                return [(None, value)]
-            case ast.FormattedValue(value=ast.Name(id="__name__")):
-                return [(None, ".".join(self.name))]
-            case ast.FormattedValue(value=ast.Subscript(value=ast.Name(id=table))):
-                match self.bound.get(table):
-                    case ast.Assign(value=ast.Dict() as written):
-                        return list(ast.literal_eval(written).items())
-            case ast.JoinedStr(values=values):
-                whole: list[tuple[str | None, str]] = [(None, "")]
-                for value in values:
-                    whole = [(key or name, start + end) for key, start in whole for name, end in self._spelt(value)]
-                return whole
-        return [(None, "{...}")]
+                match asked:
+                    case ast.Constant(value=str(text)) if _parts(text)[0] == ROOT:
+                        yield Use(node.lineno, _parts(text))
+                    case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) if _parts(text)[0] == ROOT:
+                        yield Use(node.lineno, (*_parts(text.rstrip(".")), "{...}"))
 
 
 class Graph:
@@ -135,8 +111,6 @@ class Graph:
             for alias, use in self._from(module, node):
                 if (alias.asname or alias.name) == name:
                     return self.origin(use.module, use.name) if use.name else use.module
-        if node is None and name in module.later:
-            return self.origin(module.later[name], name)
         return target if node else None
 
     def _below(self, module: Module, node: ast.AST, known: Mapping[str, Name]) -> Iterator[Use]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from house import breaches, rooms_of
+from import_graph import Module
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCES = {
@@ -14,7 +15,6 @@ SOURCES = {
     for path in sorted((REPOSITORY / "src/fedotp").rglob("*.py"))
 }
 PAGE = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
-PACKAGES = [path.removesuffix("/__init__.py").replace("/", ".") for path in SOURCES if path.endswith("/__init__.py")]
 
 
 def test_the_house_is_in_order() -> None:
@@ -29,11 +29,18 @@ def test_files_named_in_comments_are_there() -> None:
             assert {beside, f"fedotp/{name}"} & SOURCES.keys() or (REPOSITORY / name).is_file(), f"{path} names {name}"
 
 
-@pytest.mark.parametrize("package", [package for package in PACKAGES if "_app" not in package])
-def test_what_a_room_shows_is_there(package: str) -> None:
-    """Also what it imports only when it is asked for."""
-    room = importlib.import_module(package)
-    assert [name for name in room.__all__ if not hasattr(room, name)] == []
+def test_what_a_room_shows_is_there() -> None:
+    """Also what it imports only when it is asked for; and its names are few enough to be known."""
+    faces = {path: Module(path, text) for path, text in SOURCES.items() if path.endswith("/__init__.py")}
+    n_names = 0
+    for path, module in faces.items():
+        if "_app" not in path:
+            room = importlib.import_module(".".join(module.name))
+            assert [name for name in module.face if not hasattr(room, name)] == [], path
+            n_names += len(module.face)
+    most = re.search(r"at most (\d+) public names", PAGE)
+    assert most is not None
+    assert n_names <= int(most[1])
 
 
 # The rules themselves, on a house of a few lines ---------------------------------------------------------------
@@ -50,42 +57,31 @@ TABLE = """
 
 HOUSE = {
     "fedotp/__init__.py": """
-        import importlib
-import re
+        from typing import TYPE_CHECKING
 
-        _WHERE = {"run": "runs"}
-        __all__ = ["run"]
+        if TYPE_CHECKING:
+            from fedotp.runs import run as run
+
         __version__ = "1"
-
-        def __getattr__(name):
-            return getattr(importlib.import_module(f"fedotp.{_WHERE[name]}"), name)
         """,
     "fedotp/errors.py": "class FedotpError(Exception): ...",
     "fedotp/_files.py": "from fedotp.errors import FedotpError\ndef read(): ...",
-    "fedotp/ot/__init__.py": "from fedotp.ot._solve import solve\n__all__ = ['solve']",
+    "fedotp/ot/__init__.py": "from fedotp.ot._solve import solve as solve",
     "fedotp/ot/_solve.py": "from fedotp import _files\ndef solve(): return _files.read()\ndef _newton(): ...",
     "fedotp/matching.py": "from fedotp import ot\n_LEAST = 1e-6\ndef match(): return ot.solve()",
     "fedotp/data/__init__.py": """
-        import importlib
-import re
         from typing import TYPE_CHECKING
-        from fedotp.data.sets import Dataset
+        from fedotp.data.sets import Dataset as Dataset
 
         if TYPE_CHECKING:
-            from fedotp.data.store import Store
-
-        _LATER = {"Store": "store"}
-        __all__ = ["Dataset", "Store"]
-
-        def __getattr__(name):
-            return getattr(importlib.import_module(f"fedotp.data.{_LATER[name]}"), name)
+            from fedotp.data.store import Store as Store
         """,
     "fedotp/data/_names.py": "def readable(): ...",
-    "fedotp/data/sets/__init__.py": "from fedotp.data.sets._dataset import Dataset\n__all__ = ['Dataset']",
+    "fedotp/data/sets/__init__.py": "from fedotp.data.sets._dataset import Dataset as Dataset",
     "fedotp/data/sets/_dataset.py": "from fedotp.data._names import readable\nclass Dataset: _rows = ()",
-    "fedotp/data/store/__init__.py": "from fedotp.data.store._store import Store\n__all__ = ['Store']",
+    "fedotp/data/store/__init__.py": "from fedotp.data.store._store import Store as Store",
     "fedotp/data/store/_store.py": "from fedotp.data import Dataset\nclass Store:\n    def open(self): self._rows = 1",
-    "fedotp/runs/__init__.py": "from fedotp.runs._run import run\n__all__ = ['run']",
+    "fedotp/runs/__init__.py": "from fedotp.runs._run import run as run",
     "fedotp/runs/_run.py": """
         import fedotp
         from fedotp.data.store import Store
@@ -122,16 +118,16 @@ def test_nothing_is_wrong_with_a_house_that_keeps_the_rules() -> None:
         (
             "from fedotp.data._names import readable",
             "fedotp.data._names.readable is private to fedotp/data; "
-            "import readable from fedotp.data and put it on its __all__",
+            "import readable from fedotp.data and put it on its face",
         ),
         (
             "from fedotp.data.store import _store",
             "fedotp.data.store._store is private to fedotp/data/store; "
-            "import what is needed from fedotp.data.store and put it on its __all__",
+            "import what is needed from fedotp.data.store and put it on its face",
         ),
         (
             "import fedotp.ot._solve as transport",
-            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its __all__",
+            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its face",
         ),
         (
             "def late():\n    from ..ot._solve import solve",
@@ -143,21 +139,21 @@ def test_nothing_is_wrong_with_a_house_that_keeps_the_rules() -> None:
         ),
         (
             "import_module('fedotp.ot._solve')",
-            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its __all__",
+            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its face",
         ),
         (
             "start('-m', 'fedotp.ot._solve')",
-            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its __all__",
+            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its face",
         ),
         (
             "from fedotp.matching import _LEAST",
             "fedotp.matching._LEAST is private to fedotp/matching; "
-            "import what is needed from fedotp.matching and put it on its __all__",
+            "import what is needed from fedotp.matching and put it on its face",
         ),
         ("def size(store): return store._rows", "._rows is private to fedotp/data/sets and fedotp/data/store; "),
         (
             "from fedotp.ot import plan",
-            "plan is not on the face of fedotp.ot; put it on its __all__, or use what is there",
+            "plan is not on the face of fedotp.ot; put it on its face, or use what is there",
         ),
         ("import fedotp.ot\nfedotp.ot.plan", "plan is not on the face of fedotp.ot; "),
         ("from fedotp import ot\ndef f(): return ot.plan()", "plan is not on the face of fedotp.ot; "),
@@ -208,19 +204,27 @@ def test_rooms_and_their_folders_do_not_go_in_circles() -> None:
     assert [line for line in found if " fedotp/matching -> fedotp/ot -> fedotp/runs -> fedotp/matching " in line]
 
 
-@pytest.mark.parametrize(
-    ("face", "what"),
-    [
-        ("from fedotp.ot._solve import solve", "1: there is no __all__; list what other folders may use"),
-        (
-            "from fedotp.ot._solve import solve\n__all__ = ['plan', 'solve']",
-            "2: plan in __all__ does not exist; import it here, or take it out",
-        ),
-        (
-            "from fedotp.ot._solve import plan, solve\n__all__ = ['plan', 'solve']",
-            "2: plan in __all__ does not exist; import it here, or take it out",
-        ),
-    ],
-)
-def test_a_face_shows_what_is_there(face: str, what: str) -> None:
-    assert f"fedotp/ot/__init__.py:{what}" in broken({"fedotp/ot/__init__.py": face})
+def test_a_face_shows_what_is_there() -> None:
+    face = "from fedotp.ot._solve import solve as solve\nfrom fedotp.ot._solve import plan as plan"
+    assert "fedotp/ot/__init__.py:2: plan does not exist there; import it from where it is, or take it out" in broken(
+        {"fedotp/ot/__init__.py": face}
+    )
+
+
+INNER = TABLE.replace("| `data` |", "| `data`, `data/_*` | names | |\n| `data/sets` | | |\n| `data/store` |")
+"""The same house, with rows for the inner rooms of `data`."""
+
+
+def test_inner_rooms_have_an_order_of_their_own() -> None:
+    assert broken({}, INNER) == []
+    (found,) = broken({"fedotp/data/_late.py": "from fedotp.data.sets import Dataset"}, INNER)
+    assert found.startswith("fedotp/data/_late.py:1: data/_late stands above data/sets in the table of rooms")
+    late = {"fedotp/data/sets/_late.py": "def f():\n    from fedotp.data import Store"}
+    found = broken(late, INNER)
+    assert any("sets/_late.py:2: data/sets stands above data/store in the table of rooms" in line for line in found)
+    assert broken({"fedotp/data/new/_a.py": ""}, INNER) == [
+        "fedotp/data/new: is missing from the table of rooms; give it a row below all that it imports"
+    ]
+    assert broken({}, INNER + "| `data/gone` | | |\n") == [
+        "fedotp/data/gone: is in the table of rooms and not in the house; take the row out"
+    ]

@@ -1,65 +1,35 @@
-"""Personalised federated prompt learning of CLIP by unbalanced optimal transport (FedOTP)."""
+"""Personalised federated prompt learning of CLIP by unbalanced optimal transport (FedOTP).
 
-import importlib
+`import fedotp` alone does not import torch: each name is imported on first use.
+"""
+
 from typing import TYPE_CHECKING
+
+from fedotp._imports import lazy_face
 
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from fedotp.classifier import Classifier, load
-    from fedotp.config import Config, load_config
-    from fedotp.errors import FedotpError
-    from fedotp.runs import RunDirectory, evaluate_run, resume, run
+    from fedotp import classifier as classifier
+    from fedotp import clip as clip
+    from fedotp import config as config
+    from fedotp import data as data
+    from fedotp import federation as federation
+    from fedotp import limits as limits
+    from fedotp import matching as matching
+    from fedotp import methods as methods
+    from fedotp import ot as ot
+    from fedotp import prompts as prompts
+    from fedotp import report as report
+    from fedotp import runs as runs
+    from fedotp.classifier import Classifier as Classifier
+    from fedotp.classifier import load as load
+    from fedotp.config import Config as Config
+    from fedotp.config import load_config as load_config
+    from fedotp.errors import FedotpError as FedotpError
+    from fedotp.runs import RunDirectory as RunDirectory
+    from fedotp.runs import evaluate_run as evaluate_run
+    from fedotp.runs import resume as resume
+    from fedotp.runs import run as run
 
-_WHERE = {
-    "Classifier": "classifier",
-    "Config": "config",
-    "FedotpError": "errors",
-    "RunDirectory": "runs",
-    "evaluate_run": "runs",
-    "load": "classifier",
-    "load_config": "config",
-    "resume": "runs",
-    "run": "runs",
-}
-
-_ROOMS = (
-    "classifier",
-    "clip",
-    "config",
-    "data",
-    "federation",
-    "limits",
-    "matching",
-    "methods",
-    "ot",
-    "prompts",
-    "report",
-    "runs",
-)
-
-__all__ = [
-    "Classifier",
-    "Config",
-    "FedotpError",
-    "RunDirectory",
-    "evaluate_run",
-    "load",
-    "load_config",
-    "resume",
-    "run",
-]
-
-
-def __getattr__(name: str) -> object:
-    """Import what is asked for: `import fedotp` alone does not wait for torch."""
-    if name in _WHERE:
-        return getattr(importlib.import_module(f"fedotp.{_WHERE[name]}"), name)
-    if name in _ROOMS:
-        return importlib.import_module(".".join((__name__, name)))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """What `dir(fedotp)` and completion show: the names for users, and where more is found."""
-    return sorted([*__all__, *_ROOMS, "__version__"])
+__getattr__, __dir__ = lazy_face(__name__)

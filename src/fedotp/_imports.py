@@ -3,6 +3,7 @@
 `fedotp --import` names them by an environment variable, which processes started from here inherit.
 """
 
+import ast
 import hashlib
 import importlib
 import os
@@ -105,21 +106,26 @@ def _what_went_wrong(error: Exception, name: str) -> str:
     return f"{place}line {frames[-1].lineno}: {what}"
 
 
-def lazy_face(
-    package: str, names: Sequence[str], parts: Sequence[str]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of `package`, which shows `names`.
+def lazy_face(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package that imports its public names on first use.
 
-    They are looked for in its `parts`, the lightest first.
+    The names stand once, for type checkers and for this function: under `if TYPE_CHECKING:` in its `__init__.py`, as
+    `from fedotp.room._module import name as name`.
     """
-    shown = frozenset(names)
+    tree = ast.parse(Path(sys.modules[package].__file__ or "").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    origin = {
+        alias.name: node.module or package
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
     def find(name: str) -> object:
-        if name in shown:
-            for part in parts:
-                module = importlib.import_module(f"{package}.{part}")
-                if hasattr(module, name):
-                    return getattr(module, name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in origin:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if origin[name] == package:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(origin[name]), name)
 
-    return find, lambda: sorted(shown)
+    return find, lambda: sorted(origin)

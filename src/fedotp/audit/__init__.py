@@ -8,27 +8,20 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.audit._audit import Audit, audit, audit_federation
-    from fedotp.audit._bound import Bound, epsilon_from_below
-    from fedotp.audit._membership import Allowed, Estimate, Separation, separate
-    from fedotp.audit._probe import Attack, Probe, probe_bundle, probe_bundle_of_run, probe_federation, probe_run
+    from fedotp.audit._audit import Audit as Audit
+    from fedotp.audit._audit import audit as audit
+    from fedotp.audit._audit import audit_federation as audit_federation
+    from fedotp.audit._bound import Bound as Bound
+    from fedotp.audit._bound import epsilon_from_below as epsilon_from_below
+    from fedotp.audit._membership import Allowed as Allowed
+    from fedotp.audit._membership import Estimate as Estimate
+    from fedotp.audit._membership import Separation as Separation
+    from fedotp.audit._membership import separate as separate
+    from fedotp.audit._probe import Attack as Attack
+    from fedotp.audit._probe import Probe as Probe
+    from fedotp.audit._probe import probe_bundle as probe_bundle
+    from fedotp.audit._probe import probe_bundle_of_run as probe_bundle_of_run
+    from fedotp.audit._probe import probe_federation as probe_federation
+    from fedotp.audit._probe import probe_run as probe_run
 
-__all__ = [
-    "Allowed",
-    "Attack",
-    "Audit",
-    "Bound",
-    "Estimate",
-    "Probe",
-    "Separation",
-    "audit",
-    "audit_federation",
-    "epsilon_from_below",
-    "probe_bundle",
-    "probe_bundle_of_run",
-    "probe_federation",
-    "probe_run",
-    "separate",
-]
-
-__getattr__, __dir__ = lazy_face(__name__, __all__, ["_bound", "_membership", "_probe", "_audit"])
+__getattr__, __dir__ = lazy_face(__name__)

@@ -46,8 +46,6 @@ from fedotp.cli import (
 from fedotp.cli._status import INTERRUPTED, TRY_AGAIN
 from fedotp.errors import FedotpError, TransientError
 
-__all__ = ["app", "main"]
-
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # who sets one of these says how threads wait
 
 

@@ -10,63 +10,36 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.clip._config import CONFIGS, MINI, TINY, ClipConfig, ResNetConfig, TextConfig, VitConfig
-    from fedotp.clip._hub import Weights, fetch, find_weights
-    from fedotp.clip._load import load, save
-    from fedotp.clip._model import CLIP, ImageFeatures
-    from fedotp.clip._preprocess import (
-        CHANNELS,
-        MEAN,
-        STD,
-        EvalTransform,
-        Look,
-        Shown,
-        TrainTransform,
-        Window,
-        normalise,
-        preprocess,
-        to_rgb,
-    )
-    from fedotp.clip._resize import resize, resizes_like_pillow
-    from fedotp.clip._tokenizer import Tokenizer
-    from fedotp.clip._transformer import Attention, Block, Transformer
+    from fedotp.clip._config import CONFIGS as CONFIGS
+    from fedotp.clip._config import MINI as MINI
+    from fedotp.clip._config import TINY as TINY
+    from fedotp.clip._config import ClipConfig as ClipConfig
+    from fedotp.clip._config import ResNetConfig as ResNetConfig
+    from fedotp.clip._config import TextConfig as TextConfig
+    from fedotp.clip._config import VitConfig as VitConfig
+    from fedotp.clip._hub import Weights as Weights
+    from fedotp.clip._hub import fetch as fetch
+    from fedotp.clip._hub import find_weights as find_weights
+    from fedotp.clip._load import load as load
+    from fedotp.clip._load import save as save
+    from fedotp.clip._model import CLIP as CLIP
+    from fedotp.clip._model import ImageFeatures as ImageFeatures
+    from fedotp.clip._preprocess import CHANNELS as CHANNELS
+    from fedotp.clip._preprocess import MEAN as MEAN
+    from fedotp.clip._preprocess import STD as STD
+    from fedotp.clip._preprocess import EvalTransform as EvalTransform
+    from fedotp.clip._preprocess import Look as Look
+    from fedotp.clip._preprocess import Shown as Shown
+    from fedotp.clip._preprocess import TrainTransform as TrainTransform
+    from fedotp.clip._preprocess import Window as Window
+    from fedotp.clip._preprocess import normalise as normalise
+    from fedotp.clip._preprocess import preprocess as preprocess
+    from fedotp.clip._preprocess import to_rgb as to_rgb
+    from fedotp.clip._resize import resize as resize
+    from fedotp.clip._resize import resizes_like_pillow as resizes_like_pillow
+    from fedotp.clip._tokenizer import Tokenizer as Tokenizer
+    from fedotp.clip._transformer import Attention as Attention
+    from fedotp.clip._transformer import Block as Block
+    from fedotp.clip._transformer import Transformer as Transformer
 
-__all__ = [
-    "CHANNELS",
-    "CLIP",
-    "CONFIGS",
-    "MEAN",
-    "MINI",
-    "STD",
-    "TINY",
-    "Attention",
-    "Block",
-    "ClipConfig",
-    "EvalTransform",
-    "ImageFeatures",
-    "Look",
-    "ResNetConfig",
-    "Shown",
-    "TextConfig",
-    "Tokenizer",
-    "TrainTransform",
-    "Transformer",
-    "VitConfig",
-    "Weights",
-    "Window",
-    "fetch",
-    "find_weights",
-    "load",
-    "normalise",
-    "preprocess",
-    "resize",
-    "resizes_like_pillow",
-    "save",
-    "to_rgb",
-]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    __all__,
-    ["_config", "_preprocess", "_hub", "_tokenizer", "_transformer", "_model", "_load", "_resize"],
-)
+__getattr__, __dir__ = lazy_face(__name__)

@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.config._config import Config, difference, flatten, load_config
-    from fedotp.config._keys import Key, explained, keys_of, sections
-    from fedotp.config._known import Word, known_keys, known_methods, presets
-    from fedotp.config._reading import located
-    from fedotp.config._settings import BackboneSettings, DataSettings
+    from fedotp.config._config import Config as Config
+    from fedotp.config._config import difference as difference
+    from fedotp.config._config import flatten as flatten
+    from fedotp.config._config import load_config as load_config
+    from fedotp.config._keys import Key as Key
+    from fedotp.config._keys import explained as explained
+    from fedotp.config._keys import keys_of as keys_of
+    from fedotp.config._keys import sections as sections
+    from fedotp.config._known import Word as Word
+    from fedotp.config._known import known_keys as known_keys
+    from fedotp.config._known import known_methods as known_methods
+    from fedotp.config._known import presets as presets
+    from fedotp.config._reading import located as located
+    from fedotp.config._settings import BackboneSettings as BackboneSettings
+    from fedotp.config._settings import DataSettings as DataSettings
 
-__all__ = [
-    "BackboneSettings",
-    "Config",
-    "DataSettings",
-    "Key",
-    "Word",
-    "difference",
-    "explained",
-    "flatten",
-    "keys_of",
-    "known_keys",
-    "known_methods",
-    "load_config",
-    "located",
-    "presets",
-    "sections",
-]
-
-__getattr__, __dir__ = lazy_face(__name__, __all__, ["_known", "_reading", "_settings", "_config", "_keys"])
+__getattr__, __dir__ = lazy_face(__name__)

@@ -1,28 +1,10 @@
 """A real federation on Flower: one SuperLink, one SuperNode per site, the same methods and the same numbers."""
 
-import os
-
-from fedotp.flower._start import (
-    LEAST_NOISE,
-    PORT,
-    PRIVACY_DELTA,
-    SECURE_SITES,
-    SERVER_DAYS,
-    SHARE,
-    need_flower,
-    quiet_flower,
-)
-
-# Flower reads this when it is imported, which nothing here does before: no telemetry, unless somebody asks for it.
-os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ.get("FEDOTP_FLOWER_TELEMETRY", "0")
-
-__all__ = [
-    "LEAST_NOISE",
-    "PORT",
-    "PRIVACY_DELTA",
-    "SECURE_SITES",
-    "SERVER_DAYS",
-    "SHARE",
-    "need_flower",
-    "quiet_flower",
-]
+from fedotp.flower._start import LEAST_NOISE as LEAST_NOISE
+from fedotp.flower._start import PORT as PORT
+from fedotp.flower._start import PRIVACY_DELTA as PRIVACY_DELTA
+from fedotp.flower._start import SECURE_SITES as SECURE_SITES
+from fedotp.flower._start import SERVER_DAYS as SERVER_DAYS
+from fedotp.flower._start import SHARE as SHARE
+from fedotp.flower._start import need_flower as need_flower
+from fedotp.flower._start import quiet_flower as quiet_flower

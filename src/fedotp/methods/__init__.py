@@ -1,61 +1,40 @@
 """Methods of federated prompt learning: all declared through `Method`."""
 
-from fedotp.methods._batch import Batch, Memory, Need
-from fedotp.methods._by_name import METHODS, find_method, method_names, origin_of
-from fedotp.methods._dial import Dial, dial_of
-from fedotp.methods._dpfpl import DPFPL
-from fedotp.methods._fedamp import PromptFLAmp
-from fedotp.methods._fedclip import FedCLIP
-from fedotp.methods._fedmgp import FedMGP
-from fedotp.methods._fedotp import FedOTP
-from fedotp.methods._fedpgp import FedPGP
-from fedotp.methods._fedpha import FedPHA
-from fedotp.methods._fedtpg import FedTPG
-from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate, weighted_average
-from fedotp.methods._pfedmoap import PFedMoAP
-from fedotp.methods._pfedprompt import PFedPrompt
-from fedotp.methods._prompt import Kind, Parameters, Prompt
-from fedotp.methods._promptfl import CoOp, PromptFL, PromptFLFineTuned, PromptFLPer, PromptFLProx, ZeroShot
-from fedotp.methods._promptfolio import PromptFolio
-from fedotp.methods._task import PRECISION, Precision, PromptSettings, Task
-
-__all__ = [
-    "DPFPL",
-    "METHODS",
-    "PRECISION",
-    "Batch",
-    "CoOp",
-    "Dial",
-    "FedCLIP",
-    "FedMGP",
-    "FedOTP",
-    "FedPGP",
-    "FedPHA",
-    "FedTPG",
-    "Kind",
-    "LearningRates",
-    "Memory",
-    "Method",
-    "Need",
-    "OptimizerName",
-    "PFedMoAP",
-    "PFedPrompt",
-    "Parameters",
-    "Precision",
-    "Prompt",
-    "PromptFL",
-    "PromptFLAmp",
-    "PromptFLFineTuned",
-    "PromptFLPer",
-    "PromptFLProx",
-    "PromptFolio",
-    "PromptSettings",
-    "Rate",
-    "Task",
-    "ZeroShot",
-    "dial_of",
-    "find_method",
-    "method_names",
-    "origin_of",
-    "weighted_average",
-]
+from fedotp.methods._batch import Batch as Batch
+from fedotp.methods._batch import Memory as Memory
+from fedotp.methods._batch import Need as Need
+from fedotp.methods._by_name import METHODS as METHODS
+from fedotp.methods._by_name import find_method as find_method
+from fedotp.methods._by_name import method_names as method_names
+from fedotp.methods._by_name import origin_of as origin_of
+from fedotp.methods._dial import Dial as Dial
+from fedotp.methods._dial import dial_of as dial_of
+from fedotp.methods._dpfpl import DPFPL as DPFPL
+from fedotp.methods._fedamp import PromptFLAmp as PromptFLAmp
+from fedotp.methods._fedclip import FedCLIP as FedCLIP
+from fedotp.methods._fedmgp import FedMGP as FedMGP
+from fedotp.methods._fedotp import FedOTP as FedOTP
+from fedotp.methods._fedpgp import FedPGP as FedPGP
+from fedotp.methods._fedpha import FedPHA as FedPHA
+from fedotp.methods._fedtpg import FedTPG as FedTPG
+from fedotp.methods._method import LearningRates as LearningRates
+from fedotp.methods._method import Method as Method
+from fedotp.methods._method import OptimizerName as OptimizerName
+from fedotp.methods._method import Rate as Rate
+from fedotp.methods._method import weighted_average as weighted_average
+from fedotp.methods._pfedmoap import PFedMoAP as PFedMoAP
+from fedotp.methods._pfedprompt import PFedPrompt as PFedPrompt
+from fedotp.methods._prompt import Kind as Kind
+from fedotp.methods._prompt import Parameters as Parameters
+from fedotp.methods._prompt import Prompt as Prompt
+from fedotp.methods._promptfl import CoOp as CoOp
+from fedotp.methods._promptfl import PromptFL as PromptFL
+from fedotp.methods._promptfl import PromptFLFineTuned as PromptFLFineTuned
+from fedotp.methods._promptfl import PromptFLPer as PromptFLPer
+from fedotp.methods._promptfl import PromptFLProx as PromptFLProx
+from fedotp.methods._promptfl import ZeroShot as ZeroShot
+from fedotp.methods._promptfolio import PromptFolio as PromptFolio
+from fedotp.methods._task import PRECISION as PRECISION
+from fedotp.methods._task import Precision as Precision
+from fedotp.methods._task import PromptSettings as PromptSettings
+from fedotp.methods._task import Task as Task

@@ -4,21 +4,15 @@
 matching scores, on CUDA in one kernel.
 """
 
-from fedotp.ot._graph import as_graph
-from fedotp.ot._score import batched_gradients, score
-from fedotp.ot._solve import MASS, REG, SOLVER, Rule, Solver, Transport, require_mass, require_reg, solve
-
-__all__ = [
-    "MASS",
-    "REG",
-    "SOLVER",
-    "Rule",
-    "Solver",
-    "Transport",
-    "as_graph",
-    "batched_gradients",
-    "require_mass",
-    "require_reg",
-    "score",
-    "solve",
-]
+from fedotp.ot._graph import as_graph as as_graph
+from fedotp.ot._score import batched_gradients as batched_gradients
+from fedotp.ot._score import score as score
+from fedotp.ot._solve import MASS as MASS
+from fedotp.ot._solve import REG as REG
+from fedotp.ot._solve import SOLVER as SOLVER
+from fedotp.ot._solve import Rule as Rule
+from fedotp.ot._solve import Solver as Solver
+from fedotp.ot._solve import Transport as Transport
+from fedotp.ot._solve import require_mass as require_mass
+from fedotp.ot._solve import require_reg as require_reg
+from fedotp.ot._solve import solve as solve

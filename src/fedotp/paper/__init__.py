@@ -8,52 +8,28 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.paper._draw import draw
-    from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
-    from fedotp.paper._entry_runs import (
-        Cost,
-        Made,
-        Missing,
-        by_part,
-        config_of,
-        estimate,
-        find_made,
-        missing_inputs,
-        trials_of,
-    )
-    from fedotp.paper._figures import ENTRIES, entry_named
-    from fedotp.paper._lines import Block, Line
-    from fedotp.paper._result import Grid, Result
-    from fedotp.paper._toy import Checked, check
+    from fedotp.paper._draw import draw as draw
+    from fedotp.paper._entry import Cell as Cell
+    from fedotp.paper._entry import Entry as Entry
+    from fedotp.paper._entry import Number as Number
+    from fedotp.paper._entry import Part as Part
+    from fedotp.paper._entry import numbers as numbers
+    from fedotp.paper._entry_runs import Cost as Cost
+    from fedotp.paper._entry_runs import Made as Made
+    from fedotp.paper._entry_runs import Missing as Missing
+    from fedotp.paper._entry_runs import by_part as by_part
+    from fedotp.paper._entry_runs import config_of as config_of
+    from fedotp.paper._entry_runs import estimate as estimate
+    from fedotp.paper._entry_runs import find_made as find_made
+    from fedotp.paper._entry_runs import missing_inputs as missing_inputs
+    from fedotp.paper._entry_runs import trials_of as trials_of
+    from fedotp.paper._figures import ENTRIES as ENTRIES
+    from fedotp.paper._figures import entry_named as entry_named
+    from fedotp.paper._lines import Block as Block
+    from fedotp.paper._lines import Line as Line
+    from fedotp.paper._result import Grid as Grid
+    from fedotp.paper._result import Result as Result
+    from fedotp.paper._toy import Checked as Checked
+    from fedotp.paper._toy import check as check
 
-__all__ = [
-    "ENTRIES",
-    "Block",
-    "Cell",
-    "Checked",
-    "Cost",
-    "Entry",
-    "Grid",
-    "Line",
-    "Made",
-    "Missing",
-    "Number",
-    "Part",
-    "Result",
-    "by_part",
-    "check",
-    "config_of",
-    "draw",
-    "entry_named",
-    "estimate",
-    "find_made",
-    "missing_inputs",
-    "numbers",
-    "trials_of",
-]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    __all__,
-    ["_figures", "_entry", "_entry_runs", "_lines", "_result", "_draw", "_toy"],
-)
+__getattr__, __dir__ = lazy_face(__name__)

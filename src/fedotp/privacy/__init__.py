@@ -1,27 +1,20 @@
 """Differential privacy: whose presence is hidden, the noise that hides it, the account of what is spent."""
 
-from fedotp.privacy._account import Releases, composed_epsilon, epsilon, noise_for
-from fedotp.privacy._clipping import CHUNK, clip_and_add, clipped, clipped_sum, clipped_sums, length, unit_gradients
-from fedotp.privacy._mechanism import Chance, Entropy, Mechanism, gaussian, noisy_average
-from fedotp.privacy._settings import PrivacySettings, Unit
-
-__all__ = [
-    "CHUNK",
-    "Chance",
-    "Entropy",
-    "Mechanism",
-    "PrivacySettings",
-    "Releases",
-    "Unit",
-    "clip_and_add",
-    "clipped",
-    "clipped_sum",
-    "clipped_sums",
-    "composed_epsilon",
-    "epsilon",
-    "gaussian",
-    "length",
-    "noise_for",
-    "noisy_average",
-    "unit_gradients",
-]
+from fedotp.privacy._account import Releases as Releases
+from fedotp.privacy._account import composed_epsilon as composed_epsilon
+from fedotp.privacy._account import epsilon as epsilon
+from fedotp.privacy._account import noise_for as noise_for
+from fedotp.privacy._clipping import CHUNK as CHUNK
+from fedotp.privacy._clipping import clip_and_add as clip_and_add
+from fedotp.privacy._clipping import clipped as clipped
+from fedotp.privacy._clipping import clipped_sum as clipped_sum
+from fedotp.privacy._clipping import clipped_sums as clipped_sums
+from fedotp.privacy._clipping import length as length
+from fedotp.privacy._clipping import unit_gradients as unit_gradients
+from fedotp.privacy._mechanism import Chance as Chance
+from fedotp.privacy._mechanism import Entropy as Entropy
+from fedotp.privacy._mechanism import Mechanism as Mechanism
+from fedotp.privacy._mechanism import gaussian as gaussian
+from fedotp.privacy._mechanism import noisy_average as noisy_average
+from fedotp.privacy._settings import PrivacySettings as PrivacySettings
+from fedotp.privacy._settings import Unit as Unit

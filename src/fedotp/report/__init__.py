@@ -1,71 +1,42 @@
 """Pictures of runs, and what is in their prompts."""
 
-from fedotp.report._analysis import Analysis, analyse
-from fedotp.report._client import in_turn
-from fedotp.report._curves import Line, lines_against, plot_against, plot_curves
-from fedotp.report._figure import COLOURS, FIGURE_FORMATS, MARKERS, bare, new_figure, save_figure
-from fedotp.report._learned import PromptWords, VectorWords, nearest_words, prompt_words, word_spacing
-from fedotp.report._limits import ClientLimits, Limits
-from fedotp.report._maps import (
-    ImageMap,
-    image_maps,
-    plot_maps,
-    plot_plan_maps,
-    plot_similarity,
-    same_images,
-    some_maps,
-    transport_maps,
-)
-from fedotp.report._plans import (
-    PlanStatistics,
-    plan_entropy,
-    plan_overlap,
-    plan_statistics,
-    plot_plans,
-    unassigned_share,
-)
-from fedotp.report._theorem import Bound, generalization_bound, measure_bound
-from fedotp.report._tsne import Projection, plot_projection, project_prompts
-
-__all__ = [
-    "COLOURS",
-    "FIGURE_FORMATS",
-    "MARKERS",
-    "Analysis",
-    "Bound",
-    "ClientLimits",
-    "ImageMap",
-    "Limits",
-    "Line",
-    "PlanStatistics",
-    "Projection",
-    "PromptWords",
-    "VectorWords",
-    "analyse",
-    "bare",
-    "generalization_bound",
-    "image_maps",
-    "in_turn",
-    "lines_against",
-    "measure_bound",
-    "nearest_words",
-    "new_figure",
-    "plan_entropy",
-    "plan_overlap",
-    "plan_statistics",
-    "plot_against",
-    "plot_curves",
-    "plot_maps",
-    "plot_plan_maps",
-    "plot_plans",
-    "plot_projection",
-    "plot_similarity",
-    "project_prompts",
-    "prompt_words",
-    "same_images",
-    "save_figure",
-    "some_maps",
-    "transport_maps",
-    "unassigned_share",
-    "word_spacing",
-]
+from fedotp.report._analysis import Analysis as Analysis
+from fedotp.report._analysis import analyse as analyse
+from fedotp.report._client import in_turn as in_turn
+from fedotp.report._curves import Line as Line
+from fedotp.report._curves import lines_against as lines_against
+from fedotp.report._curves import plot_against as plot_against
+from fedotp.report._curves import plot_curves as plot_curves
+from fedotp.report._figure import COLOURS as COLOURS
+from fedotp.report._figure import FIGURE_FORMATS as FIGURE_FORMATS
+from fedotp.report._figure import MARKERS as MARKERS
+from fedotp.report._figure import bare as bare
+from fedotp.report._figure import new_figure as new_figure
+from fedotp.report._figure import save_figure as save_figure
+from fedotp.report._learned import PromptWords as PromptWords
+from fedotp.report._learned import VectorWords as VectorWords
+from fedotp.report._learned import nearest_words as nearest_words
+from fedotp.report._learned import prompt_words as prompt_words
+from fedotp.report._learned import word_spacing as word_spacing
+from fedotp.report._limits import ClientLimits as ClientLimits
+from fedotp.report._limits import Limits as Limits
+from fedotp.report._maps import ImageMap as ImageMap
+from fedotp.report._maps import image_maps as image_maps
+from fedotp.report._maps import plot_maps as plot_maps
+from fedotp.report._maps import plot_plan_maps as plot_plan_maps
+from fedotp.report._maps import plot_similarity as plot_similarity
+from fedotp.report._maps import same_images as same_images
+from fedotp.report._maps import some_maps as some_maps
+from fedotp.report._maps import transport_maps as transport_maps
+from fedotp.report._plans import PlanStatistics as PlanStatistics
+from fedotp.report._plans import plan_entropy as plan_entropy
+from fedotp.report._plans import plan_overlap as plan_overlap
+from fedotp.report._plans import plan_statistics as plan_statistics
+from fedotp.report._plans import plot_plans as plot_plans
+from fedotp.report._plans import unassigned_share as unassigned_share
+from fedotp.report._theorem import Bound as Bound
+from fedotp.report._theorem import generalization_bound as generalization_bound
+from fedotp.report._theorem import measure_bound as measure_bound
+from fedotp.report._tsne import Projection as Projection
+from fedotp.report._tsne import plot_projection as plot_projection
+from fedotp.report._tsne import project_prompts as project_prompts

@@ -8,164 +8,88 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.runs._columns import common_columns, n_bytes, numbers_of
-    from fedotp.runs._controls import CONTROLS, Check, check_run, check_runs, open_checks
-    from fedotp.runs._differences import Differences
-    from fedotp.runs._directory import RunDirectory, find_runs, free_name, reading
-    from fedotp.runs._live import STOPPING, EncodingBars, LiveDisplay, accuracy_text
-    from fedotp.runs._loop import Loop, round_record
-    from fedotp.runs._manifest import made_with
-    from fedotp.runs._many import Engine, Local, run_many
-    from fedotp.runs._observer import Observer, Observers
-    from fedotp.runs._origin import MissingMethodError, Told, require_same_code
-    from fedotp.runs._paired import SHARE, Difference, Pair, holm, interval, paired, points
-    from fedotp.runs._prepare import (
-        Prepared,
-        encode_for,
-        find_device,
-        load_backbone,
-        load_data,
-        make_task,
-        prepare,
-        require_same,
-        template_of,
-    )
-    from fedotp.runs._prompts import (
-        StoredParameters,
-        class_numbers,
-        deployed_parameters,
-        join,
-        kept_by,
-        stored_parameters,
-    )
-    from fedotp.runs._rounds import as_csv, read_value, rounds_of, summary_of_views
-    from fedotp.runs._run import evaluate_run, make_simulator, restore, resume, run, see_run
-    from fedotp.runs._table import VIEWS_NOTE, Row, Table, markdown
-    from fedotp.runs._trackers import MLflow, TensorBoard, Tracker, WandB
-    from fedotp.runs._trial_run import ManyObserver, Outcome, Update
-    from fedotp.runs._trials import Trial, by_grid, by_method
-    from fedotp.runs.cluster import RayCluster
-    from fedotp.runs.leaving import (
-        Plan,
-        check_certificate,
-        digests_of,
-        forget,
-        measure_plan,
-        plan_value,
-        read_certificate,
-        run_plan,
-    )
+    from fedotp.runs._columns import common_columns as common_columns
+    from fedotp.runs._columns import n_bytes as n_bytes
+    from fedotp.runs._columns import numbers_of as numbers_of
+    from fedotp.runs._controls import CONTROLS as CONTROLS
+    from fedotp.runs._controls import Check as Check
+    from fedotp.runs._controls import check_run as check_run
+    from fedotp.runs._controls import check_runs as check_runs
+    from fedotp.runs._controls import open_checks as open_checks
+    from fedotp.runs._differences import Differences as Differences
+    from fedotp.runs._directory import RunDirectory as RunDirectory
+    from fedotp.runs._directory import find_runs as find_runs
+    from fedotp.runs._directory import free_name as free_name
+    from fedotp.runs._directory import reading as reading
+    from fedotp.runs._live import STOPPING as STOPPING
+    from fedotp.runs._live import EncodingBars as EncodingBars
+    from fedotp.runs._live import LiveDisplay as LiveDisplay
+    from fedotp.runs._live import accuracy_text as accuracy_text
+    from fedotp.runs._loop import Loop as Loop
+    from fedotp.runs._loop import round_record as round_record
+    from fedotp.runs._manifest import made_with as made_with
+    from fedotp.runs._many import Engine as Engine
+    from fedotp.runs._many import Local as Local
+    from fedotp.runs._many import run_many as run_many
+    from fedotp.runs._observer import Observer as Observer
+    from fedotp.runs._observer import Observers as Observers
+    from fedotp.runs._origin import MissingMethodError as MissingMethodError
+    from fedotp.runs._origin import Told as Told
+    from fedotp.runs._origin import require_same_code as require_same_code
+    from fedotp.runs._paired import SHARE as SHARE
+    from fedotp.runs._paired import Difference as Difference
+    from fedotp.runs._paired import Pair as Pair
+    from fedotp.runs._paired import holm as holm
+    from fedotp.runs._paired import interval as interval
+    from fedotp.runs._paired import paired as paired
+    from fedotp.runs._paired import points as points
+    from fedotp.runs._prepare import Prepared as Prepared
+    from fedotp.runs._prepare import encode_for as encode_for
+    from fedotp.runs._prepare import find_device as find_device
+    from fedotp.runs._prepare import load_backbone as load_backbone
+    from fedotp.runs._prepare import load_data as load_data
+    from fedotp.runs._prepare import make_task as make_task
+    from fedotp.runs._prepare import prepare as prepare
+    from fedotp.runs._prepare import require_same as require_same
+    from fedotp.runs._prepare import template_of as template_of
+    from fedotp.runs._prompts import StoredParameters as StoredParameters
+    from fedotp.runs._prompts import class_numbers as class_numbers
+    from fedotp.runs._prompts import deployed_parameters as deployed_parameters
+    from fedotp.runs._prompts import join as join
+    from fedotp.runs._prompts import kept_by as kept_by
+    from fedotp.runs._prompts import stored_parameters as stored_parameters
+    from fedotp.runs._rounds import as_csv as as_csv
+    from fedotp.runs._rounds import read_value as read_value
+    from fedotp.runs._rounds import rounds_of as rounds_of
+    from fedotp.runs._rounds import summary_of_views as summary_of_views
+    from fedotp.runs._run import evaluate_run as evaluate_run
+    from fedotp.runs._run import make_simulator as make_simulator
+    from fedotp.runs._run import restore as restore
+    from fedotp.runs._run import resume as resume
+    from fedotp.runs._run import run as run
+    from fedotp.runs._run import see_run as see_run
+    from fedotp.runs._table import VIEWS_NOTE as VIEWS_NOTE
+    from fedotp.runs._table import Row as Row
+    from fedotp.runs._table import Table as Table
+    from fedotp.runs._table import markdown as markdown
+    from fedotp.runs._trackers import MLflow as MLflow
+    from fedotp.runs._trackers import TensorBoard as TensorBoard
+    from fedotp.runs._trackers import Tracker as Tracker
+    from fedotp.runs._trackers import WandB as WandB
+    from fedotp.runs._trial_run import ManyObserver as ManyObserver
+    from fedotp.runs._trial_run import Outcome as Outcome
+    from fedotp.runs._trial_run import Update as Update
+    from fedotp.runs._trials import Trial as Trial
+    from fedotp.runs._trials import by_grid as by_grid
+    from fedotp.runs._trials import by_method as by_method
+    from fedotp.runs.cluster import RayCluster as RayCluster
+    from fedotp.runs.leaving import Plan as Plan
+    from fedotp.runs.leaving import check_certificate as check_certificate
+    from fedotp.runs.leaving import digests_of as digests_of
+    from fedotp.runs.leaving import forget as forget
+    from fedotp.runs.leaving import measure_plan as measure_plan
+    from fedotp.runs.leaving import plan_value as plan_value
+    from fedotp.runs.leaving import read_certificate as read_certificate
+    from fedotp.runs.leaving import run_plan as run_plan
 
-__all__ = [
-    "CONTROLS",
-    "SHARE",
-    "STOPPING",
-    "VIEWS_NOTE",
-    "Check",
-    "Difference",
-    "Differences",
-    "EncodingBars",
-    "Engine",
-    "LiveDisplay",
-    "Local",
-    "Loop",
-    "MLflow",
-    "ManyObserver",
-    "MissingMethodError",
-    "Observer",
-    "Observers",
-    "Outcome",
-    "Pair",
-    "Plan",
-    "Prepared",
-    "RayCluster",
-    "Row",
-    "RunDirectory",
-    "StoredParameters",
-    "Table",
-    "TensorBoard",
-    "Told",
-    "Tracker",
-    "Trial",
-    "Update",
-    "WandB",
-    "accuracy_text",
-    "as_csv",
-    "by_grid",
-    "by_method",
-    "check_certificate",
-    "check_run",
-    "check_runs",
-    "class_numbers",
-    "common_columns",
-    "deployed_parameters",
-    "digests_of",
-    "encode_for",
-    "evaluate_run",
-    "find_device",
-    "find_runs",
-    "forget",
-    "free_name",
-    "holm",
-    "interval",
-    "join",
-    "kept_by",
-    "load_backbone",
-    "load_data",
-    "made_with",
-    "make_simulator",
-    "make_task",
-    "markdown",
-    "measure_plan",
-    "n_bytes",
-    "numbers_of",
-    "open_checks",
-    "paired",
-    "plan_value",
-    "points",
-    "prepare",
-    "read_certificate",
-    "read_value",
-    "reading",
-    "require_same",
-    "require_same_code",
-    "restore",
-    "resume",
-    "round_record",
-    "rounds_of",
-    "run",
-    "run_many",
-    "run_plan",
-    "see_run",
-    "stored_parameters",
-    "summary_of_views",
-    "template_of",
-]
-
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    __all__,
-    [
-        "_directory",
-        "_origin",
-        "_columns",
-        "_paired",
-        "_controls",
-        "_rounds",
-        "_prompts",
-        "_live",
-        "_loop",
-        "_manifest",
-        "_many",
-        "_observer",
-        "_prepare",
-        "_run",
-        "_differences",
-        "_table",
-        "_trackers",
-        "_trial_run",
-        "_trials",
-        "cluster",
-        "leaving",
-    ],
-)
+__getattr__, __dir__ = lazy_face(__name__)

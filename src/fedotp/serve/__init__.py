@@ -1,5 +1,5 @@
 """A small local page to use classifiers on images, with nothing but the standard library behind it."""
 
-from fedotp.serve._server import Server, is_loopback, make_server
-
-__all__ = ["Server", "is_loopback", "make_server"]
+from fedotp.serve._server import Server as Server
+from fedotp.serve._server import is_loopback as is_loopback
+from fedotp.serve._server import make_server as make_server

@@ -8,27 +8,16 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.data.partition._authors import other_images
-    from fedotp.data.partition._bubbles import plot_partition
-    from fedotp.data.partition._flower import from_flower
-    from fedotp.data.partition._partition import Client, Partition
-    from fedotp.data.partition._schemes import make_partition
-    from fedotp.data.partition._settings import PARTITIONS, SCHEMES, PartitionSettings, find_scheme, origin_of_scheme
+    from fedotp.data.partition._authors import other_images as other_images
+    from fedotp.data.partition._bubbles import plot_partition as plot_partition
+    from fedotp.data.partition._flower import from_flower as from_flower
+    from fedotp.data.partition._partition import Client as Client
+    from fedotp.data.partition._partition import Partition as Partition
+    from fedotp.data.partition._schemes import make_partition as make_partition
+    from fedotp.data.partition._settings import PARTITIONS as PARTITIONS
+    from fedotp.data.partition._settings import SCHEMES as SCHEMES
+    from fedotp.data.partition._settings import PartitionSettings as PartitionSettings
+    from fedotp.data.partition._settings import find_scheme as find_scheme
+    from fedotp.data.partition._settings import origin_of_scheme as origin_of_scheme
 
-__all__ = [
-    "PARTITIONS",
-    "SCHEMES",
-    "Client",
-    "Partition",
-    "PartitionSettings",
-    "find_scheme",
-    "from_flower",
-    "make_partition",
-    "origin_of_scheme",
-    "other_images",
-    "plot_partition",
-]
-
-_PARTS = ["_settings", "_partition", "_authors", "_schemes", "_flower", "_bubbles"]
-
-__getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)
+__getattr__, __dir__ = lazy_face(__name__)

@@ -1,68 +1,37 @@
 """Data sets: what one is, readers of the layouts they come in, where they are, their checks and downloads."""
 
-from fedotp.data.sets._box import ImageZip
-from fedotp.data.sets._check import Broken, CheckReport, broken_images, check_dataset, clipped_note, require_sound
-from fedotp.data.sets._dataset import (
-    SPLITS,
-    Dataset,
-    FileContents,
-    ImageArray,
-    ImageFiles,
-    ImageRef,
-    ImageSource,
-    Split,
-    SplitName,
-)
-from fedotp.data.sets._download import DatasetInfo, Resource, download
-from fedotp.data.sets._folder import read_folder
-from fedotp.data.sets._hf import from_hf, read_hf
-from fedotp.data.sets._image_files import IMAGE_SUFFIXES, is_image
-from fedotp.data.sets._names import coarse_labels, readable
-from fedotp.data.sets._painted import painted, windowed
-from fedotp.data.sets._registry import (
-    DATASETS,
-    bring_datasets,
-    dataset_info,
-    default_root,
-    find_dataset,
-    load_dataset,
-    origin_of_dataset,
-)
-
-__all__ = [
-    "DATASETS",
-    "IMAGE_SUFFIXES",
-    "SPLITS",
-    "Broken",
-    "CheckReport",
-    "Dataset",
-    "DatasetInfo",
-    "FileContents",
-    "ImageArray",
-    "ImageFiles",
-    "ImageRef",
-    "ImageSource",
-    "ImageZip",
-    "Resource",
-    "Split",
-    "SplitName",
-    "bring_datasets",
-    "broken_images",
-    "check_dataset",
-    "clipped_note",
-    "coarse_labels",
-    "dataset_info",
-    "default_root",
-    "download",
-    "find_dataset",
-    "from_hf",
-    "is_image",
-    "load_dataset",
-    "origin_of_dataset",
-    "painted",
-    "read_folder",
-    "read_hf",
-    "readable",
-    "require_sound",
-    "windowed",
-]
+from fedotp.data.sets._box import ImageZip as ImageZip
+from fedotp.data.sets._check import Broken as Broken
+from fedotp.data.sets._check import CheckReport as CheckReport
+from fedotp.data.sets._check import broken_images as broken_images
+from fedotp.data.sets._check import check_dataset as check_dataset
+from fedotp.data.sets._check import clipped_note as clipped_note
+from fedotp.data.sets._check import require_sound as require_sound
+from fedotp.data.sets._dataset import SPLITS as SPLITS
+from fedotp.data.sets._dataset import Dataset as Dataset
+from fedotp.data.sets._dataset import FileContents as FileContents
+from fedotp.data.sets._dataset import ImageArray as ImageArray
+from fedotp.data.sets._dataset import ImageFiles as ImageFiles
+from fedotp.data.sets._dataset import ImageRef as ImageRef
+from fedotp.data.sets._dataset import ImageSource as ImageSource
+from fedotp.data.sets._dataset import Split as Split
+from fedotp.data.sets._dataset import SplitName as SplitName
+from fedotp.data.sets._download import DatasetInfo as DatasetInfo
+from fedotp.data.sets._download import Resource as Resource
+from fedotp.data.sets._download import download as download
+from fedotp.data.sets._folder import read_folder as read_folder
+from fedotp.data.sets._hf import from_hf as from_hf
+from fedotp.data.sets._hf import read_hf as read_hf
+from fedotp.data.sets._image_files import IMAGE_SUFFIXES as IMAGE_SUFFIXES
+from fedotp.data.sets._image_files import is_image as is_image
+from fedotp.data.sets._names import coarse_labels as coarse_labels
+from fedotp.data.sets._names import readable as readable
+from fedotp.data.sets._painted import painted as painted
+from fedotp.data.sets._painted import windowed as windowed
+from fedotp.data.sets._registry import DATASETS as DATASETS
+from fedotp.data.sets._registry import bring_datasets as bring_datasets
+from fedotp.data.sets._registry import dataset_info as dataset_info
+from fedotp.data.sets._registry import default_root as default_root
+from fedotp.data.sets._registry import find_dataset as find_dataset
+from fedotp.data.sets._registry import load_dataset as load_dataset
+from fedotp.data.sets._registry import origin_of_dataset as origin_of_dataset

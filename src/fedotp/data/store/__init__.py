@@ -8,36 +8,23 @@ from typing import TYPE_CHECKING, Literal
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp.data.store._cache import StoreInfo, list_stores, remove_stores, select_stores
-    from fedotp.data.store._content import content_of
-    from fedotp.data.store._encode import encode, encoding_of
-    from fedotp.data.store._store import TokenStore, default_store
-    from fedotp.data.store._tokens import EncodedDataset, EncodedSplit, as_stored
+    from fedotp.data.store._cache import StoreInfo as StoreInfo
+    from fedotp.data.store._cache import list_stores as list_stores
+    from fedotp.data.store._cache import remove_stores as remove_stores
+    from fedotp.data.store._cache import select_stores as select_stores
+    from fedotp.data.store._content import content_of as content_of
+    from fedotp.data.store._encode import encode as encode
+    from fedotp.data.store._encode import encoding_of as encoding_of
+    from fedotp.data.store._store import TokenStore as TokenStore
+    from fedotp.data.store._store import default_store as default_store
+    from fedotp.data.store._tokens import EncodedDataset as EncodedDataset
+    from fedotp.data.store._tokens import EncodedSplit as EncodedSplit
+    from fedotp.data.store._tokens import as_stored as as_stored
 
-__all__ = [
-    "BATCH_SIZE",
-    "STORAGE",
-    "EncodedDataset",
-    "EncodedSplit",
-    "Storage",
-    "StoreInfo",
-    "TokenStore",
-    "as_stored",
-    "content_of",
-    "default_store",
-    "encode",
-    "encoding_of",
-    "list_stores",
-    "remove_stores",
-    "select_stores",
-]
+__getattr__, __dir__ = lazy_face(__name__)
 
 Storage = Literal["float16", "int8"]
 
 # How images are encoded where nothing else is asked for.
 STORAGE: Storage = "float16"
 BATCH_SIZE = 64  # views in a step of the tower
-
-_PARTS = ["_format", "_store", "_cache", "_tokens", "_content", "_encode"]
-
-__getattr__, __dir__ = lazy_face(__name__, __all__, _PARTS)

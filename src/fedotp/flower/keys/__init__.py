@@ -1,18 +1,12 @@
 """The keys of a federation: who a site is, and who the server is. Nothing here needs Flower."""
 
-from fedotp.flower.keys._certificates import KeyIdentity
-from fedotp.flower.keys._make_keys import add_sites, make_keys, remove_site, renew_server
-from fedotp.flower.keys._read_keys import ServerKeys, SiteKeys, key_facts, read_server_keys, read_site_keys
-
-__all__ = [
-    "KeyIdentity",
-    "ServerKeys",
-    "SiteKeys",
-    "add_sites",
-    "key_facts",
-    "make_keys",
-    "read_server_keys",
-    "read_site_keys",
-    "remove_site",
-    "renew_server",
-]
+from fedotp.flower.keys._certificates import KeyIdentity as KeyIdentity
+from fedotp.flower.keys._make_keys import add_sites as add_sites
+from fedotp.flower.keys._make_keys import make_keys as make_keys
+from fedotp.flower.keys._make_keys import remove_site as remove_site
+from fedotp.flower.keys._make_keys import renew_server as renew_server
+from fedotp.flower.keys._read_keys import ServerKeys as ServerKeys
+from fedotp.flower.keys._read_keys import SiteKeys as SiteKeys
+from fedotp.flower.keys._read_keys import key_facts as key_facts
+from fedotp.flower.keys._read_keys import read_server_keys as read_server_keys
+from fedotp.flower.keys._read_keys import read_site_keys as read_site_keys

@@ -6,46 +6,25 @@ before anyone trains, and who is in the sum, before anything is opened. Flower's
 parts are not used: its masks come from NumPy's Mersenne twister, seeded with 32 bits, which anyone can try out.
 """
 
-from fedotp.flower.secure._crypto import digest
-from fedotp.flower.secure._fixed import Average, FixedPoint, Words, average_of, n_numbers, row_of
-from fedotp.flower.secure._server_side import ServerSession
-from fedotp.flower.secure._session import (
-    LEAST_SITES,
-    Advert,
-    Circle,
-    Identity,
-    Session,
-    Terms,
-    Unsigned,
-    VoidSumError,
-    pack,
-    unpack,
-    unpack_names,
-    unpack_numbers,
-)
-from fedotp.flower.secure._site_side import Dealt, SiteSession
-
-__all__ = [
-    "LEAST_SITES",
-    "Advert",
-    "Average",
-    "Circle",
-    "Dealt",
-    "FixedPoint",
-    "Identity",
-    "ServerSession",
-    "Session",
-    "SiteSession",
-    "Terms",
-    "Unsigned",
-    "VoidSumError",
-    "Words",
-    "average_of",
-    "digest",
-    "n_numbers",
-    "pack",
-    "row_of",
-    "unpack",
-    "unpack_names",
-    "unpack_numbers",
-]
+from fedotp.flower.secure._crypto import digest as digest
+from fedotp.flower.secure._fixed import Average as Average
+from fedotp.flower.secure._fixed import FixedPoint as FixedPoint
+from fedotp.flower.secure._fixed import Words as Words
+from fedotp.flower.secure._fixed import average_of as average_of
+from fedotp.flower.secure._fixed import n_numbers as n_numbers
+from fedotp.flower.secure._fixed import row_of as row_of
+from fedotp.flower.secure._server_side import ServerSession as ServerSession
+from fedotp.flower.secure._session import LEAST_SITES as LEAST_SITES
+from fedotp.flower.secure._session import Advert as Advert
+from fedotp.flower.secure._session import Circle as Circle
+from fedotp.flower.secure._session import Identity as Identity
+from fedotp.flower.secure._session import Session as Session
+from fedotp.flower.secure._session import Terms as Terms
+from fedotp.flower.secure._session import Unsigned as Unsigned
+from fedotp.flower.secure._session import VoidSumError as VoidSumError
+from fedotp.flower.secure._session import pack as pack
+from fedotp.flower.secure._session import unpack as unpack
+from fedotp.flower.secure._session import unpack_names as unpack_names
+from fedotp.flower.secure._session import unpack_numbers as unpack_numbers
+from fedotp.flower.secure._site_side import Dealt as Dealt
+from fedotp.flower.secure._site_side import SiteSession as SiteSession

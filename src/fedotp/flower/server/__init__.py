@@ -1,37 +1,18 @@
 """The server of a federation of real sites: who takes part, what they are asked, what becomes of their answers.
 
-What needs Flower, which is all but the settings, is imported when first used: the command line shows their defaults.
+Everything but the settings needs Flower and is imported on first use: the command line shows the settings' defaults.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
-from fedotp.flower.server._server_settings import ServerSettings
+from fedotp._imports import lazy_face
+from fedotp.flower.server._server_settings import ServerSettings as ServerSettings
 
 if TYPE_CHECKING:
-    from fedotp.flower._log import start_logging
-    from fedotp.flower.server._run_server import app, run_server
-    from fedotp.flower.server._serve import resume_serving, serve
+    from fedotp.flower._log import start_logging as start_logging
+    from fedotp.flower.server._run_server import app as app
+    from fedotp.flower.server._run_server import run_server as run_server
+    from fedotp.flower.server._serve import resume_serving as resume_serving
+    from fedotp.flower.server._serve import serve as serve
 
-_NEED_FLOWER = {
-    "app": "server._run_server",
-    "resume_serving": "server._serve",
-    "run_server": "server._run_server",
-    "serve": "server._serve",
-    "start_logging": "_log",
-}
-
-__all__ = [
-    "ServerSettings",
-    "app",
-    "resume_serving",
-    "run_server",
-    "serve",
-    "start_logging",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name in _NEED_FLOWER:
-        return getattr(importlib.import_module(f"fedotp.flower.{_NEED_FLOWER[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_face(__name__)

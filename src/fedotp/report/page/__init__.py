@@ -1,5 +1,6 @@
 """One self-contained HTML page about runs: it needs their directories alone, neither data nor backbone."""
 
-from fedotp.report.page._page import Analysed, is_page, make_page, write_page
-
-__all__ = ["Analysed", "is_page", "make_page", "write_page"]
+from fedotp.report.page._page import Analysed as Analysed
+from fedotp.report.page._page import is_page as is_page
+from fedotp.report.page._page import make_page as make_page
+from fedotp.report.page._page import write_page as write_page

@@ -1,5 +1,3 @@
 """A Ray cluster as the place where many runs go."""
 
-from fedotp.runs.cluster._engine import RayCluster
-
-__all__ = ["RayCluster"]
+from fedotp.runs.cluster._engine import RayCluster as RayCluster
