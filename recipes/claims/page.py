@@ -2,11 +2,13 @@
 
     python -m recipes.claims.page docs/results/claims docs/claims.md
 
-What stands between <!-- NAME --> and <!-- /NAME --> is replaced by the table of the claim of that name, or by one of
-`_OTHERS`; the text around it is the page's own. No number of the study stands in that text.
+The text between <!-- NAME --> and <!-- /NAME --> is replaced by the table NAME; the text around it is written by hand
+and contains no number of the study. Tables that the page does not show are in FOLDER/tables.csv.
 """
 
 import argparse
+import csv
+import io
 import re
 from collections import Counter
 from pathlib import Path
@@ -14,10 +16,10 @@ from pathlib import Path
 from recipes.claims.claims import CLAIMS, PLACE_NAMES, Claim, called, counted, masses, place
 from recipes.claims.data import ZERO_SHOT, Results
 from recipes.claims.judge import Judged, Series, Word, verdict
-from recipes.claims.settings import AVERAGE, BASELINES, CHOOSING, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
+from recipes.claims.settings import AVERAGE, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 from recipes.claims.study import best_rates
 
-from fedotp.runs import paired
+from fedotp.runs import Difference, paired
 
 FIELD = Path("docs/results/field")
 
@@ -36,13 +38,12 @@ def matrix(judged: list[Judged], scale: float) -> str:
     return table(["", *columns], [[row, *(cells.get((row, column), "") for column in columns)] for row in rows])
 
 
+_MARKS = {Word.AHEAD: " ▲", Word.BEHIND: " ▽", Word.SMALL: " ≈", Word.OPEN: ""}
+
+
 def _cell(each: Judged, scale: float) -> str:
-    word = "" if each.word is Word.OPEN else f" **{each.word}**"
-    return f"{_interval(each.mean, each.low, each.high, scale)}{word}"
-
-
-def _interval(mean: float, low: float, high: float, scale: float = 100) -> str:
-    return f"{scale * mean:+.2f} ({scale * low:+.2f} to {scale * high:+.2f})"
+    half = (each.high - each.low) / 2
+    return f"{scale * each.mean:+.2f} ±{scale * half:.2f}{_MARKS[each.word]}"
 
 
 def overview(judged: dict[str, list[Judged]]) -> str:
@@ -50,18 +51,15 @@ def overview(judged: dict[str, list[Judged]]) -> str:
     lines = []
     for number, claim in enumerate(CLAIMS, 1):
         counts = Counter(each.word for each in judged[claim.name])
-        told = ", ".join(f"{word} {counts[word]}" for word in Word if counts[word]) or "not tested"
+        found = ", ".join(f"{word} {counts[word]}" for word in Word if counts[word]) or "not tested"
         link = f"[{number}](#{claim.name if counts else 'not-tested'})"
-        lines.append([link, claim.says, claim.place or "not in the paper", f"**{verdict(judged[claim.name])}**", told])
+        lines.append([link, claim.says, claim.place or "not in the paper", f"**{verdict(judged[claim.name])}**", found])
     return table(["", "claim", "place", "verdict here", "comparisons"], lines).replace("---:", "---")
 
 
-def told(claim: Claim, judged: list[Judged], results: Results) -> str:
-    """The table of a claim, its verdict, and apart from these what was added."""
-    text = f"{matrix(judged, claim.scale)}\n\nVerdict: **{verdict(judged)}**."
-    if claim.added is None:
-        return text
-    return f"{text}\n\nAdded with the results, not judged:\n\n{matrix(list(claim.added(results)), claim.scale)}"
+def table_of(claim: Claim, judged: list[Judged]) -> str:
+    """The table of a claim and its verdict."""
+    return f"{matrix(judged, claim.scale)}\n\nVerdict: **{verdict(judged)}**."
 
 
 def accuracies(results: Results) -> str:
@@ -79,46 +77,61 @@ def accuracies(results: Results) -> str:
     return table(["accuracy %", *PLACE_NAMES.values()], lines)
 
 
-def by_mass(results: Results) -> str:
-    """Accuracy by mass, and less that of classical transport, each interval for itself."""
+Line = tuple[str, str, str, str, str, str, str]
+"""Of tables.csv: table, row, column, mean, low, high, result."""
+
+
+def lines_of(name: str, judged: list[Judged], scale: float) -> list[Line]:
+    """The comparisons of a claim."""
+    return [(name, each.row, each.column, *_numbers(each, scale), str(each.word)) for each in judged]
+
+
+def by_mass(results: Results) -> list[Line]:
+    """Accuracy by mass, and the difference to classical transport, intervals uncorrected."""
     found = masses(results)
-    means = [f"{100 * _mean(found[mass]):.2f}" for mass in MASSES]
-    less = [_difference(found[mass], found[1.0]) for mass in MASSES[:-1]]
-    return table(["", *(f"γ = {mass:g}" for mass in MASSES)], [["accuracy %", *means], ["less γ = 1", *less, "-"]])
+    means = [_mean_line("by mass", f"γ = {mass:g}", "accuracy %", found[mass]) for mass in MASSES]
+    differences = [
+        _difference("by mass", f"γ = {mass:g}", "less γ = 1", found[mass], found[1.0]) for mass in MASSES[:-1]
+    ]
+    return means + differences
 
 
-def by_shots(results: Results) -> str:
-    """Unbalanced, classical, averaging, at every number of shots."""
+def by_shots(results: Results) -> list[Line]:
+    """Unbalanced, classical, averaging, at every number of shots, intervals uncorrected."""
+    names = {FEDOTP: "unbalanced", CLASSICAL: "classical", AVERAGE: "averaging"}
     lines = []
     for data, setting in (("cifar10-mini", "classes-shots"), ("emoji", "emoji-shots")):
         for shots in SHOTS:
-            of = {method: results.series(setting, method, shots) for method in (FEDOTP, CLASSICAL, AVERAGE)}
-            means = [f"{100 * _mean(each):.2f}" for each in of.values()]
-            pairs = ((FEDOTP, CLASSICAL), (CLASSICAL, AVERAGE), (FEDOTP, AVERAGE))
-            lines.append([f"{data}, {counted(shots)}", *means, *(_difference(of[one], of[two]) for one, two in pairs)])
-    differences = ["unbalanced less classical", "classical less averaging", "unbalanced less averaging"]
-    header = ["", "unbalanced %", "classical %", "averaging %", *differences]
-    return table(header, lines)
+            row = f"{data}, {counted(shots)}"
+            of = {method: results.series(setting, method, shots) for method in names}
+            lines += [_mean_line("by shots", row, f"{names[method]} %", of[method]) for method in names]
+            for one, two in ((FEDOTP, CLASSICAL), (CLASSICAL, AVERAGE), (FEDOTP, AVERAGE)):
+                lines.append(_difference("by shots", row, f"{names[one]} less {names[two]}", of[one], of[two]))
+    return lines
 
 
-def rates(runs: Path) -> str:
+def rates(runs: Path) -> list[Line]:
     """The learning rates that were chosen."""
-    chosen = best_rates(runs)
-    methods = (FEDOTP, CLASSICAL, AVERAGE, *BASELINES)
-    names = [name.removeprefix("rates-") for name in CHOOSING]
-    lines = [
-        [called(method), *(f"{chosen[name, method]:g}" if (name, method) in chosen else "-" for name in CHOOSING)]
-        for method in methods
+    return [
+        ("learning rates", called(method), name.removeprefix("rates-"), f"{rate:g}", "", "", "")
+        for (name, method), rate in sorted(best_rates(runs).items())
     ]
-    return table(["learning rate", *names], lines)
 
 
-def _difference(ours: Series, theirs: Series) -> str:
+def _mean_line(name: str, row: str, column: str, series: Series) -> Line:
+    return name, row, column, f"{100 * _mean(series):.2f}", "", "", ""
+
+
+def _difference(name: str, row: str, column: str, ours: Series, theirs: Series) -> Line:
     found = paired(ours, theirs)
     assert found is not None
-    assert found.low is not None
-    assert found.high is not None
-    return _interval(found.mean, found.low, found.high)
+    return name, row, column, *_numbers(found, 100), ""
+
+
+def _numbers(of: Judged | Difference, scale: float) -> tuple[str, str, str]:
+    assert of.low is not None
+    assert of.high is not None
+    return f"{scale * of.mean:+.2f}", f"{scale * of.low:+.2f}", f"{scale * of.high:+.2f}"
 
 
 def _mean(series: Series) -> float:
@@ -126,7 +139,7 @@ def _mean(series: Series) -> float:
 
 
 def fill(page: str, tables: dict[str, str]) -> str:
-    """The page with its tables; one that has no place, or two, is refused."""
+    """The page with its tables; every table must have exactly one place."""
     for name, text in tables.items():
         parts = re.split(rf"(?<=<!-- {name} -->\n)(?:.*\n)??(?=<!-- /{name} -->)", page, flags=re.DOTALL)
         if len(parts) != 2:
@@ -143,20 +156,30 @@ def main() -> None:
     parser.add_argument("--field", type=Path, default=FIELD, help="the results of recipes/field")
     arguments = parser.parse_args()
     arguments.page.write_text(fill(arguments.page.read_text(), tables(arguments.folder, arguments.field)))
+    (arguments.folder / "tables.csv").write_text(all_lines(arguments.folder, arguments.field))
 
 
 def tables(folder: Path, field: Path) -> dict[str, str]:
     """All tables of the page, by the names of their places."""
     results = Results(folder, field)
     judged = {claim.name: claim.judged(results) for claim in CLAIMS}
-    found = {claim.name: told(claim, judged[claim.name], results) for claim in CLAIMS if claim.is_tested}
-    return found | {
-        "overview": overview(judged),
-        "accuracies": accuracies(results),
-        "by-shots": by_shots(results),
-        "by-mass": by_mass(results),
-        "rates": rates(folder / "runs.csv"),
-    }
+    found = {claim.name: table_of(claim, judged[claim.name]) for claim in CLAIMS if claim.is_tested}
+    return found | {"overview": overview(judged), "accuracies": accuracies(results)}
+
+
+def all_lines(folder: Path, field: Path) -> str:
+    """tables.csv: all comparisons, also those that were not judged, and the learning rates."""
+    results = Results(folder, field)
+    lines = [line for claim in CLAIMS for line in lines_of(claim.name, claim.judged(results), claim.scale)]
+    for claim in CLAIMS:
+        if claim.added is not None:
+            lines += lines_of(f"{claim.name}, not judged", list(claim.added(results)), claim.scale)
+    lines += [*by_shots(results), *by_mass(results), *rates(folder / "runs.csv")]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        [("table", "row", "column", "mean", "low", "high", "result"), *lines]
+    )
+    return text.getvalue()
 
 
 if __name__ == "__main__":
