@@ -83,7 +83,7 @@ def _decoding(dataset: Dataset) -> dict[str, float]:
             _decoders._FEW_IMAGES, _decoders._FEW_CORES = usual
             for start in range(0, n, 4 * _BATCH):
                 requests = [
-                    Request(SplitImage(split, i), views=((0, 0),), transform=EvalTransform(224), row=i - start)
+                    Request(SplitImage(split, i), crops=((0, 0),), transform=EvalTransform(224), row=i - start)
                     for i in range(start, min(start + 4 * _BATCH, n))
                 ]
                 assert not any(looked.broken for looked in decoders.submit(requests))

@@ -19,7 +19,7 @@ from recipes.bridge.settings import SETTINGS, trials
 from fedotp.runs import Local, ManyObserver, Outcome, RunDirectory, Trial, run_many
 
 FIELDS = ("setting", "change", "split", "seed", "accuracy", "last_five", "zero_shot")
-_TOY = ("federation.rounds=2", "federation.local_epochs=1", "evaluation.every=1", "data.views=0")
+_TOY = ("federation.rounds=2", "federation.local_epochs=1", "evaluation.every=1", "data.crops=0")
 
 
 def main() -> None:

@@ -72,17 +72,17 @@ def test_evaluation_equals_transformers(original: tuple[int, int]) -> None:
 def test_training_view_is_the_crop_it_sampled() -> None:
     image, transform = noise_image(90, 70), TrainTransform(32)
     for seed in range(8):
-        view = transform(image, random.Random(seed))
+        crop = transform(image, random.Random(seed))
         left, top, width, height = transform.sample_box(90, 70, rng := random.Random(seed))
         expected = image.crop((left, top, left + width, top + height)).resize((32, 32), BICUBIC)
         if rng.random() < 0.5:
             expected = expected.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        assert_pixels(view, expected)
-        assert torch.equal(view, transform(image, random.Random(seed)))
+        assert_pixels(crop, expected)
+        assert torch.equal(crop, transform(image, random.Random(seed)))
 
 
-def test_training_views_of_a_seed_never_change() -> None:
-    """Golden values: a stored view must mean the same picture tomorrow and elsewhere."""
+def test_training_crops_of_a_seed_never_change() -> None:
+    """Golden values: a stored crop must mean the same picture tomorrow and elsewhere."""
     boxes = [TrainTransform().sample_box(500, 375, random.Random(seed)) for seed in range(4)]
     assert boxes == [(17, 1, 432, 372), (72, 151, 216, 177), (1, 0, 482, 373), (157, 52, 240, 234)]
 
@@ -92,9 +92,9 @@ def test_flip_probability() -> None:
     plain, mirrored = (TrainTransform(16, flip=p)(image, random.Random(3)) for p in (0.0, 1.0))
     assert torch.equal(plain, mirrored.flip(2))
     transform = TrainTransform(16)
-    views = (transform(image, random.Random(seed)) for seed in range(400))
+    crops = (transform(image, random.Random(seed)) for seed in range(400))
     unflipped = (replace(transform, flip=0.0)(image, random.Random(seed)) for seed in range(400))
-    n_flipped = sum(not torch.equal(a, b) for a, b in zip(views, unflipped, strict=True))
+    n_flipped = sum(not torch.equal(a, b) for a, b in zip(crops, unflipped, strict=True))
     assert 160 <= n_flipped <= 240
 
 

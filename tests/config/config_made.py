@@ -22,7 +22,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "data.windows": st.sampled_from(["", "oslo=-600/1500", "oslo=file, b=0..65535"]),
     "data.groups": st.sampled_from(["", "patient([0-9]+)", r"^\w+"]),
     "backbone.name": st.text(min_size=1),
-    "data.views": st.integers(0, 10_000),
+    "data.crops": st.integers(0, 10_000),
     "compute.threads": st.integers(0, 1024),
     "prompt.n_ctx": st.integers(1, 1000),
     "method.n_shared": st.integers(1, 100),
@@ -76,7 +76,7 @@ def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls is Method:
         return st.sampled_from(sorted(METHODS)).flatmap(lambda method: _section(name, METHODS[method]))
     required = {"dataset"}
-    apart = {"holdout_clients": "holdout", "look": "views", "of": "clients"}  # one or the other
+    apart = {"holdout_clients": "holdout", "look": "crops", "of": "clients"}  # one or the other
     keys = {key: _values(f"{name}.{key}", kind) for key, kind in kinds_of(cls).items()}
     return st.fixed_dictionaries(
         {key: values for key, values in keys.items() if key in required},

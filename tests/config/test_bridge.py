@@ -17,7 +17,7 @@ ALWAYS = {
 FEDOTP = {"method.solver": "batch", "federation.first_round": "all"}
 CASES = {
     "fewshot-pets": {
-        "data.views": 50,
+        "data.crops": 50,
         "partition.variant": "authors",
         "partition.seed": 2023,
         "federation.batch_size": 16,
@@ -31,12 +31,12 @@ CASES = {
         "evaluation.every": 1,
     },
     "office": {
-        "data.views": 10,
+        "data.crops": 10,
         "data.names": "shuffled",
         "data.labels": "mispaired",
         "partition.variant": "authors",
     },
-    "office-domain": {"data.views": 10, "data.names": "shuffled"},
+    "office-domain": {"data.crops": 10, "data.names": "shuffled"},
 }
 
 
@@ -70,7 +70,7 @@ def test_every_preset_can_be_bridged_and_the_word_is_not_kept(preset: str) -> No
 )
 def test_methods_have_their_own_first_round_and_tests(method: str, own: dict[str, object]) -> None:
     pets = Config(DataSettings("oxford_pets"), PartitionSettings("iid")).override([f"method.name={method}"])
-    assert _changed(pets, pets.override(["bridge=authors"])) == ALWAYS | {"data.views": 50} | own
+    assert _changed(pets, pets.override(["bridge=authors"])) == ALWAYS | {"data.crops": 50} | own
 
 
 def test_what_is_said_beside_it_wins(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_another_word_is_refused(tmp_path: Path) -> None:
 
 
 def test_crops_do_not_go_with_the_look_of_cifar() -> None:
-    with pytest.raises(FedotpError, match=r'data.views = 3: must be 0 beside data.look = "cifar10"'):
-        load_config("cifar10").override(["data.views=3", "data.look=cifar10"])
+    with pytest.raises(FedotpError, match=r'data.crops = 3: must be 0 beside data.look = "cifar10"'):
+        load_config("cifar10").override(["data.crops=3", "data.look=cifar10"])
     with pytest.raises(FedotpError, match=r'evaluation.clients = 3: must be 0 beside evaluation.of = "sampled"'):
         load_config("cifar10").override(["evaluation.clients=3", "evaluation.of=sampled"])

@@ -118,8 +118,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("server.malicious = 0.5", "server.malicious = 0.5: must be a share in [0, 0.5) or a whole number"),
         ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
         (
-            "data.views = -1",
-            "data.views = -1: must be from 0 to 10000 (0: the central crop; the authors' code: rounds x local_epochs)",
+            "data.crops = -1",
+            "data.crops = -1: must be from 0 to 10000 (0: the central crop; the authors' code: rounds x local_epochs)",
         ),
         (
             'data.template = "a photo"',

@@ -59,11 +59,11 @@ def file_dataset(root: Path, n_train: int = 6, n_test: int = 2, *, prefix: str =
 
 
 def assert_same_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
-    """Equal features of all views, up to the last bit of float16: the tower rounds by batch size."""
+    """Equal features of all crops, up to the last bit of float16: the tower rounds by batch size."""
     for name in ("train", "test"):
         a, b = one.split(name), other.split(name)
         assert a.records.shape == b.records.shape
-        for view in range(a.n_views):
-            first, second = (s.read(np.arange(len(s)), view) for s in (a, b))
+        for crop in range(a.n_crops):
+            first, second = (s.read(np.arange(len(s)), crop) for s in (a, b))
             torch.testing.assert_close(first.tokens, second.tokens, rtol=2**-10, atol=1e-5)
             torch.testing.assert_close(first.pooled, second.pooled, rtol=2**-10, atol=1e-5)

@@ -211,6 +211,6 @@ def test_names_that_are_not_utf8_are_shown_and_encoded_and_refused_as_classes(tm
     (root / "a" / os.fsdecode(b"bad\xe9.png")).write_bytes(b"")
     assert "bad\\udce9.png: zero bytes" in run("check", root).output
     words = ("encode", root, "--backbone", "mini", "--store", tmp_path / "tokens", "--quiet", "--skip-broken")
-    assert "10 views" in ok(*words)
+    assert "10 crops" in ok(*words)
     (root / "b").rename(root / os.fsdecode(b"caf\xe9"))
     assert "is not UTF-8; rename it" in str(run("info", root).exception)

@@ -105,24 +105,24 @@ def few_of_the_box(_: Path) -> Dataset:
 def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
     for name in ("train", "test"):
         a, b = one.split(name), other.split(name)
-        for view in range(a.n_views):
-            first, second = (split.read(np.arange(len(split)), view) for split in (a, b))
+        for crop in range(a.n_crops):
+            first, second = (split.read(np.arange(len(split)), crop) for split in (a, b))
             assert torch.equal(first.tokens, second.tokens)
             assert torch.equal(first.pooled, second.pooled)
 
 
 @pytest.mark.parametrize(
-    ("make", "views"),
+    ("make", "crops"),
     [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (custom, 3), (few_of_the_box, 3)],
 )
 def test_processes_make_the_tokens_that_threads_make(
-    make: object, views: int, tmp_path: Path, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch
+    make: object, crops: int, tmp_path: Path, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = make(tmp_path / "images")  # type: ignore[operator]
-    theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", views=views, batch_size=7)
+    theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", crops=crops, batch_size=7)
     assert len(dispatchers) == 1
     monkeypatch.setattr(_decoders, "_FEW_IMAGES", 512)
-    ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", views=views, batch_size=7)
+    ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", crops=crops, batch_size=7)
     assert len(dispatchers) == 1
     assert theirs.n_encoded == ours.n_encoded == theirs.train.records.size + theirs.test.records.size
     assert_equal_tokens(theirs, ours)
@@ -190,10 +190,10 @@ def restated_resize(pixels: torch.Tensor, shown: list[Shown], size: int, out: to
     return torch.from_numpy(np.stack(squares).astype(np.uint8))
 
 
-@pytest.mark.parametrize(("in_processes", "views", "agree"), [(False, 2, True), (True, 0, True), (False, 0, False)])
+@pytest.mark.parametrize(("in_processes", "crops", "agree"), [(False, 2, True), (True, 0, True), (False, 0, False)])
 def test_pictures_resized_on_the_device_are_the_same(
     in_processes: bool,
-    views: int,
+    crops: int,
     agree: bool,
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -209,17 +209,17 @@ def test_pictures_resized_on_the_device_are_the_same(
     if not agree or not torch.cuda.is_available():  # if not, Pillow resizes after all
         monkeypatch.setattr(fedotp.clip, "resizes_like_pillow", lambda _: agree, raising=False)
     monkeypatch.setattr(Tower, "room", 0)
-    plain = encode(dataset, clip, root=tmp_path / "plain", views=views, batch_size=4, skip_broken=True)
+    plain = encode(dataset, clip, root=tmp_path / "plain", crops=crops, batch_size=4, skip_broken=True)
     if in_processes:
         request.getfixturevalue("dispatchers")
     monkeypatch.setattr(Tower, "room", 60 * 60 * 3)
-    monkeypatch.setattr(_encode, "_MANY_VIEWS", 1)
+    monkeypatch.setattr(_encode, "_MANY_CROPS", 1)
     found: list[Shown] = []
     fetched = Tower._fetched
     monkeypatch.setattr(
         Tower, "_fetched", lambda self, pixels, shown, *out: found.extend(shown) or fetched(self, pixels, shown, *out)
     )
-    other = encode(dataset, clip, root=tmp_path / "other", views=views, batch_size=4, skip_broken=True)
+    other = encode(dataset, clip, root=tmp_path / "other", crops=crops, batch_size=4, skip_broken=True)
     assert len(found) == other.n_encoded == plain.n_encoded
     assert len({(one.width, one.height) for one in found}) > 2
     assert_same_tokens(plain, other)
@@ -231,7 +231,7 @@ def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     with Decoders(6, 32) as decoders:
         decoders.expect(6)
         requests = [
-            Request(SplitImage(split, i), views=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
+            Request(SplitImage(split, i), crops=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
             for i in range(6)
         ]
         found = list(decoders.submit(requests))
@@ -360,7 +360,7 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
         Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")
     with Decoders(6, 32) as decoders:
         pool = DecoderPool(decoders._file, 2)
-        requests = [Request(portable(split, i), views=((0, 0),), transform=EvalTransform(32), row=i) for i in range(6)]
+        requests = [Request(portable(split, i), crops=((0, 0),), transform=EvalTransform(32), row=i) for i in range(6)]
         assert not any(looked.broken for looked in pool.submit(requests, 1)())
         pool.close()
         for i in range(6):
@@ -381,7 +381,7 @@ def test_who_ended_a_process_is_found_by_asking_again(tmp_path: Path, monkeypatc
     with Decoders(6, 32) as decoders:
         pool = DecoderPool(decoders._file, 2)
         requests = [
-            Request(portable(split, i), views=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
+            Request(portable(split, i), crops=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
             for i in range(6)
         ]
         found = pool.submit(requests, 8)()

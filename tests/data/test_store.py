@@ -15,7 +15,7 @@ from store_made import array_dataset, assert_same_tokens, file_dataset, noise, t
 from fedotp.clip import CLIP, TINY, EvalTransform, TrainTransform
 from fedotp.data import Dataset, ImageArray, ImageFiles, Split
 from fedotp.data.store import _content as content
-from fedotp.data.store._crops import view_rng
+from fedotp.data.store._crops import crop_rng
 from fedotp.data.store._encode import encode
 from fedotp.data.store._tower import Tower
 from fedotp.errors import FedotpError
@@ -28,13 +28,13 @@ def test_tokens_are_the_towers(tmp_path: Path) -> None:
     pixels = torch.stack([EvalTransform(32)(dataset.train.image(i)) for i in range(30)])
     exact = clip.encode_image(pixels)
     stored = encoded.train.read(np.arange(30))
-    assert (encoded.n_encoded, encoded.train.n_views, len(encoded.test)) == (40, 1, 10)
+    assert (encoded.n_encoded, encoded.train.n_crops, len(encoded.test)) == (40, 1, 10)
     torch.testing.assert_close(stored.tokens, exact.tokens, rtol=2**-11, atol=1e-5)  # float16 rounds by 2^-11
     torch.testing.assert_close(stored.pooled, exact.pooled, rtol=2**-11, atol=1e-5)
 
 
-def test_any_shape_of_indices_and_views(tmp_path: Path) -> None:
-    encoded = encode(array_dataset(), tiny_clip(), root=tmp_path, views=3)
+def test_any_shape_of_indices_and_crops(tmp_path: Path) -> None:
+    encoded = encode(array_dataset(), tiny_clip(), root=tmp_path, crops=3)
     batch = torch.tensor([[0, 5, 5, 29], [7, 1, 2, 3]])  # (C, B): clients and images
     features = encoded.train.read(batch, [[2], [0]], dtype=torch.float64)
     assert features.pooled.shape == (2, 4, 32)
@@ -60,24 +60,24 @@ def test_pooled_features_can_be_read_alone(tmp_path: Path, storage: str) -> None
     assert pooled.tokens.dtype == torch.float64
 
 
-def test_random_views_are_the_crops_of_their_number(tmp_path: Path) -> None:
+def test_random_crops_are_the_crops_of_their_number(tmp_path: Path) -> None:
     dataset, clip = array_dataset(4, 2), tiny_clip()
-    encoded = encode(dataset, clip, root=tmp_path, views=3, seed=5)
+    encoded = encode(dataset, clip, root=tmp_path, crops=3, seed=5)
     for i in range(4):
         digest = hashlib.sha256(b"(20, 24, 3)" + dataset.train.read(i)).digest()
-        for view in range(3):
-            rng = view_rng(digest, seed=5, view=view)
+        for crop in range(3):
+            rng = crop_rng(digest, seed=5, crop=crop)
             pixels = TrainTransform(32)(dataset.train.image(i), rng)
             exact = clip.encode_image(pixels[None]).tokens[0]
-            torch.testing.assert_close(encoded.train.read(i, view).tokens, exact, rtol=2**-10, atol=1e-5)
+            torch.testing.assert_close(encoded.train.read(i, crop).tokens, exact, rtol=2**-10, atol=1e-5)
 
 
-def test_views_are_the_same_on_every_platform() -> None:
+def test_crops_are_the_same_on_every_platform() -> None:
     boxes = [
         (*TrainTransform(224).sample_box(300, 200, rng), rng.random() < 0.5)
         for seed in range(3)
-        for view in range(50)
-        for rng in [view_rng(bytes(range(32)), seed=seed, view=view)]
+        for crop in range(50)
+        for rng in [crop_rng(bytes(range(32)), seed=seed, crop=crop)]
     ]
     assert len(set(boxes)) == 150
     assert boxes[0] == (83, 75, 98, 102, True)
@@ -115,10 +115,10 @@ def test_equal_images_share_a_record(tmp_path: Path) -> None:
     assert encoded.train.records.tolist() == [[*encoded.train.records[0, :3]] * 2]
 
 
-def test_more_views_encode_only_the_new_ones(tmp_path: Path) -> None:
+def test_more_crops_encode_only_the_new_ones(tmp_path: Path) -> None:
     dataset, clip = array_dataset(5, 2), tiny_clip()
-    two = encode(dataset, clip, root=tmp_path, views=2)
-    four = encode(dataset, clip, root=tmp_path, views=4)
+    two = encode(dataset, clip, root=tmp_path, crops=2)
+    four = encode(dataset, clip, root=tmp_path, crops=4)
     assert (two.n_encoded, four.n_encoded) == (5 * 2 + 2, 5 * 2)
     assert torch.equal(two.train.read([0, 1], 1).tokens, four.train.read([0, 1], 1).tokens)
 
@@ -136,8 +136,8 @@ def test_everything_that_changes_the_tokens_is_encoded_anew(tmp_path: Path) -> N
     other_activation = CLIP.random(replace(TINY, activation="gelu"))
     assert other_activation.digest == clip.digest
     assert n_encoded(dataset, other_activation) == 6
-    assert n_encoded(dataset, clip, views=1) == 4
-    assert n_encoded(dataset, clip, views=1, seed=1) == 4
+    assert n_encoded(dataset, clip, crops=1) == 4
+    assert n_encoded(dataset, clip, crops=1, seed=1) == 4
     assert n_encoded(dataset, clip, storage="int8") == 6
     assert n_encoded(dataset, clip, precision=torch.bfloat16) == 6
     assert n_encoded(array_dataset(4, 2, seed=1), clip) == 6
@@ -256,7 +256,7 @@ def test_int8_halves_the_space_and_keeps_the_scores(tmp_path: Path) -> None:
     assert 1e-5 < errors[1] < 2e-3
 
 
-@pytest.mark.parametrize("options", [{"views": -1}, {"seed": -1}, {"batch_size": 0}, {"storage": "int4"}])
+@pytest.mark.parametrize("options", [{"crops": -1}, {"seed": -1}, {"batch_size": 0}, {"storage": "int4"}])
 def test_impossible_settings_are_refused(options: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match=r"at least|choose one of"):
         encode(array_dataset(2, 2), tiny_clip(), root=tmp_path, **options)  # type: ignore[arg-type]

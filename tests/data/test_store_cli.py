@@ -43,22 +43,22 @@ def test_encode_show_prune(here: Path) -> None:
     first = encode(0)
     assert first.exit_code == 0, first.output
     assert "160 train, 40 test images" in first.stdout
-    assert "200 views, 200 encoded now" in first.stdout
+    assert "200 crops, 200 encoded now" in first.stdout
     lines = [line for line in first.stderr.splitlines() if line.startswith("encoding train: ")]
     assert 2 <= len(lines) <= 11
     assert "160 of 160 (100%), " in lines[-1]
     again = encode(0, "--quiet")
-    assert "200 views, 0 encoded now" in again.stdout
+    assert "200 crops, 0 encoded now" in again.stdout
     assert again.stderr == ""
-    assert "520 views, 480 encoded now" in encode(0, "--views", 3).stdout
-    assert "200 views, 200 encoded now" in encode(1, "--storage", "int8").stdout
+    assert "520 crops, 480 encoded now" in encode(0, "--crops", 3).stdout
+    assert "200 crops, 200 encoded now" in encode(1, "--storage", "int8").stdout
 
     shown = ok("cache", "show")
     assert shown.count("backbone ") == 3
     assert f"backbone   {tiny_clip(1).digest}" in shown
     assert "ViT 32 px, 16 patches, in float32" in shown
-    assert "160 images, at most 3 views of each, float16" in shown
-    assert "200 images, at most 1 view of each, int8" in shown
+    assert "160 images, at most 3 crops of each, float16" in shown
+    assert "200 images, at most 1 crop of each, int8" in shown
     assert shown.endswith(f"{here / 'tokens'}: 3 stores, 0.9 MiB\n")
 
     assert "freed" in ok("cache", "prune", "--backbone", tiny_clip(1).digest[:8], "--yes")
@@ -94,7 +94,7 @@ def test_broken_images_are_listed(here: Path) -> None:
 @pytest.fixture
 def three_ages(here: Path) -> list[Path]:
     """Stores last used 30, 20 and 10 days ago."""
-    for options in ((), ("--storage", "int8"), ("--views", "1")):
+    for options in ((), ("--storage", "int8"), ("--crops", "1")):
         ok("encode", "office_caltech10", "--backbone", here / "0.safetensors", "--quiet", *options)
     stores = sorted(path.parent for path in default_store().glob("*/encoding.json"))
     for days, store in zip((30, 20, 10), stores, strict=True):

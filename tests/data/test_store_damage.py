@@ -18,7 +18,7 @@ from fedotp.data.store._tokens import EncodedDataset
 from fedotp.errors import FedotpError
 
 N_TRAIN, N_TEST = 60, 20
-N_VIEWS = 2 * N_TRAIN + N_TEST
+N_CROPS = 2 * N_TRAIN + N_TEST
 
 # Encodes the data set of `reference`; words on the command line say when to die, or to wait for whom.
 PROCESS = """
@@ -45,7 +45,7 @@ if moment == "together":
     (root / f"ready {os.getpid()}").touch()
     while len(list(root.glob("ready *"))) < n_writes:
         time.sleep(0.01)
-print(encode(array_dataset(60, 20), tiny_clip(), root=root, views=2, batch_size=4).n_encoded)
+print(encode(array_dataset(60, 20), tiny_clip(), root=root, crops=2, batch_size=4).n_encoded)
 """
 
 
@@ -62,7 +62,7 @@ def start(root: Path, moment: str, n: int) -> "subprocess.Popen[str]":
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> EncodedDataset:
     root = tmp_path_factory.mktemp("reference")
-    return encode(array_dataset(N_TRAIN, N_TEST), tiny_clip(), root=root, views=2, batch_size=4)
+    return encode(array_dataset(N_TRAIN, N_TEST), tiny_clip(), root=root, crops=2, batch_size=4)
 
 
 # Two headers are written first, then records (3rd, 5th, ...) and entries (4th, 6th, ...) in turn.
@@ -73,10 +73,10 @@ def test_killed_it_goes_on_where_it_was(moment: str, n_writes: int, tmp_path: Pa
     assert process.returncode == -9
     n_batches = (n_writes - 3) // 2
     clip = tiny_clip()
-    resumed = encode(array_dataset(N_TRAIN, N_TEST), clip, root=tmp_path, views=2, batch_size=4)
+    resumed = encode(array_dataset(N_TRAIN, N_TEST), clip, root=tmp_path, crops=2, batch_size=4)
     # half a batch of entries is half a batch of records kept
     n_kept = 4 * n_batches + (2 if (moment, n_writes % 2) == ("half", 0) else 0)
-    assert clip.n_images == resumed.n_encoded == N_VIEWS - n_kept
+    assert clip.n_images == resumed.n_encoded == N_CROPS - n_kept
     assert resumed.n_repaired == 0
     assert_same_tokens(resumed, reference)
 
@@ -85,10 +85,10 @@ def test_processes_share_the_work(tmp_path: Path, reference: EncodedDataset) -> 
     processes = [start(tmp_path, "together", 2) for _ in range(2)]
     counts = [int(process.communicate()[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    assert N_VIEWS <= sum(counts) < 2 * N_VIEWS
-    assert max(counts) <= N_VIEWS
+    assert N_CROPS <= sum(counts) < 2 * N_CROPS
+    assert max(counts) <= N_CROPS
     clip = tiny_clip()
-    union = encode(array_dataset(N_TRAIN, N_TEST), clip, root=tmp_path, views=2)
+    union = encode(array_dataset(N_TRAIN, N_TEST), clip, root=tmp_path, crops=2)
     assert clip.n_images == union.n_repaired == 0
     assert_same_tokens(union, reference)
 

@@ -142,7 +142,7 @@ def test_decoders_that_only_decode_see_the_window_too() -> None:
     content = saved(Image.fromarray(values), "PNG")
     memory = bytearray(20 * 24 * 3)
     request = Request(
-        Portable(content=content), views=((0, 0),), transform=EvalTransform(32, greys="0..4095"), room=len(memory)
+        Portable(content=content), crops=((0, 0),), transform=EvalTransform(32, greys="0..4095"), room=len(memory)
     )
     assert look(request, Rows(memoryview(memory))).broken == ""
     np.testing.assert_array_equal(np.frombuffer(memory, np.uint8).reshape(20, 24, 3)[..., 0], scaled(values, 0, 4095))

@@ -104,15 +104,15 @@ class Restated:
         return sorted(order[: max(1, round(self.participation * n))].tolist())
 
     def batches(self, round_: int, client: int) -> list[tuple[int, list[int]]]:
-        """(view, rows) of every step: each epoch a new order, cut into batches, the last one smaller."""
+        """(crop, rows) of every step: each epoch a new order, cut into batches, the last one smaller."""
         rows = self.data.train.clients[client]
         draw = generator("batches", round_, client)
         found = []
         for epoch in range(EPOCHS):
             order = np.argsort(draw.random(len(rows)), kind="stable").tolist()
-            view = (round_ * EPOCHS + epoch) % self.data.train.features.n_views
+            crop = (round_ * EPOCHS + epoch) % self.data.train.features.n_crops
             while order:
-                found.append((view, [int(rows[place]) for place in order[:BATCH]]))
+                found.append((crop, [int(rows[place]) for place in order[:BATCH]]))
                 order = order[BATCH:]
         return found
 
@@ -122,9 +122,9 @@ class Restated:
             param.requires_grad_()
         optimizer = self.optimizer(params)
         total, seen = 0.0, 0
-        for view, rows in self.batches(round_, client):
+        for crop, rows in self.batches(round_, client):
             held = self.data.train.features
-            pooled, tokens = held.pooled[view][rows].double(), held.tokens[view][rows].double()
+            pooled, tokens = held.pooled[crop][rows].double(), held.tokens[crop][rows].double()
             labels = torch.from_numpy(self.data.train.labels[rows])
             loss = self.objective(params, received, pooled, tokens, labels)
             optimizer.zero_grad()

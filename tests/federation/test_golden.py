@@ -30,11 +30,11 @@ def task() -> Task:
 
 @cache
 def restated_fedotp(
-    mass: float, reg: float, n_views: int, participation: float
+    mass: float, reg: float, n_crops: int, participation: float
 ) -> tuple[Tensor, Tensor, list[list[float]], list[float]]:
     """The global prompt, all local ones, the losses of every round and of every step."""
     task = exact_task()
-    restated = Restated(task, make_data(n_views=n_views), transport_scores(reg, mass), list, participation)
+    restated = Restated(task, make_data(n_crops=n_crops), transport_scores(reg, mass), list, participation)
     P_g, P_l = task.contexts(2)
     local = [[P_l] for _ in TRAIN]
     (shared,), losses = averaged(restated, [P_g], local)
@@ -42,20 +42,20 @@ def restated_fedotp(
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-@pytest.mark.parametrize(("mass", "reg", "n_views", "participation"), [(0.8, 0.1, 3, 0.6), (0.5, 0.05, 1, 1.0)])
+@pytest.mark.parametrize(("mass", "reg", "n_crops", "participation"), [(0.8, 0.1, 3, 0.6), (0.5, 0.05, 1, 1.0)])
 def test_three_rounds_of_fedotp_are_algorithm_2(
     task: Task,
     monkeypatch: pytest.MonkeyPatch,
     mass: float,
     reg: float,
-    n_views: int,
+    n_crops: int,
     participation: float,
     sequential: bool,
 ) -> None:
     recorder = Recorder(monkeypatch, FedOTP)
     settings = golden_settings(participation, sequential=sequential)
-    federation, reports = run_engine(FedOTP(mass=mass, reg=reg), task, make_data(n_views=n_views), settings)
-    shared, local, losses, steps = restated_fedotp(mass, reg, n_views, participation)
+    federation, reports = run_engine(FedOTP(mass=mass, reg=reg), task, make_data(n_crops=n_crops), settings)
+    shared, local, losses, steps = restated_fedotp(mass, reg, n_crops, participation)
     torch.testing.assert_close(federation.server["shared"][0], shared, rtol=0, atol=TOLERANCE)
     torch.testing.assert_close(kept_rows(federation)["private"][:, 0], local, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):

@@ -36,7 +36,7 @@ RANK = 2
 @pytest.mark.parametrize("variant", ["paper", "code"])
 @pytest.mark.parametrize("participation", [1.0, 0.6])
 def test_golden_dpfpl(participation: float, variant: str) -> None:
-    task, data = exact_task(), make_data(n_views=2)
+    task, data = exact_task(), make_data(n_crops=2)
     restated = Factored(task, data, pooled_scores, prompts=lambda params: [params[0] + params[1]])
     restated.participation, restated.code = participation, variant == "code"
     method = DPFPL(rank=RANK, variant=variant)

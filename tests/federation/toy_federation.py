@@ -56,7 +56,7 @@ def make_task(dtype: torch.dtype = torch.float32, *, seed: int = 0, **prompt: An
 
 
 def _images(
-    sizes: Sequence[int], generator: torch.Generator, n_views: int, classes_of: Sequence[Sequence[int]]
+    sizes: Sequence[int], generator: torch.Generator, n_crops: int, classes_of: Sequence[Sequence[int]]
 ) -> Images:
     """Images whose tokens show their class; image j of client i is of class classes_of[i][j % ...]."""
     ends = np.cumsum([0, *sizes])
@@ -68,14 +68,14 @@ def _images(
     shuffled = np.zeros_like(labels)
     shuffled[place] = labels
     shown = torch.randn(len(CLASSES), SMALL.embed_dim, generator=torch.Generator().manual_seed(7))[shuffled]
-    pooled = torch.randn(n_views, len(labels), SMALL.embed_dim, generator=generator) + 2 * shown
-    tokens = torch.randn(n_views, len(labels), N_PATCHES, SMALL.embed_dim, generator=generator)
+    pooled = torch.randn(n_crops, len(labels), SMALL.embed_dim, generator=generator) + 2 * shown
+    tokens = torch.randn(n_crops, len(labels), N_PATCHES, SMALL.embed_dim, generator=generator)
     tokens[:, :, :2] += 2 * shown[:, None]
     return Images(HeldFeatures(pooled, tokens), shuffled, tuple(np.sort(place[rows]) for rows in clients))
 
 
 def make_data(
-    train: Sequence[int] = TRAIN, test: Sequence[int] = TEST, *, n_views: int = 1, seed: int = 0
+    train: Sequence[int] = TRAIN, test: Sequence[int] = TEST, *, n_crops: int = 1, seed: int = 0
 ) -> FederatedData:
     """Client i has the classes i and i + 1 (modulo K)."""
     generator = torch.Generator().manual_seed(seed)
@@ -83,7 +83,7 @@ def make_data(
     return FederatedData(
         names=tuple(f"client {i}" for i in range(len(train))),
         domains=tuple("north" if i % 2 else "south" for i in range(len(train))),
-        train=_images(train, generator, n_views, classes),
+        train=_images(train, generator, n_crops, classes),
         test=_images(test, generator, 1, classes),
     )
 

@@ -179,7 +179,7 @@ def test_an_agreement_nested_without_end_is_refused() -> None:
         Agreement.of(ConfigRecord({"agreement": "[" * 200_000}))
 
 
-@pytest.mark.parametrize("asked", ["data.views=1001", "federation.local_epochs=1001", "federation.join_epochs=1001"])
+@pytest.mark.parametrize("asked", ["data.crops=1001", "federation.local_epochs=1001", "federation.join_epochs=1001"])
 def test_more_than_any_site_needs_is_refused(inputs: Path, asked: str) -> None:
     config = make_deployable(inputs)
     require_modest(config, "north")
@@ -231,8 +231,8 @@ def test_views_that_do_not_fit_on_the_disk_are_refused(
     config = replace(config, data=replace(config.data, store=str(tmp_path / "tokens")))
     monkeypatch.setattr(_modest.shutil, "disk_usage", lambda folder: type("Disk", (), {"free": 10 << 20}))
     require_room(config, clip, 100, 100, "north")
-    with pytest.raises(DisagreementError, match=r"data.views = 1000 takes about \d+ GiB on the disk of site north"):
-        require_room(config.override(["data.views=1000"]), clip, 100, 100, "north")
+    with pytest.raises(DisagreementError, match=r"data.crops = 1000 takes about \d+ GiB on the disk of site north"):
+        require_room(config.override(["data.crops=1000"]), clip, 100, 100, "north")
 
 
 @pytest.mark.parametrize("number", [-1, 10**12])
@@ -250,7 +250,7 @@ def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, 
     ("change", "reason"),
     [
         ({"config": {"prompt": {"n_ctx": 10**9}}}, "prompt.n_ctx = 1000000000: must be from 1 to 1000"),
-        ({"config": {"data": {"views": 9000}}}, "data.views = 9000 is more than"),
+        ({"config": {"data": {"crops": 9000}}}, "data.crops = 9000 is more than"),
         ({"config": {"method": {"n_private": 10**9}}}, "there must be from 1 to 256 prompts"),
         ({"config": {"federation": {"local_epochs": 10**6}}}, "local_epochs = 1000000 is more than"),
         ({"config": {"federation": {"colour": 1}}}, "colour"),

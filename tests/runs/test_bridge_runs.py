@@ -54,7 +54,7 @@ def test_its_look_is_written_down(inputs: Path, tmp_path: Path) -> None:
 
 def test_everything_at_once_is_written_down_and_runs_side_by_side_as_alone(inputs: Path, tmp_path: Path) -> None:
     config = make_config(inputs, **QUICK, compute={"precision": "float64"})
-    config = config.override(["bridge=authors", "data.views=0", "prompt.half=false"])
+    config = config.override(["bridge=authors", "data.crops=0", "prompt.half=false"])
     trials = [Trial(f"{seed}", {"seed": str(seed)}, config.override([f"seed={seed}"])) for seed in (0, 1)]
     for found in run_many(trials, tmp_path / "together"):
         assert not found.error

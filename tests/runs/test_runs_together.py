@@ -129,7 +129,7 @@ def test_what_may_differ(case: str, inputs: Path, tmp_path: Path) -> None:
 
 
 def test_in_float32(inputs: Path, tmp_path: Path) -> None:
-    trials = by_grid(make_config(inputs, data={"views": 2}), ["method.mass=0.5,0.9"], [0, 1])
+    trials = by_grid(make_config(inputs, data={"crops": 2}), ["method.mass=0.5,0.9"], [0, 1])
     assert_as_alone(run_many(trials, tmp_path / "together"), tmp_path / "alone", tolerance=1e-4)
 
 
@@ -142,7 +142,7 @@ def test_in_float32(inputs: Path, tmp_path: Path) -> None:
         ["federation.batch_size=3,4"],
         ["optimizer.momentum=0.5,0.9"],
         ["prompt.n_ctx=2,3"],
-        ["data.views=0,2"],
+        ["data.crops=0,2"],
     ],
 )
 def test_what_may_not(grid: list[str], inputs: Path, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def probe_run(
 
     Training images are shown as test images are, uncropped; `changes` such as "compute.device=cpu" apply.
     """
-    plain = ["data.views=0", "evaluation.views=personal", *changes]
+    plain = ["data.crops=0", "evaluation.views=personal", *changes]
     _, federation = restore(path, plain, observer=observer)
     return probe_federation(federation, confidence=confidence)
 
@@ -124,7 +124,7 @@ def probe_bundle_of_run(
 ) -> Probe:
     """Probe an exported classifier by the images of its client in the run that it comes from."""
     digest = hashlib.sha256(RunDirectory.open(run).config.to_toml().encode()).hexdigest()
-    changes = ["data.views=0", f"compute.device={classifier.task.device}", "evaluation.views=personal"]
+    changes = ["data.crops=0", f"compute.device={classifier.task.device}", "evaluation.views=personal"]
     prepared, federation = restore(run, changes, observer=observer)
     if digest != classifier.origin.config_digest or classifier.client not in federation.names:
         raise FedotpError(f"the classifier of {classifier.client} is not from {run}: its members are others")

@@ -43,7 +43,7 @@ _STORAGE = Storage(data.STORAGE)
 def encode(
     dataset: DatasetArgument,
     backbone: Annotated[str, typer.Option(help="A checkpoint, or a name such as ViT-B/16.", show_default=False)],
-    views: Annotated[
+    crops: Annotated[
         int,
         typer.Option(min=0, help="Random crops and flips of each training image; 0: its central part."),
     ] = 0,
@@ -54,7 +54,7 @@ def encode(
     ] = None,
     precision: Annotated[Precision, typer.Option(help="Number format the tower computes in.")] = Precision.float32,
     window: Annotated[str, typer.Option(help="How greys of more than 8 bits are seen, as data.window.")] = WINDOW,
-    batch_size: Annotated[int, typer.Option(min=1, help="Views in a step of the tower.")] = BATCH_SIZE,
+    batch_size: Annotated[int, typer.Option(min=1, help="Crops in a step of the tower.")] = BATCH_SIZE,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Decoding threads; one per core, at most 8, if not given.")
     ] = None,
@@ -71,7 +71,7 @@ def encode(
     \b
     Examples:
       fedotp data encode oxford_pets --backbone ViT-B/16
-      fedotp data encode ~/my-photos --backbone vit-b16.safetensors --views 50
+      fedotp data encode ~/my-photos --backbone vit-b16.safetensors --crops 50
     """
     import torch
 
@@ -84,7 +84,7 @@ def encode(
         encoded = encode_dataset(
             loaded,
             clip,
-            views=views,
+            crops=crops,
             seed=seed,
             root=store,
             storage=storage.value,
@@ -96,10 +96,10 @@ def encode(
             on_progress=on_progress,
             on_broken=lambda broken: typer.echo(printable(f"broken: {broken.where}: {broken.reason}"), err=True),
         )
-    n_views = encoded.train.records.size + encoded.test.records.size
+    n_crops = encoded.train.records.size + encoded.test.records.size
     repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
     print(f"{printable(loaded.name)}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
-    print(f"{n_views:,} views, {encoded.n_encoded:,} encoded now{repaired}")
+    print(f"{n_crops:,} crops, {encoded.n_encoded:,} encoded now{repaired}")
     if encoded.dataset.skipped:
         print(f"{len(encoded.dataset.skipped)} broken images left out")
 
@@ -161,8 +161,8 @@ def _print_stores(infos: "list[data.StoreInfo]") -> None:
         print(f"backbone   {printable(encoding.backbone)}")
         print(f"tower      {printable(info.tower)}, in {printable(encoding.precision)}")
         print(f"transform  {printable(encoding.transform)}")
-        views = counted(info.n_views, "view")
-        print(f"holds      {counted(info.n_images, 'image')}, at most {views} of each, {encoding.storage}")
+        crops = counted(info.n_crops, "crop")
+        print(f"holds      {counted(info.n_images, 'image')}, at most {crops} of each, {encoding.storage}")
         print(f"size       {_size(info.n_bytes)}, last used {used}\n")
 
 

@@ -146,7 +146,7 @@ class TrainTransform:
     def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised.
 
-        All chance comes from `rng.random()`, whose stream Python promises to keep: a view of
+        All chance comes from `rng.random()`, whose stream Python promises to keep: a crop of
         `random.Random(seed)` is the same on every platform and in every version.
         """
         image = to_rgb(image, self.greys)

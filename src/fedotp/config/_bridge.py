@@ -14,7 +14,7 @@ from fedotp.errors import SettingError
 
 Bridge = Literal["authors"]
 
-_MOST_VIEWS = 10_000
+_MOST_CROPS = 10_000
 _SPLIT_SEEDS = {"pathological": 2023, "domain-dirichlet": 0}  # whatever the seed of the run is
 _COARSE_SEED = 12345  # of CIFAR-100 divided by coarse labels
 
@@ -38,10 +38,10 @@ def _data(keys: Mapping[str, Value]) -> dict[str, Value]:
     """How images are shown, and what stands beside them."""
     dataset, scheme = str(keys["data.dataset"]), str(keys["partition.scheme"])
     if dataset.startswith("cifar"):
-        shown: dict[str, Value] = {"data.look": "cifar100" if dataset == "cifar100" else "cifar10", "data.views": 0}
+        shown: dict[str, Value] = {"data.look": "cifar100" if dataset == "cifar100" else "cifar10", "data.crops": 0}
     else:
-        views = _whole(keys, "federation.rounds") * _whole(keys, "federation.local_epochs")
-        shown = {"data.views": min(views, _MOST_VIEWS)}
+        crops = _whole(keys, "federation.rounds") * _whole(keys, "federation.local_epochs")
+        shown = {"data.crops": min(crops, _MOST_CROPS)}
     if dataset == "cifar100":
         shown["prompt.n_ctx"] = 4
     if scheme in ("domain", "domain-dirichlet"):

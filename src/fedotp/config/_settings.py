@@ -13,7 +13,7 @@ from fedotp.clip import Look
 from fedotp.data import STORAGE, Storage
 from fedotp.errors import FedotpError, SettingError
 
-_MOST_VIEWS = 10_000  # every one of every image is encoded and stored
+_MOST_CROPS = 10_000  # every one of every image is encoded and stored
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class DataSettings:
         dataset: a name of `fedotp data list`, a folder of images, a table of them (*.csv), or hf:<path> for the Hugging
             Face hub.
         root: the folder below which named data sets are looked for; "" for the user's cache.
-        views: random crops and flips drawn ahead for each training image, 0 for its central crop in every epoch. The
-            authors' code draws a new one every epoch: rounds x local_epochs views.
+        crops: random crops and flips drawn ahead for each training image, 0 for its central crop in every epoch. The
+            authors' code draws a new one every epoch: rounds x local_epochs crops.
         store: the folder of the token store; "" for the user's cache.
         storage: how tokens are stored; "int8" takes half the space.
         precision: what the image tower computes tokens in; "bfloat16" is some three times as fast on a GPU.
@@ -52,7 +52,7 @@ class DataSettings:
 
     dataset: str = field(metadata={"right": "the name of a data set (see fedotp data list) or a folder"})
     root: str = ""
-    views: int = 0
+    crops: int = 0
     store: str = ""
     storage: Storage = STORAGE
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -71,10 +71,10 @@ class DataSettings:
         if not self.dataset:
             raise FedotpError('data.dataset = "": must be the name of a data set (see fedotp data list) or a folder')
         hint = " (0: the central crop; the authors' code: rounds x local_epochs)"
-        require_from(0, _MOST_VIEWS, "data.views", self.views, hint)
+        require_from(0, _MOST_CROPS, "data.crops", self.crops, hint)
         require_choices(self, "data.")
-        if self.views and self.look != "clip":
-            raise SettingError("data.views", str(self.views), f"0 beside data.look = {show(self.look)}")
+        if self.crops and self.look != "clip":
+            raise SettingError("data.crops", str(self.crops), f"0 beside data.look = {show(self.look)}")
         try:
             read_window(self.window)
         except FedotpError:

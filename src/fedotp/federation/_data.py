@@ -23,13 +23,13 @@ class Features(Protocol):
     """Encoded images: `fedotp.data.EncodedSplit`, or anything like it."""
 
     @property
-    def n_views(self) -> int:
-        """Views of every image."""
+    def n_crops(self) -> int:
+        """Crops of every image."""
 
     def read(
         self,
         indices: ArrayLike | Tensor,
-        view: ArrayLike | Tensor = 0,
+        crop: ArrayLike | Tensor = 0,
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -64,7 +64,7 @@ class Images:
     def read(
         self,
         rows: Ints,
-        view: Ints | int,
+        crop: Ints | int,
         device: torch.device,
         dtype: torch.dtype,
         needs: frozenset[Need] = frozenset(Need),
@@ -74,7 +74,7 @@ class Images:
         `needs` is what a method must see of them: tokens are most of an image, and read only if somebody looks at them.
         """
         tokens = Need.TOKENS in needs
-        image = self.features.read(np.maximum(rows, 0), view, device=device, dtype=dtype, tokens=tokens)
+        image = self.features.read(np.maximum(rows, 0), crop, device=device, dtype=dtype, tokens=tokens)
         labels = np.where(rows < 0, -1, self.labels[np.maximum(rows, 0)])
         return image, torch.from_numpy(labels).to(device)
 
@@ -173,7 +173,7 @@ class FederatedData:
         return replace(self, train=replace(self.train, labels=labels))
 
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
-        """The training images of `clients`, in their first view, for methods that look them up."""
+        """The training images of `clients`, in their first crop, for methods that look them up."""
         if (device, dtype) not in self._spatial:
             self._spatial[device, dtype] = _spatial_features(self.train, device, dtype)
         pooled, spatial = self._spatial[device, dtype]
@@ -199,7 +199,7 @@ def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) 
 
 @dataclass(frozen=True, eq=False)
 class HeldFeatures:
-    """Features held in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k views.
+    """Features held in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
 
     They are read in the order given, without a file: for data made in a program, and to keep a small data set on the
     GPU.
@@ -209,14 +209,14 @@ class HeldFeatures:
     tokens: Tensor
 
     @property
-    def n_views(self) -> int:
-        """Views of every image."""
+    def n_crops(self) -> int:
+        """Crops of every image."""
         return len(self.pooled)
 
     def read(
         self,
         indices: ArrayLike | Tensor,
-        view: ArrayLike | Tensor = 0,
+        crop: ArrayLike | Tensor = 0,
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -224,8 +224,8 @@ class HeldFeatures:
     ) -> ImageFeatures:
         """Pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
         index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
-        views = torch.as_tensor(np.asarray(view), device=self.pooled.device).expand_as(index)
+        crops = torch.as_tensor(np.asarray(crop), device=self.pooled.device).expand_as(index)
         seen = self.tokens if tokens else self.tokens[:, :, :0]
         return ImageFeatures(
-            pooled=self.pooled[views, index].to(device, dtype), tokens=seen[views, index].to(device, dtype)
+            pooled=self.pooled[crops, index].to(device, dtype), tokens=seen[crops, index].to(device, dtype)
         )

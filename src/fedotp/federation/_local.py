@@ -30,7 +30,7 @@ class LocalWork:
         round: the round, which with a client's number and `purpose` decides the order of its images.
         epochs: passes over the images.
         lr: learning rate, of all or of each client (C,).
-        views_from: epoch e shows view `views_from + e` of the images (modulo the number of views).
+        crops_from: epoch e shows crop `crops_from + e` of the images (modulo the number of crops).
         frozen: names of parameters that are not trained.
     """
 
@@ -38,7 +38,7 @@ class LocalWork:
     round: int
     epochs: int
     lr: float | Tensor
-    views_from: int = 0
+    crops_from: int = 0
     purpose: str = "batches"
     frozen: frozenset[str] = frozenset()
 
@@ -244,8 +244,8 @@ class LocalTrainer:
             return None
         data = self.data.train
         rows = [data.rows(clients[: len(step.places)], step.places) for step in steps]
-        views = [(work.views_from + step.epochs) % data.features.n_views for step in steps]
-        return self._resident.train(params, received, stepper, rows, views, work.lr)
+        crops = [(work.crops_from + step.epochs) % data.features.n_crops for step in steps]
+        return self._resident.train(params, received, stepper, rows, crops, work.lr)
 
     def _optimizer(self, trained: Parameters, kept: Parameters | None, n_clients: int) -> Optimizer:
         """A fresh optimizer, or one that goes on from the state `kept`."""
@@ -271,9 +271,9 @@ class LocalTrainer:
 
     def _batch(self, work: LocalWork, clients: Ints, step: Step, memory: Memory | None) -> Batch:
         data = self.data.train
-        view = (work.views_from + step.epochs) % data.features.n_views
+        crop = (work.crops_from + step.epochs) % data.features.n_crops
         rows = data.rows(clients, step.places)
-        image, labels = data.read(rows, view[:, None], self.device, self.dtype, self.method.needs)
+        image, labels = data.read(rows, crop[:, None], self.device, self.dtype, self.method.needs)
         places = torch.from_numpy(step.places).to(self.device)
         return Batch(image, labels, places, None if memory is None else memory.rows(slice(len(clients))))
 

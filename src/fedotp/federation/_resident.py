@@ -36,10 +36,10 @@ class ResidentImages:
             return None
         return cls(features, images.labels)
 
-    def batch(self, rows: Tensor, views: Tensor, dtype: torch.dtype, needs: frozenset[Need]) -> Batch:
-        """The images `rows` (C, B), -1 for padding, in the clients' `views` (C,); V is 0 where nobody needs tokens."""
+    def batch(self, rows: Tensor, crops: Tensor, dtype: torch.dtype, needs: frozenset[Need]) -> Batch:
+        """The images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); V is 0 where nobody needs tokens."""
         at = rows.clamp_min(0)
-        of = views[:, None].expand_as(at)
+        of = crops[:, None].expand_as(at)
         tokens = self.features.tokens if Need.TOKENS in needs else self.features.tokens[:, :, :0]
         image = ImageFeatures(self.features.pooled[of, at].to(dtype), tokens[of, at].to(dtype))
         return Batch(image, torch.where(rows < 0, -1, self.labels[at]))
@@ -48,7 +48,7 @@ class ResidentImages:
 class Buffers:
     """What C clients hold while they train, in tensors that stay where they are.
 
-    `rows` (C, B), `views` (C,) and `active` (C,) say what the next step is, `lr` (C,) how long; `total` (C,) sums the
+    `rows` (C, B), `crops` (C,) and `active` (C,) say what the next step is, `lr` (C,) how long; `total` (C,) sums the
     objective times the images it is of.
     """
 
@@ -62,7 +62,7 @@ class Buffers:
         )
         n, device = len(stepper.steps), stepper.steps.device
         self.rows = torch.zeros(n, width, dtype=torch.long, device=device)
-        self.views = torch.zeros(n, dtype=torch.long, device=device)
+        self.crops = torch.zeros(n, dtype=torch.long, device=device)
         self.active = torch.ones(n, dtype=torch.bool, device=device)
         self.lr = torch.zeros(n, dtype=torch.float64, device=device)
         self.total = torch.zeros(n, dtype=torch.float64, device=device)
@@ -99,10 +99,10 @@ class ResidentTrainer:
         received: Parameters,
         stepper: Optimizer,
         rows: Sequence[Ints],
-        views: Sequence[Ints],
+        crops: Sequence[Ints],
         lr: float | Tensor,
     ) -> Tensor | None:
-        """Make steps on images `rows`, (A, B) each, in `views`, (A,) each; `params` and `stepper` change in place.
+        """Make steps on images `rows`, (A, B) each, in `crops`, (A,) each; `params` and `stepper` change in place.
 
         Returns the sums (C,) of objective times images, or None where nothing was done: the step cannot be recorded.
         """
@@ -117,9 +117,9 @@ class ResidentTrainer:
         if None in recorded.values():
             return None
         buffers.load(params, received, stepper, lr)
-        planned = [torch.from_numpy(x).to(buffers.rows.device) for x in _planned(rows, views, n_clients, width)]
+        planned = [torch.from_numpy(x).to(buffers.rows.device) for x in _planned(rows, crops, n_clients, width)]
         for number, size in enumerate(sizes):
-            for buffer, values in zip((buffers.rows, buffers.views, buffers.active), planned, strict=True):
+            for buffer, values in zip((buffers.rows, buffers.crops, buffers.active), planned, strict=True):
                 buffer.copy_(values[number])
             step = recorded[size]
             assert step is not None
@@ -133,7 +133,7 @@ class ResidentTrainer:
 
     def _step(self, buffers: Buffers, n: int) -> None:
         """One step of the first n clients."""
-        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype, self._method.needs)
+        batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
         current = {name: value[:n].detach() for name, value in buffers.params.items()}
         received = {name: value[:n] for name, value in buffers.received.items()}
         names = list(buffers.stepper.params)
@@ -145,18 +145,18 @@ class ResidentTrainer:
 
 
 def _planned(
-    rows: Sequence[Ints], views: Sequence[Ints], n_clients: int, width: int
+    rows: Sequence[Ints], crops: Sequence[Ints], n_clients: int, width: int
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Rows (S, C, B), views (S, C) and who is active (S, C) in S steps."""
+    """Rows (S, C, B), crops (S, C) and who is active (S, C) in S steps."""
     all_rows = np.full((len(rows), n_clients, width), -1, np.int64)
-    all_views = np.zeros((len(rows), n_clients), np.int64)
+    all_crops = np.zeros((len(rows), n_clients), np.int64)
     active = np.zeros((len(rows), n_clients), bool)
-    for number, (its_rows, its_views) in enumerate(zip(rows, views, strict=True)):
+    for number, (its_rows, its_crops) in enumerate(zip(rows, crops, strict=True)):
         n, wide = its_rows.shape
         all_rows[number, :n, :wide] = its_rows
-        all_views[number, :n] = its_views
+        all_crops[number, :n] = its_crops
         active[number, :n] = True
-    return all_rows, all_views, active
+    return all_rows, all_crops, active
 
 
 def at_least(n: int, most: int) -> int:
@@ -180,7 +180,7 @@ class _Buffers:
         self.n_clients = n_clients
         self.params = {name: _once(value).clone() for name, value in params.items()}
         self.rows = torch.zeros(n_clients, width, dtype=torch.long, device=device)
-        self.views = torch.zeros(n_clients, dtype=torch.long, device=device)
+        self.crops = torch.zeros(n_clients, dtype=torch.long, device=device)
 
     def load(self, params: Parameters, order: Tensor) -> None:
         """Put parameters (C, ...) into the tensors, clients in the `order` (C,) given."""
@@ -250,7 +250,7 @@ class ResidentTester:
         return Predictor.of(self._method, self._task, buffers.expanded(), buffers.n_clients, derived={})
 
     def _judge(self, buffers: _Buffers, predictor: Predictor, n: int) -> tuple[Tensor, Tensor]:
-        batch = self._images.batch(buffers.rows[:n], buffers.views[:n], self._task.dtype, self._method.needs)
+        batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
         return predictor.rows(slice(n)).judge(batch.image, batch.labels)
 
 

@@ -217,7 +217,7 @@ def _n_train(config: Config) -> int:
 
 
 def _n_images(config: Config) -> int:
-    return _n_train(config) * max(1, config.data.views) + DATASETS[config.data.dataset].n_test
+    return _n_train(config) * max(1, config.data.crops) + DATASETS[config.data.dataset].n_test
 
 
 def _bytes_per_image(backbone: str) -> int:

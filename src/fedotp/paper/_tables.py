@@ -27,7 +27,7 @@ _MASSES = {f"FedOTP, gamma {mass}": f"fedotp:mass={mass}" for mass in ("1", "0.9
 _MASSES["FedOTP, gamma 0.8"] = "fedotp"  # the preset's own: the same runs as other entries'
 
 ALWAYS = (
-    "Training images are seen in their central crop, unless data.views says otherwise; the paper does not say how it "
+    "Training images are seen in their central crop, unless data.crops says otherwise; the paper does not say how it "
     "crops, and the authors' code crops at random wherever it does not read CIFAR.",
     "Momentum 0.9 and weight decay 5e-4 are those of the authors' code; the paper names none. Each client starts every "
     "round with a fresh optimizer, where in the authors' code one optimizer serves all clients in turn.",

@@ -23,7 +23,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     clip, dataset = prepared.task.clip, prepared.dataset
     size = clip.config.image_size
     shown = prepared.config.data
-    views, central = shown.views, EvalTransform(size, shown.look, shown.window)
+    crops, central = shown.crops, EvalTransform(size, shown.look, shown.window)
     return {
         **made_with(prepared.config, clip),
         "data": {
@@ -44,8 +44,8 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
         "domains": list(prepared.data.domains),
         "template": prepared.task.template,
         "transforms": {
-            "train": TrainTransform(size, greys=shown.window).spec if views else central.spec,
-            "views": views,
+            "train": TrainTransform(size, greys=shown.window).spec if crops else central.spec,
+            "crops": crops,
             "test": central.spec,
         },
     }
@@ -84,7 +84,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
 
 def _in_both(encoded: EncodedDataset) -> int | None:
     """Test images with the very bytes of a training image; None where random crops leave that unknown."""
-    if encoded.train.n_views > 1 or encoded.train.store.folder != encoded.test.store.folder:
+    if encoded.train.n_crops > 1 or encoded.train.store.folder != encoded.test.store.folder:
         return None
     return int(np.isin(encoded.test.records[0], encoded.train.records[0]).sum())
 

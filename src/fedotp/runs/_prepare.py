@@ -148,7 +148,7 @@ class Preparation:
         """The test images of the novel classes."""
         _, novel = self._sound.base_and_novel()
         firsts = np.unique(novel.train.labels, return_index=True)[1]  # a data set has training images of every class
-        config = replace(self._config, data=replace(self._config.data, views=0))
+        config = replace(self._config, data=replace(self._config.data, crops=0))
         few = replace(novel, train=novel.train.select(firsts))
         test = encode_for(config, few, self._clip, self._observer.on_encoding).test
         held = _resident([test], self._device)
@@ -270,7 +270,7 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
     return encode(
         dataset,
         clip,
-        views=config.data.views,
+        crops=config.data.crops,
         seed=0,  # whatever the run's seed is, so that all runs share the tokens of these crops
         root=config.data.store_folder,
         storage=config.data.storage,
@@ -323,7 +323,7 @@ def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[Held
     held = []
     for split in splits:
         one = split.read(np.zeros(1, np.int64), dtype=torch.float16)
-        n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * split.n_views * len(split)
+        n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * split.n_crops * len(split)
         if n_bytes > _RESIDENT * free:
             return None
         held.append(_hold(split, len(split), device))
@@ -331,12 +331,12 @@ def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[Held
 
 
 def _hold(features: Features, n: int, device: torch.device) -> HeldFeatures:
-    views = []
-    for view in range(features.n_views):
+    crops = []
+    for crop in range(features.n_crops):
         parts = [
-            features.read(np.arange(start, min(start + _CHUNK, n)), view, device=device, dtype=torch.float16)
+            features.read(np.arange(start, min(start + _CHUNK, n)), crop, device=device, dtype=torch.float16)
             for start in range(0, n, _CHUNK)
         ]
-        views.append([torch.cat([getattr(part, field) for part in parts]) for field in ("pooled", "tokens")])
-    pooled, tokens = zip(*views, strict=True)
+        crops.append([torch.cat([getattr(part, field) for part in parts]) for field in ("pooled", "tokens")])
+    pooled, tokens = zip(*crops, strict=True)
     return HeldFeatures(torch.stack(pooled), torch.stack(tokens))

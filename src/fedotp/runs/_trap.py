@@ -46,14 +46,14 @@ class _Beside:
     n: int
 
     @property
-    def n_views(self) -> int:
-        """Views of every image."""
-        return self.first.n_views
+    def n_crops(self) -> int:
+        """Crops of every image."""
+        return self.first.n_crops
 
     def read(
         self,
         indices: ArrayLike | Tensor,
-        view: ArrayLike | Tensor = 0,
+        crop: ArrayLike | Tensor = 0,
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -61,11 +61,11 @@ class _Beside:
     ) -> ImageFeatures:
         """Pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
         rows = np.asarray(indices)
-        shape, rows, views = rows.shape, rows.ravel(), np.broadcast_to(np.asarray(view), rows.shape).ravel()
+        shape, rows, crops = rows.shape, rows.ravel(), np.broadcast_to(np.asarray(crop), rows.shape).ravel()
         places, parts = [], []
         for features, at in ((self.first, rows < self.n), (self.second, rows >= self.n)):
             if at.any():
                 places.append(np.flatnonzero(at))
-                parts.append(features.read(rows[at] % self.n, views[at], device=device, dtype=dtype, tokens=tokens))
+                parts.append(features.read(rows[at] % self.n, crops[at], device=device, dtype=dtype, tokens=tokens))
         back = torch.from_numpy(np.argsort(np.concatenate(places))).to(device)
         return ImageFeatures(*(torch.cat(columns)[back].unflatten(0, shape) for columns in zip(*parts, strict=True)))

@@ -20,7 +20,7 @@ from fuzz.readers.commands import fedotp
 from report.findings import a_probe, an_audit
 from runs.toy_run import COLOURS, make_config, make_inputs
 
-_MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.views": 0, "federation.join_epochs": 1}
+_MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.crops": 0, "federation.join_epochs": 1}
 _QUICK = {"holdout_clients": 0, "participation": 1.0, "join_epochs": 0}
 _SEALS = ("sealed", "sha256", "metrics")
 _WORTH = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1, "gain_of_others": None}

@@ -1,4 +1,4 @@
-"""The token store: every view of every image goes through the image tower once and is read back ever after.
+"""The token store: every crop of every image goes through the image tower once and is read back ever after.
 
 Each part is imported when it is first used: the command line and the decoding processes start faster without torch.
 """
@@ -27,4 +27,4 @@ Storage = Literal["float16", "int8"]
 
 # How images are encoded where nothing else is asked for.
 STORAGE: Storage = "float16"
-BATCH_SIZE = 64  # views in a step of the tower
+BATCH_SIZE = 64  # crops in a step of the tower

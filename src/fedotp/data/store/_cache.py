@@ -23,12 +23,12 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One folder of tokens: `n_records` views of `n_images` different images, `n_views` at most of each."""
+    """One folder of tokens: `n_records` crops of `n_images` different images, `n_crops` at most of each."""
 
     folder: Path
     encoding: Encoding
     n_images: int
-    n_views: int
+    n_crops: int
     n_records: int
     n_bytes: int
     last_use: float
@@ -106,7 +106,7 @@ def _look_into(folder: Path) -> StoreInfo | None:
         folder=folder,
         encoding=encoding,
         n_images=len(copies),
-        n_views=int(copies.max(initial=0)),
+        n_crops=int(copies.max(initial=0)),
         n_records=len(keys),
         n_bytes=sum(path.stat().st_size for path in _our_files(folder, encoding)),
         last_use=description.stat().st_mtime,

@@ -1,4 +1,4 @@
-"""One image looked at: its bytes hashed, the views that are wanted of it cropped.
+"""One image looked at: its bytes hashed, the wanted crops taken.
 
 This is what decoding threads and decoding processes both do. Such a process (`serve`) puts crops into shared memory. It
 ends when its pipe is closed, and with the process that started it, however that ended; Ctrl-C does not reach it.
@@ -23,7 +23,7 @@ from fedotp._interrupt import die_with_parent
 from fedotp.clip import Shown, Window, to_rgb
 from fedotp.errors import FedotpError, MissingPackageError
 
-View = tuple[int, int]  # seed and number; 0 and 0 for the plain view
+Crop = tuple[int, int]  # seed and number; 0 and 0 for the plain crop
 
 _SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many processes may do so at once
 
@@ -87,14 +87,14 @@ class Portable(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Hash `image`, which must have the `digest` if one is given, and put `views` of it into the rows from `row` on.
+    """Hash `image`, which must have the `digest` if one is given, and put `crops` of it into the rows from `row` on.
 
     With `room`, which is the bytes of a row, the picture itself is put there instead of a crop, if it fits in.
     """
 
     image: StoredImage
     digest: bytes = b""
-    views: tuple[View, ...] = ()
+    crops: tuple[Crop, ...] = ()
     transform: Transform | None = None
     row: int = 0
     room: int = 0
@@ -103,7 +103,7 @@ class Request(NamedTuple):
 class Looked(NamedTuple):
     """The digest of what was read, empty if nothing could be, and what is wrong with the image.
 
-    Where there was room for pictures: what is in each row, and which window of it the view is.
+    Where there was room for pictures: what is in each row, and which window of it the crop is.
     """
 
     digest: bytes
@@ -139,8 +139,8 @@ def look(request: Request, rows: Rows) -> Looked:
             raise FedotpError("it was changed while it was being encoded")
         if request.transform is not None:
             with image.decoded(content) as picture:
-                for row, (seed, view) in enumerate(request.views, start=request.row):
-                    rng = view_rng(digest, seed=seed, view=view)
+                for row, (seed, crop) in enumerate(request.crops, start=request.row):
+                    rng = crop_rng(digest, seed=seed, crop=crop)
                     if request.room:
                         shown.append(_show(picture, request.transform, rng, rows, row, request.room))
                     else:
@@ -167,9 +167,9 @@ def content_digest(content: bytes, shape: tuple[int, ...] = ()) -> bytes:
     return sha256((str(shape).encode() if shape else b"") + content).digest()
 
 
-def view_rng(digest: bytes, *, seed: int, view: int) -> random.Random:
-    """The chance in view number `view` of the image with this digest, the same on every platform."""
-    return random.Random(int.from_bytes(sha256(f"{seed} {view} ".encode() + digest).digest(), "big"))
+def crop_rng(digest: bytes, *, seed: int, crop: int) -> random.Random:
+    """The chance in crop number `crop` of the image with this digest, the same on every platform."""
+    return random.Random(int.from_bytes(sha256(f"{seed} {crop} ".encode() + digest).digest(), "big"))
 
 
 def serve(pipe: int, memory: int, parent: int) -> None:

@@ -19,10 +19,10 @@ from fedotp.data.store._format import Encoding, Keys, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
 from fedotp.data.store._tower import Tower
-from fedotp.data.store._views import AHEAD, Encoder, Missing, encode_views
+from fedotp.data.store._views import AHEAD, Encoder, Missing, encode_crops
 from fedotp.errors import FedotpError
 
-_MANY_VIEWS = 512  # resizing them on the device is worth the start of its kernels
+_MANY_CROPS = 512  # resizing them on the device is worth the start of its kernels
 _MANY_BATCHES = 4  # of new images: recording the tower is worth it
 
 
@@ -30,7 +30,7 @@ def encode(
     dataset: Dataset,
     clip: CLIP,
     *,
-    views: int = 0,
+    crops: int = 0,
     seed: int = 0,
     root: Path | None = None,
     storage: Storage = STORAGE,
@@ -49,29 +49,29 @@ def encode(
     The tower runs where the weights of `clip` are. Test images are seen in their central part.
 
     Args:
-        views: 0 shows training images in their central part, too. k > 0 draws k random crops and flips of
-            each ahead, all from `seed`, the content of the image and the number of the view; with k = rounds
-            x local epochs, training on view t in epoch t is what the authors' code does.
+        crops: 0 shows training images in their central part, too. k > 0 draws k random crops and flips of
+            each ahead, all from `seed`, the content of the image and the number of the crop; with k = rounds
+            x local epochs, training on crop t in epoch t is what the authors' code does.
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
         window: how pictures of more than 8 bits are seen (data.window).
         look: "cifar10" and "cifar100" show images as the authors' code does, in their central part only.
-        batch_size: views in a step of the tower.
+        batch_size: crops in a step of the tower.
         workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
         verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
         skip_broken: leave images that cannot be decoded out of the data set; they are an error otherwise.
         on_progress: called with what is being done, how much of it is done, and of how much.
         on_broken: called with each broken content when it is met.
     """
-    if views < 0 or seed < 0 or batch_size < 1:
-        raise FedotpError(f"views {views}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
+    if crops < 0 or seed < 0 or batch_size < 1:
+        raise FedotpError(f"crops {crops}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
     read_window(window)  # or refused
-    if views and look != "clip":
-        raise FedotpError(f"views {views}: must be 0, as images that look as {look!r} are not cropped at random")
+    if crops and look != "clip":
+        raise FedotpError(f"crops {crops}: must be 0, as images that look as {look!r} are not cropped at random")
     size = clip.config.image_size
     central, drawn = EvalTransform(size, look, window), TrainTransform(size, greys=window)
     tower = Tower(clip, precision, look)
-    room = tower.room if max(views, 1) * len(dataset.train) + len(dataset.test) >= _MANY_VIEWS else 0
+    room = tower.room if max(crops, 1) * len(dataset.train) + len(dataset.test) >= _MANY_CROPS else 0
     with Decoders((AHEAD + 1) * batch_size, size, workers, room) as decoders:
         job = _Job(
             root=root or default_store(),
@@ -85,7 +85,7 @@ def encode(
             on_broken=on_broken or _ignore,
         )
         train, test = job.encode(
-            job.part("train", dataset.train, drawn if views else central, views),
+            job.part("train", dataset.train, drawn if crops else central, crops),
             job.part("test", dataset.test, central, 0),
         )
     broken = [*train.broken, *test.broken]
@@ -123,7 +123,7 @@ def encoding_of(
 
 @dataclass(frozen=True)
 class _Part:
-    """A split, how it is shown, and the keys (k, n) of its views; `reasons` by image for those that are broken."""
+    """A split, how it is shown, and the keys (k, n) of its crops; `reasons` by image for those that are broken."""
 
     name: SplitName
     split: Split
@@ -165,17 +165,17 @@ class _Job:
     n_encoded: int = 0
     n_repaired: int = 0
 
-    def part(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, views: int) -> _Part:
-        """Hash the images of a split: `views` random views of each are wanted, or the plain one."""
+    def part(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, crops: int) -> _Part:
+        """Hash the images of a split: `crops` random crops of each are wanted, or the plain one."""
         reasons: dict[int, str] = {}
         count = self._counter(f"hashing {name}", len(split))
         digests = hash_images(
             split, self.root, self.decoders, on_new=self._expect, on_images=count, on_broken=reasons.__setitem__
         )
-        if views:
-            keys = np.stack([make_keys(digests, seed=self.seed, view=j) for j in range(views)])
+        if crops:
+            keys = np.stack([make_keys(digests, seed=self.seed, crop=j) for j in range(crops)])
         else:
-            keys = make_keys(digests, seed=0, view=0)[None]  # (k, n)
+            keys = make_keys(digests, seed=0, crop=0)[None]  # (k, n)
         part = _Part(name, split, transform, keys, reasons)
         for image, reason in reasons.items():
             self.on_broken(part.broken(image, reason))
@@ -200,7 +200,7 @@ class _Job:
             stores.append(store)
             encoders.append(self._encoder(part, store, lacking))
         try:
-            self.n_encoded = encode_views(encoders, self.tower, self.decoders, self.batch_size)
+            self.n_encoded = encode_crops(encoders, self.tower, self.decoders, self.batch_size)
         finally:
             for store in stores:
                 store.close()
@@ -210,7 +210,7 @@ class _Job:
         return [_outcome(part, store, reasons) for part, store in zip(parts, stores, strict=True)]
 
     def _lacking(self, part: _Part, store: TokenStore, others: Keys) -> Missing:
-        """The views that are not in `store`, or damaged there, and not encoded for another part either."""
+        """The crops that are not in `store`, or damaged there, and not encoded for another part either."""
         if self.verify:
             self.n_repaired += self._repair(store, store.find(part.keys), f"checking {part.name}")
         wanted = (store.find(part.keys) < 0) & ~np.isin(part.keys, others)
@@ -223,7 +223,7 @@ class _Job:
             self.on_broken(part.broken(image, reason))
 
         count = self._counter(f"encoding {part.name}", len(missing.keys))
-        return Encoder(missing, part.split, store, part.transform, on_views=count, on_broken=note_broken)
+        return Encoder(missing, part.split, store, part.transform, on_crops=count, on_broken=note_broken)
 
     def _repair(self, store: TokenStore, numbers: Ints, what: str) -> int:
         """Strike damaged records out; return how many."""

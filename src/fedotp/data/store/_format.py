@@ -35,7 +35,7 @@ _MOST_VALUES = 1 << 28  # in a record
 RECORDS_MAGIC = b"fedotp token records 1\n".ljust(32)
 INDEX_MAGIC = b"fedotp token index 1\n".ljust(32)
 
-_KEY_PARTS = np.dtype([("digest", DIGEST), ("seed", "<u8"), ("view", "<u8")])
+_KEY_PARTS = np.dtype([("digest", DIGEST), ("seed", "<u8"), ("crop", "<u8")])
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,15 @@ class Encoding:
         return encoding
 
 
-def make_keys(digests: Digests, *, seed: int, view: int) -> Keys:
-    """The keys of view `view` under `seed` of the images with these digests (n,); 0 and 0 for the plain view."""
+def make_keys(digests: Digests, *, seed: int, crop: int) -> Keys:
+    """The keys of crop `crop` under `seed` of the images with these digests (n,); 0 and 0 for the plain crop."""
     parts = np.zeros(len(digests), _KEY_PARTS)
-    parts["digest"], parts["seed"], parts["view"] = digests, seed, view
+    parts["digest"], parts["seed"], parts["crop"] = digests, seed, crop
     return parts.view(KEY)
 
 
 def split_keys(keys: Keys) -> NDArray[np.void]:
-    """The fields `digest`, `seed` and `view` of keys (n,)."""
+    """The fields `digest`, `seed` and `crop` of keys (n,)."""
     return np.ascontiguousarray(keys).view(_KEY_PARTS)
 
 

@@ -1,4 +1,4 @@
-"""The token store: what the image tower said of every view of every image, kept on disk for ever after.
+"""The token store: what the image tower said of every crop of every image, kept on disk for ever after.
 
 Any number of processes may read and write one store at once: each writes a shard of its own and reads the
 shards of all. See `_format` for the layout.

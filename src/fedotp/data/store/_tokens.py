@@ -79,21 +79,21 @@ def as_stored(features: ImageFeatures, storage: Storage, dtype: torch.dtype, *, 
 
 @dataclass(frozen=True, eq=False)
 class EncodedSplit:
-    """The features of n images in k views; `records` (k, n) are their numbers in `store`."""
+    """The features of n images in k crops; `records` (k, n) are their numbers in `store`."""
 
     store: TokenStore
     records: Ints
 
     def __repr__(self) -> str:
-        return f"<EncodedSplit: {counted(len(self), 'image')}, {counted(self.n_views, 'view')} of each>"
+        return f"<EncodedSplit: {counted(len(self), 'image')}, {counted(self.n_crops, 'crop')} of each>"
 
     def __len__(self) -> int:
         """Return the number of images."""
         return self.records.shape[1]
 
     @property
-    def n_views(self) -> int:
-        """Views of every image: 1, or the number of random crops drawn ahead."""
+    def n_crops(self) -> int:
+        """Crops of every image: 1, or the number of random crops drawn ahead."""
         return self.records.shape[0]
 
     @cached_property
@@ -105,13 +105,13 @@ class EncodedSplit:
     def read(
         self,
         indices: ArrayLike | torch.Tensor,
-        view: ArrayLike | torch.Tensor = 0,
+        crop: ArrayLike | torch.Tensor = 0,
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """The features of the images `indices` (...), in the view(s) `view`, a number or one per image.
+        """The features of the images `indices` (...), in the crop(s) `crop`, a number or one per image.
 
         Returns pooled (..., e) and tokens (..., V, e). They travel to `device` as they are stored and take
         on `dtype` there. Without `tokens` only the pooled features are read, and V is 0.
@@ -119,7 +119,7 @@ class EncodedSplit:
         >>> encoded.train.read(batch).tokens.shape  # batch (C, B), one row per client   # doctest: +SKIP
         torch.Size([10, 32, 196, 512])
         """
-        numbers = self.records[np.asarray(view), np.asarray(indices)]
+        numbers = self.records[np.asarray(crop), np.asarray(indices)]
         if tokens:
             return restore(unpack(self.store.gather(numbers), device), dtype)
         pooled = torch.from_numpy(self.store.gather_field(numbers, "pooled")).to(device).to(dtype)
@@ -130,7 +130,7 @@ class EncodedSplit:
 class EncodedDataset:
     """`dataset` and its tokens; image i of `dataset.train` is image i of `train`, and so for `test`.
 
-    `n_encoded` views went through the tower for it; `n_repaired` were in the store, but damaged.
+    `n_encoded` crops went through the tower for it; `n_repaired` were in the store, but damaged.
     """
 
     dataset: Dataset

@@ -14,7 +14,7 @@ from fedotp.federation import client_bytes, prompt_lengths
 from fedotp.flower._agreement import DisagreementError
 from fedotp.methods import Task
 
-_MOST = 1000  # views of an image, epochs
+_MOST = 1000  # crops of an image, epochs
 _NEEDED = 0.5  # of what `client_bytes` estimates, which is on the high side
 _COPIES = 6  # of the prompts: received, private, trained, gradient, momentum, written down
 _GIB = 1 << 30
@@ -24,7 +24,7 @@ def require_modest(config: Config, name: str) -> None:
     """Refuse numbers of which no site needs as many, though a configuration may have them."""
     ints = {key: value for key, value in vars(config.method).items() if isinstance(value, int)}
     asked = {
-        "data.views": config.data.views,
+        "data.crops": config.data.crops,
         "federation.local_epochs": config.federation.local_epochs,
         "federation.join_epochs": config.federation.join_epochs,
         **{f"method.{key}": value for key, value in ints.items()},
@@ -56,17 +56,17 @@ def require_memory(task: Task, config: Config, n_images: int, name: str) -> None
 
 
 def require_room(config: Config, clip: CLIP, n_train: int, n_test: int, name: str) -> None:
-    """Refuse more views of the site's images than its disk has room for."""
+    """Refuse more crops of the site's images than its disk has room for."""
     folder = config.data.store_folder
     if folder is None:
         return
-    vectors = (n_train * max(config.data.views, 1) + n_test) * (clip.config.n_patches + 1)
+    vectors = (n_train * max(config.data.crops, 1) + n_test) * (clip.config.n_patches + 1)
     needed = vectors * clip.config.embed_dim * (1 if config.data.storage == "int8" else 2)
     room = shutil.disk_usage(_nearest(folder)).free + sum(path.stat().st_size for path in folder.rglob("*.*"))
     if needed > room:
         raise DisagreementError(
-            f"data.views = {config.data.views} takes about {needed / _GIB:.0f} GiB on the disk of site {name}, "
-            f"which has room for {room / _GIB:.0f} GiB; right are fewer views"
+            f"data.crops = {config.data.crops} takes about {needed / _GIB:.0f} GiB on the disk of site {name}, "
+            f"which has room for {room / _GIB:.0f} GiB; right are fewer crops"
         )
 
 
