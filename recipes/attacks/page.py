@@ -2,7 +2,8 @@
 
     python -m recipes.attacks.page docs/results/attacks.csv docs/attacks.md
 
-What stands between <!-- NAME --> and <!-- /NAME --> is replaced; the text around it is the page's own.
+The text between <!-- NAME --> and <!-- /NAME --> is replaced by the table NAME; the text around it is written by hand.
+Results with rules are shown for the largest share of attackers; all are in attacks-tables.csv beside the runs.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from recipes.attacks.judge import Results, Series, Told, interval, judge, less
 from recipes.attacks.settings import AIMED, ATTACKS, METHODS, RULES, SHARES
-from recipes.claims.page import fill, table
+from recipes.claims.page import Line, as_csv, fill, table
 
 TITLES = {"promptfl": "PromptFL", "fedotp": "FedOTP"}
 _OTHERS = RULES[1:]
@@ -50,13 +51,22 @@ def harm(results: Results) -> str:
     return "\n\n".join(_matrix(TITLES[method], lambda a, s, m=method: pair(m, a, s)) for method in METHODS)
 
 
-def private(results: Results) -> str:
+def private(results: Results) -> list[Line]:
     """What attacks cost FedOTP less what they cost PromptFL."""
 
     def cost(method: str, attack: str, share: float) -> Series:
         return less(results.accuracy(method, attack, share, "average"), results.unharmed(method, attack, share))
 
-    return _matrix("FedOTP less PromptFL", lambda a, s: (cost("fedotp", a, s), cost("promptfl", a, s)))
+    cells = [(attack, share) for attack in ATTACKS for share in SHARES]
+    found = judge([(cost("fedotp", *cell), cost("promptfl", *cell)) for cell in cells])
+    return [
+        ("cost, FedOTP less PromptFL", attack, _percent(share), *_numbers(each), "significant" if each.apart else "")
+        for (attack, share), each in zip(cells, found, strict=True)
+    ]
+
+
+def _numbers(told: Told) -> tuple[str, str, str]:
+    return f"{100 * told.mean:+.1f}", f"{100 * told.low:+.1f}", f"{100 * told.high:+.1f}"
 
 
 def _matrix(title: str, pair: Callable[[str, float], tuple[Series, Series]]) -> str:
@@ -67,43 +77,67 @@ def _matrix(title: str, pair: Callable[[str, float], tuple[Series, Series]]) -> 
     return table([title, *map(_percent, SHARES)], lines)
 
 
-def accuracies(results: Results, method: str) -> str:
-    """The accuracy of honest clients under every attack and rule."""
-    return _by_rule(results.accuracy, method, tuple(ATTACKS), higher=True)
-
-
-def successes(results: Results, method: str) -> str:
-    """The success of attacks that have one, under every rule, and what passes for it without an attack."""
-    without = {attack: _plain(results.success(method, attack, 0.0, "average")) for attack in AIMED}
-    text = "; ".join(f"{attack} {share}" for attack, share in without.items())
-    return f"{_by_rule(results.success, method, AIMED, higher=False)}\n\nWithout an attack, in percent: {text}."
+def by_rule(results: Results) -> list[Line]:
+    """Accuracy of honest clients and success of attacks that have one, under every attack, share and rule."""
+    lines = []
+    for method in METHODS:
+        lines += _by_rule(results.accuracy, method, tuple(ATTACKS), "accuracy %", higher=True)
+        lines += _by_rule(results.success, method, AIMED, "attack success %", higher=False)
+    return lines
 
 
 def _by_rule(
-    number: Callable[[str, str, float, str], Series], method: str, attacks: tuple[str, ...], *, higher: bool
-) -> str:
-    lines = {}
+    number: Callable[[str, str, float, str], Series], method: str, attacks: tuple[str, ...], name: str, *, higher: bool
+) -> list[Line]:
+    """One family a share; the result is "better" or "worse" than the average."""
+    lines = []
     for share in SHARES:
         cells = [(attack, rule) for attack in attacks for rule in _OTHERS]
         pairs = [(number(method, a, share, rule), number(method, a, share, "average")) for a, rule in cells]
-        told = dict(zip(cells, judge(pairs), strict=True))
+        words = {cell: _word(each, higher=higher) for cell, each in zip(cells, judge(pairs), strict=True)}
         for attack in attacks:
-            texts = [_plain(number(method, attack, share, rule)) for rule in RULES]
-            marks = ["", *(_mark(told[attack, rule], higher=higher) for rule in _OTHERS)]
-            lines[attack, share] = [f"{text}{mark}" for text, mark in zip(texts, marks, strict=True)]
-    rows = [[f"{attack}, {_percent(share)}", *lines[attack, share]] for attack in attacks for share in SHARES]
-    return table([f"{TITLES[method]} %", *RULES], rows)
+            for rule in RULES:
+                mean, half = (100 * x for x in interval(number(method, attack, share, rule)))
+                numbers = (f"{x:.1f}" for x in (mean, mean - half, mean + half))
+                row = f"{TITLES[method]}, {attack}, {_percent(share)}"
+                lines.append((name, row, rule, *numbers, words.get((attack, rule), "")))
+    return lines
 
 
-def _mark(told: Told, *, higher: bool) -> str:
+def _word(told: Told, *, higher: bool) -> str:
     if not told.apart:
         return ""
-    return " ▲" if (told.mean > 0) == higher else " ▽"
+    return "better" if (told.mean > 0) == higher else "worse"
+
+
+def worst(number: Callable[[str, str, float, str], Series], lines: list[Line], name: str) -> str:
+    """A table of `by_rule` at the largest share."""
+    at = f", {_percent(SHARES[-1])}"
+    marks = {(row, rule): _MARKS[word] for table, row, rule, *_, word in lines if table == name and row.endswith(at)}
+    rows = []
+    for row in dict.fromkeys(row for row, _ in marks):
+        title, attack = row.removesuffix(at).split(", ")
+        method = next(each for each in METHODS if TITLES[each] == title)
+        texts = [f"{_plain(number(method, attack, SHARES[-1], rule))}{marks[row, rule]}" for rule in RULES]
+        rows.append([f"{title}, {attack}", *texts])
+    return table([name, *RULES], rows)
+
+
+_MARKS = {"": "", "better": " ▲", "worse": " ▽"}
+
+
+def no_attack(results: Results) -> str:
+    """How often images of other classes get the target class without an attack."""
+    return "; ".join(
+        f"{TITLES[method]}, {attack} {_plain(results.success(method, attack, 0.0, 'average'))}"
+        for method in METHODS
+        for attack in AIMED
+    )
 
 
 def short(results: Results) -> str:
     """What the tables say, counted."""
-    lines = []
+    lines, rows = [], {rule: [f"`{rule}`"] for rule in _OTHERS}
     cells = [(attack, share) for attack in ATTACKS for share in SHARES]
     for method in METHODS:
         unharmed = {cell: results.unharmed(method, *cell) for cell in cells}
@@ -115,14 +149,13 @@ def short(results: Results) -> str:
             f"{_percent(share)}, costs {-100 * worst.mean:.1f} points."
         )
         for rule in _OTHERS:
-            told = [each for share in SHARES for each in judge(_against_average(results, method, rule, share))]
+            found = [each for share in SHARES for each in judge(_against_average(results, method, rule, share))]
             lost = [interval(less(results.accuracy(method, *cell, rule), unharmed[cell]))[0] for cell in cells]
-            lines.append(
-                f"    - `{rule}`: ahead of the average under {sum(each.apart and each.mean > 0 for each in told)} of "
-                f"{len(cells)}, behind it under {sum(each.apart and each.mean < 0 for each in told)}; at worst "
-                f"{-100 * min(lost):.1f} points below no attack."
-            )
-    return "\n".join(lines)
+            ahead, behind = (sum(each.apart and sign * each.mean > 0 for each in found) for sign in (1, -1))
+            rows[rule] += [str(ahead), str(behind), f"{-100 * min(lost):.1f}"]
+    columns = ("ahead", "behind", "worst")
+    header = [f"of {len(cells)} attacks", *(f"{TITLES[method]}: {name}" for method in METHODS for name in columns)]
+    return "\n".join([*lines, "", table(header, list(rows.values()))])
 
 
 def _against_average(results: Results, method: str, rule: str, share: float) -> list[tuple[Series, Series]]:
@@ -136,11 +169,17 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     arguments = parser.parse_args()
     results = Results(arguments.runs)
-    tables = {"short": short(results), "price": price(results), "harm": harm(results), "private": private(results)}
-    for method in METHODS:
-        tables[f"accuracy-{method}"] = accuracies(results, method)
-        tables[f"success-{method}"] = successes(results, method)
+    lines = by_rule(results)
+    tables = {
+        "short": short(results),
+        "price": price(results),
+        "harm": harm(results),
+        "accuracy": worst(results.accuracy, lines, "accuracy %"),
+        "success": worst(results.success, lines, "attack success %"),
+        "no-attack": f"Without an attack, in percent: {no_attack(results)}.",
+    }
     arguments.page.write_text(fill(arguments.page.read_text(), tables))
+    (arguments.runs.parent / "attacks-tables.csv").write_text(as_csv([*lines, *private(results)]))
 
 
 if __name__ == "__main__":

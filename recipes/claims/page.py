@@ -175,10 +175,14 @@ def all_lines(folder: Path, field: Path) -> str:
         if claim.added is not None:
             lines += lines_of(f"{claim.name}, not judged", list(claim.added(results)), claim.scale)
     lines += [*by_shots(results), *by_mass(results), *rates(folder / "runs.csv")]
+    return as_csv(lines)
+
+
+def as_csv(lines: list[Line]) -> str:
+    """The lines below their header."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        [("table", "row", "column", "mean", "low", "high", "result"), *lines]
-    )
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([("table", "row", "column", "mean", "low", "high", "result"), *lines])
     return text.getvalue()
 
 
