@@ -1,12 +1,12 @@
-"""The tables of a study made by study.sh, as docs/results.md has them.
+"""The tables of a study made by study.sh.
 
     python -m recipes.field.tables runs/field docs/results/field
     python -m recipes.field.tables runs/demo docs/results/demo.csv
 
-For every setting a CSV file and a Markdown table: the numbers of each method, means over its runs, and what FedOTP is
-ahead or behind in each, paired over splits and seeds. Of vendors left out in turn each is a split. Beside them, in
-SETTING-clients.csv, a line for each run and view: how many of its test images every client has right, from which means
-and worst tenths follow. The second command writes only that, for one comparison.
+For every setting a CSV file: the numbers of each method, means over its runs, and how far FedOTP is ahead or behind in
+each, paired over splits and seeds. Each vendor left out is a split. Beside them, in SETTING-clients.csv, a line for
+each run and view: how many of its test images every client has right, from which means and worst tenths follow. The
+second command writes only that, for one comparison. The first one also prints the table of docs/results.md.
 """
 
 import csv
@@ -62,7 +62,7 @@ SETTINGS: dict[str, tuple[Callable[[dict[str, Any]], Numbers], tuple[str, ...]]]
     "novel": (_novel, ("local", "base", "novel")),
     "left-out": (_left_out, ("others", "before", "after")),
 }
-"""For each setting its numbers, and those of them in which the Markdown table compares."""
+"""For each setting its numbers, and those of them in the Markdown table."""
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, Pair, Path]]:
@@ -150,31 +150,31 @@ def _row(method: str, name: str, own: dict[Pair, float], ahead: Difference | Non
     }
 
 
-def markdown(rows: list[dict[str, Any]], compared: tuple[str, ...]) -> str:
-    """A line for each method: its numbers in percent, and what FedOTP is ahead in those `compared`, in points."""
-    names = list(dict.fromkeys(row["number"] for row in rows))
-    header = ["method", *(f"{name} %" for name in names), *(f"FedOTP ahead: {name}" for name in compared)]
-    lines = [f"| {' | '.join(header)} |", "| --- |" + " ---: |" * (len(header) - 1)]
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = {row["number"]: row for row in rows if row["method"] == method}
-        cells = [f"{100 * own[name]['mean']:.2f}" if name in own else "-" for name in names]
-        cells += [_ahead(own[name]) if name in own else "-" for name in compared]
-        lines.append(f"| {_called(method)} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+def markdown(folder: Path) -> str:
+    """Of all CSV files a line for each method: means in percent, and which differ significantly from FedOTP's."""
+    names, cells = [], {}
+    for setting, (_, shown) in SETTINGS.items():
+        with (folder / f"{setting}.csv").open(newline="") as file:
+            found = [row for row in csv.DictReader(file) if row["number"] in shown]
+        for name in shown:
+            names.append(setting if len(shown) == 1 else f"{setting}: {name}")
+            of = {_called(row["method"]): row for row in found if row["number"] == name}
+            cells |= {(method, names[-1]): _cell(row) for method, row in of.items()}
+    methods = dict.fromkeys(method for method, _ in cells)
+    lines = [["method", *names], ["---", *["---:"] * len(names)]]
+    lines += [[method, *(cells.get((method, name), "-") for name in names)] for method in methods]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(row: dict[str, str]) -> str:
+    return f"{100 * float(row['mean']):.2f}{ {'ahead': ' ▽', 'behind': ' ▲'}.get(row['fedotp_is'], '') }"
 
 
 def _called(method: str) -> str:
-    """A method with its options; learning rates are told in the text."""
+    """A method with its options, without its learning rate."""
     name, *options = method.split(",")
     shown = [option for option in options if not option.startswith("optimizer.")]
     return ", ".join([METHODS[name].title, *shown])
-
-
-def _ahead(row: dict[str, Any]) -> str:
-    if row["low"] is None:
-        return "-"
-    word = "" if row["fedotp_is"] == "not told apart" else f", **{row['fedotp_is']}**"
-    return f"{100 * row['fedotp_minus_it']:+.2f} ({100 * row['low']:+.2f} to {100 * row['high']:+.2f}){word}"
 
 
 def main() -> None:
@@ -184,13 +184,14 @@ def main() -> None:
         _write(target, clients(source))
         return
     target.mkdir(parents=True, exist_ok=True)
-    for setting, (numbers, compared) in SETTINGS.items():
+    for setting, (numbers, _) in SETTINGS.items():
         if not (source / setting).is_dir():
             continue
         made = rows(read(source / setting, numbers))
         _write(target / f"{setting}.csv", made)
         _write(target / f"{setting}-clients.csv", clients(source / setting))
-        (target / f"{setting}.md").write_text(markdown(made, compared))
+    if all((target / f"{setting}.csv").exists() for setting in SETTINGS):
+        print(markdown(target))
 
 
 def _write(path: Path, lines: Sequence[dict[str, Any]]) -> None:

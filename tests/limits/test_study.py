@@ -28,13 +28,17 @@ def test_strangers_are_found_in_both_directions() -> None:
 def test_the_page_shows_these_numbers() -> None:
     for table in (
         tables.coverage_table(COVERAGE),
-        tables.score_table(COVERAGE),
         tables.outlier_table(OUTLIERS, "auroc"),
-        tables.outlier_table(OUTLIERS, "fpr95"),
         tables.flag_table(OUTLIERS),
     ):
         assert table.strip() in PAGE, table
     assert f"more than {100 * tables.farthest(COVERAGE):.1f} points" in PAGE
+    (line,) = [row for row in tables.score_table(COVERAGE).splitlines() if row.startswith("| emoji | 90 %")]
+    lac, aps, randomised = (cell.split()[0] for cell in line.strip("| ").split("|")[2:])
+    assert f"{lac} classes, `aps` {aps}, randomised `aps` {randomised}" in PAGE
+    rates = tables.outlier_table(OUTLIERS, "fpr95").splitlines()
+    looks = [row.split("|")[3].split()[0] for row in rates if "| look |" in row]
+    assert f"for FedOTP {' and '.join(looks)} by `look`" in PAGE
 
 
 def judged(n: int, seed: int, away: float = 0) -> tuple[study.Judged, np.ndarray]:
