@@ -113,7 +113,7 @@ def staged() -> None:
         import torch
     with _timed(seconds, "import fedotp"):
         from fedotp import cli
-        from fedotp.runs import _loop, _prepare, _run
+        from fedotp.runs.one import _loop, _prepare, _run
     stages: list[tuple[Any, str, str]] = [
         (_prepare, "load_dataset", "list images"),
         (_prepare, "load_backbone", "weights"),

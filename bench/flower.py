@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import fedotp
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 _ROUNDS = 6
 _NAMES = ("one", "two", "three")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 _REPEATS = 3
 _COMMANDS = {

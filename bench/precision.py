@@ -18,7 +18,7 @@ import numpy as np
 
 from fedotp.config import Config, load_config
 from fedotp.federation import Simulator
-from fedotp.runs import prepare
+from fedotp.runs.one import prepare
 
 SETTINGS = (("fedotp", 0.1), ("promptfl", 0.1), ("promptfl", 0.01))  # 0.1 is the demo's learning rate
 CHANGES = {

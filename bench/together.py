@@ -26,7 +26,7 @@ from fedotp.clip import CLIP, CONFIGS
 from fedotp.config import load_config
 from fedotp.federation import FederatedData, Predictions, RoundSettings, Settings, Simulator, Together
 from fedotp.methods import FedOTP, Precision, Task
-from fedotp.runs import by_method, run_many
+from fedotp.runs.many import by_method, run_many
 
 _SEEDS, _ROUNDS = 12, 1
 

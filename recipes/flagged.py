@@ -14,7 +14,8 @@ from recipes.defect import mispaired, write_folder
 
 from fedotp.config import Config, load_config
 from fedotp.data import load_dataset, make_partition
-from fedotp.runs import Outcome, by_method, check_runs, run_many
+from fedotp.runs.many import Outcome, by_method, run_many
+from fedotp.runs.tables import check_runs
 
 METHODS = ("fedotp",)
 CONTROLS = ("majority", "zero_shot", "global_part")

@@ -10,7 +10,7 @@ import numpy as np
 from fedotp.config import Config
 from fedotp.data import Client, Partition, PartitionSettings
 from fedotp.federation import Predictions, View, evaluate_predictions
-from fedotp.runs import RunDirectory, summary_of_views
+from fedotp.runs.directory import RunDirectory, summary_of_views
 
 _SENT = 32_768  # bytes of a client's shared prompts
 

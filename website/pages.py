@@ -24,7 +24,12 @@ API = (
     "fedotp.ot",
     "fedotp.prompts",
     "fedotp.report",
-    "fedotp.runs",
+    "fedotp.runs.directory",
+    "fedotp.runs.leaving",
+    "fedotp.runs.many",
+    "fedotp.runs.one",
+    "fedotp.runs.tables",
+    "fedotp.runs.watch",
     "fedotp.serve",
 )
 """The modules whose public names are listed."""

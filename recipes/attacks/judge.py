@@ -21,7 +21,7 @@ from pathlib import Path
 
 from recipes.attacks.settings import Asked
 
-from fedotp.runs import SHARE, Pair, holm, paired
+from fedotp.runs.tables import SHARE, Pair, holm, paired
 
 Series = Mapping[Pair, float]
 """A number by split; the second part of a pair, the seed, is the same for all."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fedotp.config import load_config
-from fedotp.runs import Trial
+from fedotp.runs.many import Trial
 
 METHODS = ("promptfl", "fedotp")
 RULES = ("average", "bounded", "median", "trimmed", "krum", "multi-krum")

@@ -15,7 +15,8 @@ from typing import Any
 from recipes.attacks.settings import AIMED, METHODS, STAGES, Asked, asked
 from recipes.claims.study import Recorder
 
-from fedotp.runs import RunDirectory, prepare, restore
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import prepare, restore
 
 NUMBERS = ("accuracy", "success", "malicious", "clients")
 

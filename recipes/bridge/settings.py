@@ -6,7 +6,7 @@ Every change is compared with one reference of the same setting, on the same spl
 from dataclasses import dataclass, field
 
 from fedotp.config import Config
-from fedotp.runs import Trial
+from fedotp.runs.many import Trial
 
 OURS = "ours"
 """The reference of a setting, and what a change is compared with unless it says otherwise."""

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from recipes.bridge.settings import SETTINGS, trials
 
-from fedotp.runs import Local, ManyObserver, Outcome, RunDirectory, Trial, run_many
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Local, ManyObserver, Outcome, Trial, run_many
 
 FIELDS = ("setting", "change", "split", "seed", "accuracy", "last_five", "zero_shot")
 _TOY = ("federation.rounds=2", "federation.local_epochs=1", "evaluation.every=1", "data.crops=0")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from recipes.bridge.settings import SETTINGS
 
-from fedotp.runs import SHARE, Difference, Pair, holm, paired
+from fedotp.runs.tables import SHARE, Difference, Pair, holm, paired
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = ROOT / "docs" / "results" / "bridge.csv"

@@ -9,7 +9,7 @@ from pathlib import Path
 from recipes.claims.judge import Judged, Series, Word
 from recipes.claims.settings import Asked
 
-from fedotp.runs import Pair
+from fedotp.runs.tables import Pair
 
 ZERO_SHOT = "zeroshot"
 _FIELD_RATES = {"promptfl-fedamp": ",optimizer.lr=0.03", "pfedprompt": ",optimizer.lr=0.003"}  # in its names of methods

@@ -18,7 +18,7 @@ from recipes.claims.page import FIELD
 from recipes.claims.settings import ALPHAS, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 
 from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
-from fedotp.runs import paired
+from fedotp.runs.tables import paired
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

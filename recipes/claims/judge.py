@@ -1,7 +1,7 @@
 """When a claim holds, does not hold, or is undecided: written down before the study was run.
 
 A claim is a set of comparisons, each a difference that the claim says is above 0, paired over splits and seeds
-(`fedotp.runs.paired`). Allowing for all comparisons of the claim by Holm's procedure, at 5 %, a comparison is
+(`fedotp.runs.tables.paired`). Allowing for all comparisons of the claim by Holm's procedure, at 5 %, a comparison is
 
     ahead    above 0,
     behind   below 0,
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fedotp.runs import SHARE, Difference, Pair, holm, paired
+from fedotp.runs.tables import SHARE, Difference, Pair, holm, paired
 
 MARGIN = 0.005
 

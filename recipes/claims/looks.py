@@ -17,7 +17,7 @@ from recipes.claims.settings import FEDOTP, MASSES, Asked, asked
 from recipes.claims.study import Lines
 
 from fedotp.report import ImageMap, some_maps
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 FOCUS = "focus.csv"
 _IMAGES = 64  # of a run, all clients together

@@ -19,7 +19,7 @@ from recipes.claims.judge import Judged, Series, Word, verdict
 from recipes.claims.settings import AVERAGE, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 from recipes.claims.study import best_rates
 
-from fedotp.runs import Difference, paired
+from fedotp.runs.tables import Difference, paired
 
 FIELD = Path("docs/results/field")
 

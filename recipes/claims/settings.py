@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedotp.config import load_config
-from fedotp.runs import Trial, by_method
+from fedotp.runs.many import Trial, by_method
 
 SHARED = ("promptfl", "promptfl-fedprox")
 """Methods of the paper with one prompt for all."""

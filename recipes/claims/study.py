@@ -18,7 +18,8 @@ from typing import Any
 
 from recipes.claims.settings import CHOOSING, SETTINGS, Asked, asked
 
-from fedotp.runs import Local, ManyObserver, Outcome, RunDirectory, run_many
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Local, ManyObserver, Outcome, run_many
 
 NUMBERS = ("accuracy", "worst_decile", "zero_shot", "global_part")
 RUNS = "runs.csv"

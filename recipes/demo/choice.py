@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scipy.stats import t
 
-from fedotp.runs import find_runs
+from fedotp.runs.directory import find_runs
 
 _REFERENCE = "fedotp"
 _MOST = 20  # splits

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedotp.methods import METHODS
-from fedotp.runs import SHARE, Difference, Pair, holm, paired
+from fedotp.runs.tables import SHARE, Difference, Pair, holm, paired
 
 Numbers = dict[str, float]
 _REFERENCE = "fedotp"

@@ -34,7 +34,7 @@ from fedotp.clip import ImageFeatures
 from fedotp.data import encode, load_dataset
 from fedotp.federation import Predictor, Simulator
 from fedotp.limits import FLAGGED, Calibration, nonconformity, rank, threshold
-from fedotp.runs import restore
+from fedotp.runs.one import restore
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

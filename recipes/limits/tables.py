@@ -13,7 +13,7 @@ from recipes.limits.scores import BY_SCORES, CHOSEN
 from recipes.limits.study import COVERAGES, DATA, METHODS, OUT, Row
 from scipy import stats
 
-from fedotp.runs import markdown
+from fedotp.runs.tables import markdown
 
 WORDS = ("data", "own images", "score")  # columns that are no numbers
 

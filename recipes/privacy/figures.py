@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from recipes.privacy.settings import EPSILONS, SETTINGS, SPLITS
 
 from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
-from fedotp.runs import paired
+from fedotp.runs.tables import paired
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

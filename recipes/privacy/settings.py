@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedotp.config import Config, load_config
 from fedotp.privacy import noise_for
-from fedotp.runs import Trial
+from fedotp.runs.many import Trial
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 0.0)
 """What may be spent in all; 0 stands for a run without privacy."""

@@ -18,7 +18,7 @@ from typing import Any
 from recipes.claims.study import RUNS, Recorder
 from recipes.privacy.settings import OTHER_SPLITS, SETTINGS, Asked, asked
 
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 NUMBERS = ("accuracy", "global_part", "zero_shot", "spent", "noise")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from fedotp.runs import Difference, Pair, paired
+from fedotp.runs.tables import Difference, Pair, paired
 
 Line = Mapping[str, str]
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from fedotp.config import Config as Config
     from fedotp.config import load_config as load_config
     from fedotp.errors import FedotpError as FedotpError
-    from fedotp.runs import RunDirectory as RunDirectory
-    from fedotp.runs import evaluate_run as evaluate_run
-    from fedotp.runs import resume as resume
-    from fedotp.runs import run as run
+    from fedotp.runs.directory import RunDirectory as RunDirectory
+    from fedotp.runs.one import evaluate_run as evaluate_run
+    from fedotp.runs.one import resume as resume
+    from fedotp.runs.one import run as run
 
 __getattr__, __dir__ = lazy_face(__name__)

@@ -9,7 +9,8 @@ import torch
 from cli.cli_made import command
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
-from fedotp.runs import RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
 from runs.toy_run import COLOURS, make_config
 
 

@@ -17,7 +17,8 @@ from fedotp.audit import Probe, probe_federation
 from fedotp.clip import CLIP, TINY, save
 from fedotp.data import load_dataset
 from fedotp.federation import ZERO_SHOT, FederatedData, Images, Simulator, judge
-from fedotp.runs import RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
 from runs.toy_run import COLOURS, make_config
 
 

@@ -16,8 +16,10 @@ from fedotp.config import Config, load_config
 from fedotp.federation import METRICS
 from fedotp.report import analyse
 from fedotp.report.page import write_page
-from fedotp.runs import RunDirectory, by_method, run, run_many
-from fedotp.runs._seal import sealed
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.directory._checksum import sealed
+from fedotp.runs.many import by_method, run_many
+from fedotp.runs.one import run
 from invented_run import invent_run
 from report.findings import a_probe, an_audit
 

@@ -12,7 +12,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from fedotp.classifier import Classifier, calibrated_by
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from serve.serve_made import EVIL, Served, make_run, served
 
 

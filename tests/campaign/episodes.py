@@ -20,7 +20,7 @@ from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.site._private import PrivateFile
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from runs.toy_run import make_config, outcome
 
 SITES = ("north", "east", "west")

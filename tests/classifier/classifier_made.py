@@ -7,7 +7,8 @@ import numpy as np
 from PIL import Image
 
 from fedotp.data import load_dataset
-from fedotp.runs import RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
 from runs.toy_run import make_config, make_inputs
 
 KINDS: dict[str, dict[str, Any]] = {

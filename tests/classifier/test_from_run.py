@@ -13,7 +13,8 @@ from fedotp.classifier import Classifier, open_classifiers
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder
-from fedotp.runs import RunDirectory, join, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import join, run
 from runs.toy_run import make_config
 
 NEEDS_DATA = ("promptfl-ft", "pfedprompt", "pfedprompt, labels")
@@ -49,7 +50,7 @@ def test_the_data_are_needed_only_where_the_method_looks_at_them(
     def nowhere(*_: object, **__: object) -> None:
         raise FedotpError("no data set here")
 
-    monkeypatch.setattr("fedotp.runs._prepare.load_dataset", nowhere)
+    monkeypatch.setattr("fedotp.runs.one._prepare.load_dataset", nowhere)
     if kind in NEEDS_DATA:
         with pytest.raises(FedotpError, match="predicts with the help of the client's own images: no data set here"):
             Classifier.from_run(run.path, "client-0")

@@ -21,7 +21,7 @@ from fedotp.clip import CLIP, TINY, EvalTransform, preprocess
 from fedotp.data import load_dataset
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 from cli_made import Fedotp
 
 from fedotp.config import Config
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 def test_a_configuration_is_printed_with_what_keys_mean(fedotp: Fedotp) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli_made import Fedotp, command
 
 from fedotp.classifier import Classifier
-from fedotp.runs import RunDirectory, as_csv, rounds_of
+from fedotp.runs.directory import RunDirectory, as_csv, rounds_of
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,9 @@ from anchored import STRUCTURES
 from fedotp.classifier import load
 from fedotp.config import load_config
 from fedotp.methods import Kind
-from fedotp.runs import Observer, RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
+from fedotp.runs.watch import Observer
 from serve.serve_made import served
 
 

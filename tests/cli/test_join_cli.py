@@ -8,7 +8,7 @@ import pytest
 from cli_made import Fedotp
 from safetensors.torch import load_file
 
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture

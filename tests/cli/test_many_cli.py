@@ -18,7 +18,7 @@ from rich.console import Console
 from fedotp import RunDirectory
 from fedotp.cli.many_progress import ManyBars
 from fedotp.config import load_config
-from fedotp.runs import Local, ManyObserver, Update, by_method, run_many
+from fedotp.runs.many import Local, ManyObserver, Update, by_method, run_many
 
 
 def table(folder: str) -> list[dict[str, str]]:

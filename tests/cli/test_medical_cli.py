@@ -18,7 +18,7 @@ from fedotp.data import load_dataset
 from fedotp.errors import FedotpError
 from fedotp.flower.site import SiteSettings
 from fedotp.flower.site._source import OwnImages
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from serve.serve_made import served
 
 WINDOW = "0..4095"

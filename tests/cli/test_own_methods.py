@@ -19,7 +19,7 @@ from fedotp import _imports
 from fedotp.classifier import load
 from fedotp.data import DATASETS
 from fedotp.methods import METHODS, find_method, method_names, origin_of
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from serve.serve_made import served
 from stranger import NAME, TITLE, install, write_method
 
@@ -164,7 +164,7 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
     file, run = write_method(tmp_path), tmp_path / "run"
     words = ["--import", file, "run", made / "tiny.toml", "--set", f"method.name={NAME}", "--out", run, "-q"]
     with monkeypatch.context() as patch:
-        patch.setattr("fedotp.runs._loop.Loop.go", lambda self: None)  # begun, and killed at once
+        patch.setattr("fedotp.runs.one._loop.Loop.go", lambda self: None)  # begun, and killed at once
         assert fedotp(*words).status != 0
     file.write_text(file.read_text().replace("0.01", "0.02"))
     forget()

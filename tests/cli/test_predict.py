@@ -11,7 +11,7 @@ from cli_made import Fedotp
 from PIL import Image
 
 from fedotp.classifier import Classifier
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")

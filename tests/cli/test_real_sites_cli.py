@@ -7,7 +7,7 @@ import pytest
 from cli_made import Fedotp
 
 from fedotp.errors import FedotpError
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def test_an_interrupt_before_the_first_round_leaves_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedotp.runs._run.prepare", interrupted)
+    monkeypatch.setattr("fedotp.runs.one._run.prepare", interrupted)
     done = fedotp("run", "tiny.toml", "--out", "here")
     assert done.status == 130
     assert done.err == "stopped before the first round: no run was made; images already encoded are kept\n"

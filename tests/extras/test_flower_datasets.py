@@ -8,7 +8,7 @@ import pytest
 
 from fedotp.data import Partition, from_flower, load_dataset
 from fedotp.errors import FedotpError
-from fedotp.runs import resume, run
+from fedotp.runs.one import resume, run
 from runs.toy_run import make_config, make_inputs
 
 WHY = "it is not installed here; `make test-extras` has it"

@@ -10,7 +10,9 @@ import pytest
 
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
-from fedotp.runs import MLflow, Observer, Observers, RunDirectory, TensorBoard, WandB, resume, rounds_of, run
+from fedotp.runs.directory import RunDirectory, rounds_of
+from fedotp.runs.one import resume, run
+from fedotp.runs.watch import MLflow, Observer, Observers, TensorBoard, WandB
 from runs.toy_run import make_config, make_inputs
 
 pytestmark = pytest.mark.filterwarnings("default")  # what the packages complain of is not ours

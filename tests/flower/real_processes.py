@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 _FEDOTP = "from fedotp.cli import main; main()"
 

@@ -20,7 +20,8 @@ from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._private import PrivateFile
 from fedotp.flower.site._run_site import stay_offline
-from fedotp.runs import RunDirectory, evaluate_run, restore
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import evaluate_run, restore
 from runs.toy_run import COLOURS
 
 SETTINGS = ServerSettings(round_timeout=0.5, start_timeout=5)

@@ -22,7 +22,7 @@ from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Fault
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._private import PrivateFile
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5)
 

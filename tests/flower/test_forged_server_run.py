@@ -12,7 +12,8 @@ from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.runs import Observer, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.watch import Observer
 
 QUICK = ServerSettings(round_timeout=5)
 

@@ -9,7 +9,9 @@ from safetensors.torch import load_file
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, plan_value
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.leaving import check_certificate, forget, plan_value
+from fedotp.runs.leaving._forget import digests_of
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 

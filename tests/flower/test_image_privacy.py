@@ -39,7 +39,7 @@ from fedotp.flower.server._serve import serve
 from fedotp.flower.site._ledger import Ledger, Required
 from fedotp.flower.site._private import PrivateFile
 from fedotp.privacy import Entropy, PrivacySettings
-from fedotp.runs import prepare
+from fedotp.runs.one import prepare
 
 NOISE = 2.0
 

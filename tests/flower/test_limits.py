@@ -17,7 +17,7 @@ from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._intake import furthest, median, most_images
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.report.page._gather import gather
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 IMAGES = {"site-0": 11, "site-1": 11, "site-2": 6}  # of the toy federation
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)

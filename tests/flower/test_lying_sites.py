@@ -16,7 +16,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 

@@ -11,7 +11,7 @@ import fedotp
 from anchored import Anchored
 from fedotp.federation import load_server
 from fedotp.flower.link._superlink import free_port
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from stranger import NAME, write_method
 
 

@@ -23,7 +23,7 @@ from fedotp.federation import load_server
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, clipped_sum, epsilon, gaussian, length
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 def hiding_sites(inputs: Path, *, rounds: int = 2, noise: float = 2.0, clip: float = 0.1, **sections: Any) -> Config:

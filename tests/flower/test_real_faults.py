@@ -11,7 +11,7 @@ from real_processes import processes, rounds_done
 from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 LIAR = """
 import torch

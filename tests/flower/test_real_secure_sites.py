@@ -18,7 +18,7 @@ from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure import FixedPoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 SITES = ("north", "east", "west", "south")
 DYING = """

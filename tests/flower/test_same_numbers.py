@@ -14,7 +14,7 @@ from fedotp.federation import load_server
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from runs.toy_run import COLOURS
 
 DOMAINS = ("day", "night")

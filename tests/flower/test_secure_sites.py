@@ -25,7 +25,7 @@ from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site import _app
 from fedotp.methods import METHODS
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(secure=True, round_timeout=0.2, patience=0.0)
 STEPS = ("query.secure_keys", "query.secure_shares", "train", "query.secure_survivors", "query.secure_signatures")

@@ -9,7 +9,7 @@ from plain_flower import plain_flower
 
 import fedotp
 from fedotp.federation import load_server
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 pytest.importorskip("ray")
 

@@ -13,7 +13,7 @@ from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.runs import Observer
+from fedotp.runs.watch import Observer
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 

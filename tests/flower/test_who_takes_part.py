@@ -12,7 +12,7 @@ from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Registry
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._welcome import Welcome
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 

@@ -9,7 +9,7 @@ from fedotp.errors import FedotpError
 from fedotp.methods import CoOp, FedOTP
 from fedotp.paper import ENTRIES, Cell, config_of, entry_named, estimate, numbers, trials_of
 from fedotp.paper._entry_runs import changed, find_made
-from fedotp.runs import n_bytes
+from fedotp.runs.tables import n_bytes
 
 NAMES = list(ENTRIES)
 

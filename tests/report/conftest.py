@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from report_made import make_inputs, make_run
 
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ from typing import Any
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
-from fedotp.runs import RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30)}
 

@@ -7,7 +7,7 @@ from report_made import make_inputs, make_run
 
 from fedotp.errors import FedotpError
 from fedotp.report import lines_against, plot_against
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")

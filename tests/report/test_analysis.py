@@ -18,8 +18,8 @@ from anchored import STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import KeptRows, Progress, ServerStep, ServerStepSettings, load_server, save_checkpoint
 from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
-from fedotp.runs import RunDirectory
-from fedotp.runs._prepare import load_backbone
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one._prepare import load_backbone
 
 
 def test_what_a_page_is_given(done: RunDirectory) -> None:

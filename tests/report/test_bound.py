@@ -10,7 +10,8 @@ from report_made import make_run
 
 from fedotp.errors import FedotpError
 from fedotp.report import generalization_bound, measure_bound
-from fedotp.runs import RunDirectory, stored_parameters
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import stored_parameters
 
 
 def test_the_formula() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fedotp.errors import FedotpError
 from fedotp.report.page._gather import gather
 from fedotp.report.page._panels import gather_privacy
-from fedotp.runs._seal import sealed
+from fedotp.runs.directory._checksum import sealed
 from invented_run import invent_run
 from report.findings import a_probe, an_audit
 

@@ -10,7 +10,7 @@ import fedotp
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.report import ClientLimits, Limits, _limits, analyse
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")

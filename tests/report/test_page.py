@@ -19,7 +19,8 @@ from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.report.page import make_page, write_page
-from fedotp.runs import RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
 from invented_run import invent_run
 
 HOSTILE = [

@@ -20,7 +20,7 @@ from fedotp.report import (
     some_maps,
     transport_maps,
 )
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 def test_maps_show_the_image_and_where_the_mass_goes(done: RunDirectory) -> None:

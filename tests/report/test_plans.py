@@ -19,7 +19,7 @@ from fedotp.methods import FedOTP, Kind, Task
 from fedotp.report import plan_entropy, plan_overlap, plan_statistics, plot_plans, unassigned_share
 from fedotp.report._client import ClientImages
 from fedotp.report._plans import measure_plans
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 PLAN = torch.tensor([[0.5, 0.0], [0.0, 0.25], [0.0, 0.25], [0.0, 0.0]])  # 4 patches, 2 prompts
 

@@ -13,7 +13,8 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Predictions
 from fedotp.report import _learned, _tsne, plot_projection, project_prompts
 from fedotp.report._tsne import client_groups, neighbours
-from fedotp.runs import RunDirectory, StoredParameters
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import StoredParameters
 
 # The coarse label of every class of CIFAR-100 in alphabetical order, as its archive numbers them.
 COARSE = """

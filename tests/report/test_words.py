@@ -6,7 +6,8 @@ import torch
 
 from fedotp.clip import CLIP, TINY, Tokenizer
 from fedotp.report import nearest_words, prompt_words, word_spacing
-from fedotp.runs import RunDirectory, restore, stored_parameters
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import restore, stored_parameters
 
 
 def test_a_planted_word_is_found() -> None:

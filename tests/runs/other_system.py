@@ -85,7 +85,7 @@ def simulate(path: Path, inputs: Path) -> None:
 
     from fedotp.errors import FedotpError
     from fedotp.federation import RoundReport
-    from fedotp.runs import Observer
+    from fedotp.runs.watch import Observer
 
     fedotp = importlib.import_module("fedotp")
 

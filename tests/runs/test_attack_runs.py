@@ -14,7 +14,8 @@ from fedotp.data import load_dataset, painted
 from fedotp.data.sets._painted import paint
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import load_server
-from fedotp.runs import Trial, run_many
+from fedotp.runs.many import Trial, run_many
+from fedotp.runs.one import see_run
 
 BACKDOOR = {"name": "backdoor", "share": 0.5, "target": "blue", "poisoned": 1.0}
 
@@ -58,7 +59,7 @@ def test_success_is_in_metrics_summary_and_table(attack: dict[str, object], inpu
     assert not {client["name"] for client in run.summary["clients"]} & set(run.summary["malicious"])
     assert run.summary["method"].startswith("FedOTP, ")
     assert "from 50%" in run.summary["method"]
-    again = fedotp.runs.see_run(run.path, ["personal"])[1]
+    again = see_run(run.path, ["personal"])[1]
     assert [view.evaluation.mean for view in again] == [entry["last"]]
 
 

@@ -8,7 +8,8 @@ from toy_run import make_config
 
 import fedotp
 from fedotp.errors import FedotpError
-from fedotp.runs import Trial, prepare, run_many
+from fedotp.runs.many import Trial, run_many
+from fedotp.runs.one import prepare
 
 QUICK = {"federation": {"rounds": 2, "holdout_clients": 0}, "evaluation": {"every": 1}}
 

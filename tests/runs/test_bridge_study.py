@@ -100,7 +100,7 @@ def test_it_runs_and_goes_on(inputs: Path, tmp_path: Path, monkeypatch: pytest.M
     main()
     found = read(tmp_path / "out.csv").accuracy
     assert {name: list(series) for name, series in found.items()} == {"few/ours": [(0, 0)], "few/all": [(0, 0)]}
-    monkeypatch.setattr("fedotp.runs._loop.Loop.go", lambda *_: pytest.fail("what is complete is kept"))
+    monkeypatch.setattr("fedotp.runs.one._loop.Loop.go", lambda *_: pytest.fail("what is complete is kept"))
     main()
     assert read(tmp_path / "out.csv").accuracy == found
 

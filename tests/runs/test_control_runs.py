@@ -11,18 +11,10 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError
-from fedotp.runs import (
-    Outcome,
-    RunDirectory,
-    Table,
-    Trial,
-    by_method,
-    check_run,
-    check_runs,
-    open_checks,
-    prepare,
-    run_many,
-)
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Outcome, Trial, by_method, run_many
+from fedotp.runs.one import prepare
+from fedotp.runs.tables import Table, check_run, check_runs, open_checks
 from invented_run import invent_run
 
 QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"every": 0}}

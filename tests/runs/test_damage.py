@@ -16,8 +16,9 @@ import fedotp
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
-from fedotp.runs import Observer, RunDirectory
-from fedotp.runs._prepare import load_backbone
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one._prepare import load_backbone
+from fedotp.runs.watch import Observer
 
 
 class StopAfter(Observer):

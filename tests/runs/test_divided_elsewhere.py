@@ -8,7 +8,8 @@ import pytest
 
 from fedotp.data import PARTITIONS, Client, Dataset, Partition, PartitionSettings, load_dataset, make_partition
 from fedotp.errors import FedotpError
-from fedotp.runs import RunDirectory, evaluate_run, resume, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import evaluate_run, resume, run
 from runs.toy_run import COLOURS, make_config, make_inputs
 
 EVERYONE = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"clients": 0}}

@@ -17,9 +17,9 @@ import fedotp
 from fedotp import _memory
 from fedotp._imports import name_imports
 from fedotp.errors import FedotpError
-from fedotp.runs import Local, ManyObserver, RayCluster, Update, _workers, by_method, run_many
-from fedotp.runs._workers import _gpus_to_share, _served
-from fedotp.runs.cluster._node import Ended, Place, run_there
+from fedotp.runs.many import Local, ManyObserver, RayCluster, Trial, Update, _workers, by_method, run_many
+from fedotp.runs.many._node import Ended, Place, run_there
+from fedotp.runs.many._workers import _gpus_to_share, _served
 
 ROOT = Path(__file__).parents[2]
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -136,7 +136,7 @@ def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(FedotpError, match=message):
             run_many(trials, tmp_path / "runs", engine=RayCluster())
-    monkeypatch.setattr("fedotp.runs.cluster._engine.find_spec", lambda name: None)
+    monkeypatch.setattr("fedotp.runs.many._cluster.find_spec", lambda name: None)
     with pytest.raises(FedotpError, match=r"pip install 'fedotp\[ray\]'$"):
         run_many(trials, tmp_path / "runs", engine=RayCluster())
     assert not (tmp_path / "runs").exists()
@@ -207,23 +207,23 @@ class Heard(ManyObserver):
 def play(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Go through a queue of groups of runs as a script says; what ended how, and what was heard."""
     pytest.importorskip("ray")
-    from fedotp.runs.cluster import _queue
+    from fedotp.runs.many import _cluster
 
-    monkeypatch.setattr(_queue, "_PAUSE", 0.0)
-    monkeypatch.setattr(_queue, "_wait_until_seen", lambda path: None)
+    monkeypatch.setattr(_cluster, "_PAUSE", 0.0)
+    monkeypatch.setattr(_cluster, "_wait_until_seen", lambda path: None)
 
     def go(script: Script, *groups: Sequence[str], most: int = 1) -> tuple[dict[str, str], Heard]:
         (trial,) = by_method(make_config(Path()), ["coop"], [0])
-        work = [[(fedotp.runs.Trial(name, {}, trial.config), Path(name)) for name in group] for group in groups]
+        work = [[(Trial(name, {}, trial.config), Path(name)) for name in group] for group in groups]
         heard = Heard()
-        queue = _queue.Queue(script, script, (1, 0.0), None, most, heard)  # type: ignore[arg-type]
+        queue = _cluster.Queue(script, script, (1, 0.0), None, most, heard)  # type: ignore[arg-type]
         return {trial.name: error for trial, error in queue.go(work)}, heard
 
     return go
 
 
 def lost() -> Exception:
-    from fedotp.runs.cluster._ray import Lost
+    from fedotp.runs.many._ray import Lost
 
     return Lost("the node is gone")
 
@@ -251,7 +251,7 @@ def test_a_group_that_gets_nowhere_is_given_up_and_one_that_gets_on_is_not(play:
 
 
 def test_what_fails_on_every_node_is_not_tried_again(play: Any) -> None:
-    from fedotp.runs.cluster._ray import Failed
+    from fedotp.runs.many._ray import Failed
 
     ended, heard = play(Script([Failed("no such module")], [[Ended("b", "", True)]]), "a", "b")
     assert ended == {"a": "no such module", "b": ""}
@@ -259,7 +259,7 @@ def test_what_fails_on_every_node_is_not_tried_again(play: Any) -> None:
 
 
 def test_ctrl_c_reaches_those_that_go_and_begins_no_others(play: Any) -> None:
-    from fedotp.runs.cluster._ray import Cancelled
+    from fedotp.runs.many._ray import Cancelled
 
     def interrupt() -> None:
         os.kill(os.getpid(), signal.SIGINT)

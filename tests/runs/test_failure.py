@@ -6,7 +6,8 @@ import pytest
 
 from fedotp.config import Config
 from fedotp.federation import RoundReport
-from fedotp.runs import Observer, Observers, resume, run
+from fedotp.runs.one import resume, run
+from fedotp.runs.watch import Observer, Observers
 from runs.toy_run import make_config, make_inputs
 
 

@@ -12,7 +12,8 @@ import fedotp
 from fedotp.cli import app
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
-from fedotp.runs import Observer, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.watch import Observer
 
 
 class _KilledError(Exception):

@@ -12,10 +12,12 @@ from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation import load_checkpoint, load_rows, save_checkpoint
 from fedotp.report.page import make_page
-from fedotp.runs import RunDirectory, check_certificate, digests_of, forget, restore
-from fedotp.runs._observer import Observer
-from fedotp.runs._seal import sealed
-from fedotp.runs.leaving._certificate import read_certificate, traces, write_certificate
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.directory._checksum import sealed
+from fedotp.runs.leaving import check_certificate, forget
+from fedotp.runs.leaving._forget import digests_of, read_certificate, traces, write_certificate
+from fedotp.runs.one import restore
+from fedotp.runs.watch._observer import Observer
 
 AWAY = ("client-1", "client-3")
 VIEWS = {"views": ["personal", "global", "base"], "views_every": 1, "clients": 0}

@@ -10,7 +10,9 @@ import scipy.stats
 from fedotp.cli._trials import _print as print_table
 from fedotp.config import Config, DataSettings, load_config
 from fedotp.errors import FedotpError
-from fedotp.runs import Outcome, RunDirectory, Table, Trial, by_grid, by_method, n_bytes
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Outcome, Trial, by_grid, by_method
+from fedotp.runs.tables import Table, n_bytes
 
 CONFIG = Config(DataSettings("oxford_pets")).override(["method.reg=0.01", "partition.seed=7", "seed=5"])
 

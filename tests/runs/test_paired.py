@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedotp.runs._paired import Pair, bound, holm, paired, within
+from fedotp.runs.tables._differences import Pair, bound, holm, paired, within
 
 SHARES = st.floats(0, 1, allow_subnormal=False)
 

@@ -12,7 +12,7 @@ from toy_run import make_config, make_inputs
 import fedotp
 from anchored import STRUCTURES
 from fedotp.errors import FedotpError
-from fedotp.runs import restore, stored_parameters
+from fedotp.runs.one import restore, stored_parameters
 
 FEW: dict[str, Any] = {"federation": {"participation": 0.4, "rounds": 1, "holdout_clients": 0}}
 

@@ -14,7 +14,8 @@ from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
 from fedotp.federation import Evaluation, RoundReport
-from fedotp.runs import Observer, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.watch import Observer
 
 CASES = {
     "fedotp-sgd": {},

@@ -14,7 +14,10 @@ import fedotp
 from fedotp.config import difference
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport, Simulator, _simulator, evaluate_predictions
-from fedotp.runs import Observer, RunDirectory, by_method, find_runs, free_name, join
+from fedotp.runs.directory import RunDirectory, find_runs, free_name
+from fedotp.runs.many import by_method
+from fedotp.runs.one import join
+from fedotp.runs.watch import Observer
 
 
 def rounds_of(run: RunDirectory, kind: str) -> list[int]:

@@ -20,9 +20,12 @@ from fedotp.cli._views import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import View, percent
-from fedotp.runs import RunDirectory, Trial, join, prepare, run_many, see_run
-from fedotp.runs._rounds import base_to_novel, harmonic_mean
-from fedotp.runs._together import side_by_side
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.directory._rounds import base_to_novel, harmonic_mean
+from fedotp.runs.many import Trial, run_many
+from fedotp.runs.many._together import side_by_side
+from fedotp.runs.one import join, prepare, see_run
+from fedotp.runs.watch import Observer, Observers
 
 COLOURS = {
     "azure": (30, 120, 220),
@@ -162,7 +165,7 @@ def test_views_are_seen_with_every_so_many_evaluations(
 
 @pytest.mark.parametrize("stop", [0, 2])
 def test_a_resumed_run_sees_the_same(inputs: Path, done: RunDirectory, tmp_path: Path, stop: int) -> None:
-    class Stops(fedotp.runs.Observer):
+    class Stops(Observer):
         def on_round(self, report: fedotp.federation.RoundReport) -> None:
             if report.round > stop:
                 raise KeyboardInterrupt
@@ -228,7 +231,7 @@ def test_the_command_line_prints_views(done: RunDirectory, capsys: pytest.Captur
 
 
 def test_observers_are_told_what_is_written(inputs: Path, tmp_path: Path) -> None:
-    class Hears(fedotp.runs.Observer):
+    class Hears(Observer):
         def __init__(self) -> None:
             self.heard: list[dict[str, Any]] = []
 
@@ -237,7 +240,7 @@ def test_observers_are_told_what_is_written(inputs: Path, tmp_path: Path) -> Non
 
     one, other = Hears(), Hears()
     config = viewed(inputs, federation={"rounds": 1})
-    run = fedotp.run(config, tmp_path / "run", observer=fedotp.runs.Observers(one, other))
+    run = fedotp.run(config, tmp_path / "run", observer=Observers(one, other))
     assert one.heard == other.heard == list(run.metrics("view"))
 
 

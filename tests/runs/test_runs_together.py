@@ -18,20 +18,11 @@ from anchored import STRUCTURES
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import LocalTrainer, load_checkpoint
-from fedotp.runs import (
-    ManyObserver,
-    Outcome,
-    RunDirectory,
-    Trial,
-    Update,
-    by_grid,
-    by_method,
-    make_simulator,
-    prepare,
-    run_many,
-)
-from fedotp.runs import _together as together_module
-from fedotp.runs._together import side_by_side
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import ManyObserver, Outcome, Trial, Update, by_grid, by_method, run_many
+from fedotp.runs.many import _together as together_module
+from fedotp.runs.many._together import side_by_side
+from fedotp.runs.one import make_simulator, prepare
 
 EXACT = {"compute": {"precision": "float64"}}
 NOT_COMPARED = {"seconds", "command", "started", "sha256"}

@@ -13,7 +13,9 @@ from fedotp.config import Config
 from fedotp.errors import SettingError
 from fedotp.federation import ComputeSettings, RoundReport, n_threads
 from fedotp.methods import Task
-from fedotp.runs import Observer, RunDirectory, by_method, run_many
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import by_method, run_many
+from fedotp.runs.watch import Observer
 
 
 @pytest.fixture

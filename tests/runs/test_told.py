@@ -10,8 +10,8 @@ import fedotp
 from fedotp.config import Config, known_keys, known_methods
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS
-from fedotp.runs import RunDirectory, Told
-from fedotp.runs._origin import told_by_files
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.directory._provenance import Told, told_by_files
 
 
 @pytest.fixture(scope="module")

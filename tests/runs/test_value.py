@@ -12,7 +12,10 @@ from toy_run import COLOURS, make_config
 import fedotp
 from coloured_squares import draw_squares
 from fedotp.errors import FedotpError
-from fedotp.runs import RunDirectory, find_runs, measure_plan, plan_value, read_value, restore, run_plan, see_run
+from fedotp.runs.directory import RunDirectory, find_runs, read_value
+from fedotp.runs.leaving import measure_plan, plan_value
+from fedotp.runs.leaving._value import run_plan
+from fedotp.runs.one import restore, see_run
 
 SITES = ("east", "north", "south", "west")
 LIAR = "south"

@@ -9,7 +9,7 @@ from toy_run import COLOURS, make_config
 from anchored import STRUCTURES
 from fedotp.clip import CLIP, TINY
 from fedotp.methods import Task
-from fedotp.runs._warm import first_round
+from fedotp.runs.one._warm import first_round
 
 
 @pytest.mark.parametrize("method", STRUCTURES)

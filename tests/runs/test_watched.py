@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedotp.runs import Observer, _live, resume, run
-from fedotp.runs._live import LiveDisplay, NotebookDisplay, watched
+from fedotp.runs.one import resume, run
+from fedotp.runs.watch import Observer, _live
+from fedotp.runs.watch._live import LiveDisplay, NotebookDisplay, watched
 from runs.toy_run import make_config, make_inputs
 
 

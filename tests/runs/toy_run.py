@@ -12,7 +12,8 @@ import fedotp
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
 from fedotp.federation import load_checkpoint
-from fedotp.runs import RunDirectory, make_simulator, prepare
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import make_simulator, prepare
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from serve_made import Served, make_run, served
 
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from coloured_squares import draw_day_and_night
 from fedotp.classifier import open_classifiers
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
-from fedotp.runs import RunDirectory, run
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import run
 from fedotp.serve import Server, make_server
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -18,7 +18,7 @@ from serve_made import EVIL, Served, make_run, served
 from fedotp.classifier import Classifier, calibrated_by, open_classifiers
 from fedotp.errors import FedotpError
 from fedotp.methods import Dial
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 from fedotp.serve import make_server
 
 

@@ -29,7 +29,9 @@ from fedotp.federation import (
     order,
 )
 from fedotp.methods import Method, Task
-from fedotp.runs import Observer, RunDirectory, prepare
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import prepare
+from fedotp.runs.watch import Observer
 
 GRADIENTS, IMAGES = "gradients", "images"
 CANARIES = 500

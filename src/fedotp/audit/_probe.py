@@ -21,7 +21,9 @@ from fedotp.data import is_image
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import ZERO_SHOT, Images, Predictions, Predictor, Simulator, judge
 from fedotp.methods import ZeroShot
-from fedotp.runs import Observer, RunDirectory, restore
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import restore
+from fedotp.runs.watch import Observer
 
 Floats = NDArray[np.float64]
 LOSS, LEARNED = "loss", "learned"

@@ -17,9 +17,9 @@ from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Ints, Simulator, held_out
 from fedotp.methods import Memory, Parameters
-from fedotp.runs import (
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import (
     Prepared,
-    RunDirectory,
     StoredParameters,
     deployed_parameters,
     find_device,

@@ -14,7 +14,8 @@ from fedotp.classifier._read_bundle import Bundle
 from fedotp.data import content_of, load_dataset
 from fedotp.errors import FedotpError, listed
 from fedotp.limits import SCORE, Score
-from fedotp.runs import class_numbers, find_runs
+from fedotp.runs.directory import find_runs
+from fedotp.runs.one import class_numbers
 
 TEST = "test"  # in place of a folder
 

@@ -19,7 +19,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Predictor, prompt_lengths
 from fedotp.limits import Calibration
 from fedotp.methods import PRECISION, Memory, Parameters, Task
-from fedotp.runs import find_device, load_backbone, make_task
+from fedotp.runs.one import find_device, load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
 _MOST_TENSOR_BYTES = 4 << 30  # of a file of tensors: a memory of a million images

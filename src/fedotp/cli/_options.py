@@ -11,7 +11,8 @@ from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import Engine, RunDirectory
+    from fedotp.runs.directory import RunDirectory
+    from fedotp.runs.many import Engine
 
 # Configurations ------------------------------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ GpusOption = Annotated[
 
 def engine_of(name: EngineName, jobs: int | None, cpus: int | None, gpus: float | None) -> "Engine":
     """Where the runs go, by these options."""
-    from fedotp.runs import Local, RayCluster
+    from fedotp.runs.many import Local, RayCluster
 
     if name == EngineName.ray:
         return RayCluster(jobs, cpus or 1, gpus)
@@ -136,7 +137,7 @@ RunsArgument = Annotated[
 
 def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
     """The runs named, each once; of a folder that is not a run all runs in it."""
-    from fedotp.runs import RunDirectory, find_runs, reading
+    from fedotp.runs.directory import RunDirectory, find_runs, reading
 
     found: dict[Path, RunDirectory] = {}
     for path in paths:

@@ -12,7 +12,8 @@ from fedotp.cli._status import INTERRUPTED, SOME_FAILED
 from fedotp.cli.show import cell, listing, print_checks, print_paths
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import Engine, Outcome, Table, Trial
+    from fedotp.runs.many import Engine, Outcome, Trial
+    from fedotp.runs.tables import Table
 
 
 _WIDE = 110  # characters of a terminal in which there is room for all columns
@@ -25,7 +26,7 @@ def run_trials(
 
     `against` is the row that the others are compared with.
     """
-    from fedotp.runs import Table
+    from fedotp.runs.tables import Table
 
     outcomes = execute(trials, folder, engine, quiet=quiet)
     table = Table.of(outcomes, against)
@@ -41,7 +42,7 @@ def execute(trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet:
     keep_freed()
     from fedotp.cli.many_progress import many_progress
     from fedotp.cli.progress import say
-    from fedotp.runs import run_many
+    from fedotp.runs.many import run_many
 
     try:
         with many_progress(quiet=quiet) as observer:
@@ -67,7 +68,7 @@ def require_complete(outcomes: "Sequence[Outcome]") -> None:
 
 
 def _print(table: "Table") -> None:
-    from fedotp.runs import VIEWS_NOTE, common_columns
+    from fedotp.runs.tables import VIEWS_NOTE, common_columns
 
     console = Console()
     columns = [column for column in common_columns() if console.width >= _WIDE or not column.if_wide]

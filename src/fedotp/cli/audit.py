@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.audit import Audit
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 
@@ -70,7 +70,7 @@ def audit(
     from fedotp.audit import audit as make_audit
     from fedotp.cli.progress import print_json, run_progress
     from fedotp.config import load_config
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
     where = source or SOURCE
     run = RunDirectory.open(where) if Path(where).is_dir() else None

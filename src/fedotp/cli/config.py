@@ -36,7 +36,7 @@ def config(
       fedotp config runs/office
     """
     from fedotp.config import explained, load_config
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
     where = source or SOURCE
     found = RunDirectory.open(where).config if Path(where).is_dir() else load_config(where)

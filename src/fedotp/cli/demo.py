@@ -14,7 +14,7 @@ from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import Outcome
+    from fedotp.runs.many import Outcome
 
 app = typer.Typer()
 
@@ -39,7 +39,7 @@ def demo(
     Example: fedotp demo --open
     """
     from fedotp.config import load_config
-    from fedotp.runs import Local, by_method
+    from fedotp.runs.many import Local, by_method
 
     outcomes = run_trials(by_method(load_config(PRESET), METHODS, [0], SPLITS), out, Local(), quiet=quiet)
     page = _write_page(outcomes, out)

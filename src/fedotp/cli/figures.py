@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from matplotlib.figure import Figure
 
     from fedotp.report import PlanStatistics
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 

@@ -12,7 +12,7 @@ from fedotp.cli.show import command, facts, print_paths
 from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 
@@ -73,7 +73,7 @@ def forget(
     if run is None or not sites or against is not None:
         raise FedotpError("say what to forget, for example `fedotp forget runs/demo --site client-3`; see --help")
     from fedotp.cli.progress import run_progress, say
-    from fedotp.runs import forget as forget_sites
+    from fedotp.runs.leaving import forget as forget_sites
 
     with run_progress(quiet=quiet) as observer:
         left, certificate = forget_sites(run, sites, out, observer=observer)
@@ -99,7 +99,8 @@ def _tell_how_to_go_on(left: "RunDirectory", run: Path, sites: list[str], out: P
 
 def _check(path: Path, against: Path | None) -> None:
     from fedotp.cli.progress import say
-    from fedotp.runs import RunDirectory, check_certificate, reading
+    from fedotp.runs.directory import RunDirectory, reading
+    from fedotp.runs.leaving import check_certificate
 
     certificate, wrong = check_certificate(path, against)
     with reading(RunDirectory(path)):  # whoever made it may have left something out

@@ -40,7 +40,7 @@ def join(
     Example: fedotp join runs/pets --data ~/photos/new-site --name site-4
     """
     from fedotp.federation import METRICS
-    from fedotp.runs import join as join_run
+    from fedotp.runs.one import join as join_run
 
     shown = Console(stderr=True).is_terminal and not quiet and not as_json
     with encoding_progress(quiet=not shown, transient=True) as on_progress:

@@ -74,7 +74,7 @@ def compare(
     """
     _open_driver(engine, jobs, changes)
     from fedotp.config import load_config
-    from fedotp.runs import by_method
+    from fedotp.runs.many import by_method
 
     where = engine_of(engine, jobs, cpus, gpus)
     named = methods.split(",")
@@ -126,7 +126,7 @@ def sweep(
     """
     _open_driver(engine, jobs, changes)
     from fedotp.config import load_config
-    from fedotp.runs import by_grid
+    from fedotp.runs.many import by_grid
 
     where = engine_of(engine, jobs, cpus, gpus)
     if not grid:

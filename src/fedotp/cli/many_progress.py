@@ -10,7 +10,8 @@ from rich.table import Column
 from fedotp._text import counted
 from fedotp.cli.progress import PlainLines, say
 from fedotp.cli.show import cell
-from fedotp.runs import EncodingBars, ManyObserver, Outcome, Update
+from fedotp.runs.many import ManyObserver, Outcome, Update
+from fedotp.runs.watch import EncodingBars
 
 _STOPPING = "Ctrl-C: ending after the rounds in progress; press it again to stop at once"
 

@@ -63,7 +63,7 @@ def list_entries(seeds: SeedsOption = _SEEDS) -> None:
     Example: fedotp paper list --seeds 0
     """
     from fedotp.paper import ENTRIES, estimate, numbers
-    from fedotp.runs import n_bytes
+    from fedotp.runs.tables import n_bytes
 
     right = ("cells", "runs", "GPU minutes", "disk")
     table = listing("entry", "what", *right, right=right)

@@ -94,7 +94,7 @@ def _write(found: "Probe", run: Path | None, out: Path | None) -> Path | None:
         return out
     if run is None:
         return None
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
     return RunDirectory.open(run).save_finding("probe", found.as_dict())
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from fedotp._text import counted, printable
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport, View
-from fedotp.runs import STOPPING, LiveDisplay, Observer, accuracy_text, round_record
+from fedotp.runs.one import round_record
+from fedotp.runs.watch import STOPPING, LiveDisplay, Observer, accuracy_text
 
 
 @contextmanager

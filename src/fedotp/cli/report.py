@@ -13,7 +13,7 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.report.page import Analysed
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 

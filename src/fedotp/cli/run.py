@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
     from fedotp.config import Config
     from fedotp.data import Partition
     from fedotp.federation import View
-    from fedotp.runs import Observer, RunDirectory
+    from fedotp.runs.directory import RunDirectory
+    from fedotp.runs.watch import Observer
 
 app = typer.Typer()
 
@@ -103,7 +104,7 @@ def run(
     else:
         from fedotp.config import load_config
         from fedotp.data import Partition
-        from fedotp.runs import free_name
+        from fedotp.runs.directory import free_name
 
         where = source or SOURCE
         if partition is not None and any(change.startswith("partition.") for change in chosen):
@@ -153,7 +154,8 @@ def evaluate(
       fedotp evaluate runs/office --views global,base,neighbours
     """
     from fedotp.cli.progress import print_json, run_progress
-    from fedotp.runs import RunDirectory, evaluate_run, see_run
+    from fedotp.runs.directory import RunDirectory
+    from fedotp.runs.one import evaluate_run, see_run
 
     chosen = [*(changes or []), *([] if dial is None else [f"method.dial={dial}"])]
     seen: list[View] | None = None
@@ -200,22 +202,22 @@ def _run(
 ) -> "RunDirectory":
     """Run `config` in `path`, or resume what is there; return the complete run, or end the command."""
     keep_freed()
-    from fedotp import runs
     from fedotp.cli.progress import run_progress
+    from fedotp.runs import one, watch
 
     kinds: dict[str, Callable[[], Observer]] = {
-        "tensorboard": runs.TensorBoard,
-        "wandb": runs.WandB,
-        "mlflow": runs.MLflow,
+        "tensorboard": watch.TensorBoard,
+        "wandb": watch.WandB,
+        "mlflow": watch.MLflow,
     }
     log = [kinds[name]() for name in trackers]
     try:
         with run_progress(quiet=quiet, as_json=as_json) as progress:
-            observer = runs.Observers(progress, *log)
+            observer = watch.Observers(progress, *log)
             if config is None:
-                directory = runs.resume(path, observer=observer)
+                directory = one.resume(path, observer=observer)
             else:
-                directory = runs.run(config, path, observer=observer, partition=divided)
+                directory = one.run(config, path, observer=observer, partition=divided)
     except KeyboardInterrupt:
         raise _stopped(path, "at once, the round in progress is lost", as_json=as_json) from None
     if not directory.is_complete:
@@ -226,7 +228,7 @@ def _run(
 def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
     """Say how to go on."""
     from fedotp.cli.progress import print_json, say
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
     if (path / "config.toml").is_file():
         done = max((record["round"] for record in RunDirectory(path).metrics("round")), default=0)

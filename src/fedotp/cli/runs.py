@@ -17,7 +17,7 @@ from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_
 from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer(help="Runs: list them, look at one, compare two.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def list_runs(
 
     Example: fedotp runs list runs/compare-demo
     """
-    from fedotp.runs import find_runs, reading
+    from fedotp.runs.directory import find_runs, reading
 
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise")
@@ -74,7 +74,7 @@ def show(
       fedotp runs show runs/office --all
       fedotp runs show runs/office --csv > rounds.csv
     """
-    from fedotp.runs import RunDirectory, as_csv, read_value, reading, rounds_of
+    from fedotp.runs.directory import RunDirectory, as_csv, read_value, reading, rounds_of
 
     directory = RunDirectory.open(run)
     if csv:
@@ -119,7 +119,7 @@ def diff(
     Example: fedotp runs diff runs/office runs/office-2
     """
     from fedotp.config import difference
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
     left, right = RunDirectory.open(a), RunDirectory.open(b)
     table = listing("what", a.name if a.name != b.name else str(a), b.name if a.name != b.name else str(b))
@@ -144,7 +144,7 @@ def diff(
 
 def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
     """The cells of a run, and what brings its method if that is not here: the manifest knows what it was."""
-    from fedotp.runs import MissingMethodError
+    from fedotp.runs.directory import MissingMethodError
 
     manifest, missing = run.manifest, ""
     try:
@@ -220,7 +220,7 @@ def _print_clients(run: "RunDirectory", everyone: bool) -> None:
 
 def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
     """What may explain that two runs of the same settings differ."""
-    from fedotp.runs import reading
+    from fedotp.runs.directory import reading
 
     keys = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device")
     with reading(run):
@@ -233,7 +233,8 @@ def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
 
 
 def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
-    from fedotp.runs import common_columns, numbers_of, reading
+    from fedotp.runs.directory import reading
+    from fedotp.runs.tables import common_columns, numbers_of
 
     def numbers(run: "RunDirectory") -> dict[str, float]:
         with reading(run):

@@ -16,7 +16,7 @@ from fedotp.flower import PORT
 from fedotp.flower.server import ServerSettings
 
 if TYPE_CHECKING:
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 

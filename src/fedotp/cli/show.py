@@ -15,7 +15,7 @@ from fedotp._imports import import_options
 from fedotp._text import counted, printable
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs import RunDirectory
+    from fedotp.runs.directory import RunDirectory
 
 _TITLE_WIDTH = 10  # of a column of numbers; longer titles take several lines
 _ANY_WIDTH = 10_000
@@ -64,7 +64,7 @@ def facts(rows: Sequence[tuple[object, ...]]) -> None:
 def print_numbers(numbers: dict[str, Any]) -> None:
     """Print the numbers of a summary, or of an evaluation in the shape of one."""
     from fedotp.federation import METRICS, percent
-    from fedotp.runs import CONTROLS, n_bytes
+    from fedotp.runs.tables import CONTROLS, n_bytes
 
     final = numbers["final"]
     rows: list[tuple[object, ...]] = []
@@ -115,7 +115,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
 
 def print_run(directory: "RunDirectory") -> None:
     """Print the final numbers of a complete run."""
-    from fedotp.runs import check_run, open_checks
+    from fedotp.runs.tables import check_run, open_checks
 
     summary = directory.summary
     print_headline(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
@@ -139,7 +139,7 @@ def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
 
 def _print_findings(directory: "RunDirectory") -> None:
     """Print what attacks on the run have found, where somebody made them."""
-    from fedotp.runs import reading
+    from fedotp.runs.directory import reading
 
     rows: list[tuple[object, ...]] = []
     with reading(directory):

@@ -53,7 +53,8 @@ def value(
     """
     from fedotp.cli._trials import execute, require_complete
     from fedotp.cli.progress import run_progress
-    from fedotp.runs import Local, measure_plan, plan_value
+    from fedotp.runs.leaving import measure_plan, plan_value
+    from fedotp.runs.many import Local
 
     plan = plan_value(run, of=of, permutations=permutations, all_of_them=exact)
     outcomes = execute(plan.trials, run / "value", Local(jobs or 1), quiet=quiet or as_json)

@@ -128,7 +128,7 @@ class Simulator(Clients):
         self._controls = control_testers(method, self.task, data, settings)
         self.testers |= self.views.testers | self._controls
 
-    # What a run wants to know (`fedotp.runs.Federation`) ---------------------------------------------------
+    # What a run wants to know (`Federation` in runs/one/_loop.py) ---------------------------------------------
 
     @property
     def learns(self) -> bool:

@@ -11,7 +11,7 @@ from fedotp._text import printable
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
 from fedotp.flower.link import silence
-from fedotp.runs import Observer
+from fedotp.runs.watch import Observer
 
 _EVERY = 10.0  # seconds between two lines about encoding
 

@@ -8,7 +8,8 @@ from fedotp import report
 from fedotp.data import load_dataset, make_partition, plot_partition
 from fedotp.paper._entry import Entry, Part
 from fedotp.paper._entry_runs import Made, config_of
-from fedotp.runs import Outcome, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,8 @@ from fedotp.clip import CONFIGS, find_weights
 from fedotp.config import Config, difference, load_config
 from fedotp.data import DATASETS, default_root, find_dataset
 from fedotp.paper._entry import Entry, Part
-from fedotp.runs import Outcome, RunDirectory, Trial, by_method
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Outcome, Trial, by_method
 
 _REPEATED = re.compile(r"(?:,split=(\d+))?,seed=(\d+)$")  # the end of the name of a run, as `by_method` gives it
 _OF_NO_ACCOUNT = re.compile(r"seed|partition\.seed|data\.(root|store)|compute\..*")  # what an entry leaves open

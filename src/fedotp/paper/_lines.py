@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
-from fedotp.runs import Difference, Differences, Outcome, Pair, Row, Table, numbers_of, paired
+from fedotp.runs.many import Outcome
+from fedotp.runs.tables import Difference, Differences, Pair, Row, Table, numbers_of, paired
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fedotp._files import write_atomically
 from fedotp.paper._entry import Entry
 from fedotp.paper._entry_runs import Made, changed, data_used
 from fedotp.paper._lines import Block, Line, blocks_of
-from fedotp.runs import interval, markdown, points
+from fedotp.runs.tables import interval, markdown, points
 
 _CSV = (
     *("label", "method", "dataset", "setting", "paper_mean", "paper_std", "here_mean", "here_std", "last_five_mean"),

@@ -21,7 +21,7 @@ from fedotp.paper._draw import draw
 from fedotp.paper._entry import Entry
 from fedotp.paper._entry_runs import Made, by_part, config_of, missing_inputs, trials_of
 from fedotp.paper._result import Result
-from fedotp.runs import run_many
+from fedotp.runs.many import run_many
 
 _LISTED = {  # CoOp's lists: where the images are, and what the list is called
     "food101": ("images", "Food101"),

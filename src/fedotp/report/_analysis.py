@@ -19,7 +19,8 @@ from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
 from fedotp.report._theorem import Bound, measure_bound
 from fedotp.report._tsne import Projection, project_prompts
-from fedotp.runs import Prepared, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import Prepared
 
 _SITES, _IMAGES = 6, 8  # clients shown, and images of each
 _SIZE = 56  # pixels: twice as large as they are shown

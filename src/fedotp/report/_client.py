@@ -12,7 +12,8 @@ from fedotp.clip import EvalTransform, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation import Ints, Predictor, Simulator
 from fedotp.matching import Matching
-from fedotp.runs import Prepared, RunDirectory, restore
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import Prepared, restore
 
 Floats = NDArray[np.float64]
 

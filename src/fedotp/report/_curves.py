@@ -10,7 +10,7 @@ import numpy as np
 from fedotp.config import flatten
 from fedotp.errors import FedotpError
 from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,8 +13,8 @@ from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 from fedotp.methods import Kind, Parameters, Task
 from fedotp.report._client import SHOWN_CLIENTS, spread
-from fedotp.runs import (
-    RunDirectory,
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import (
     deployed_parameters,
     find_device,
     kept_by,

@@ -11,7 +11,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
 from fedotp.limits import FLAGGED, Calibration, least_images, prediction_sets, threshold
 from fedotp.report._client import Floats, choose
-from fedotp.runs import Prepared
+from fedotp.runs.one import Prepared
 
 _CLIENTS, _IMAGES = 12, 256  # looked at, at most; images of each
 _CHUNK = 32  # images whose similarities to all classes are held at a time

@@ -15,7 +15,8 @@ from fedotp.federation import Simulator
 from fedotp.matching import Matching
 from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients, restored
 from fedotp.report._figure import new_figure
-from fedotp.runs import Prepared, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import Prepared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,8 @@ from fedotp.methods import Kind
 from fedotp.report._client import MASSES, ClientImages, at_mass, choose, require_clients, restored, rounded
 from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.report._maps import normalised
-from fedotp.runs import Prepared, RunDirectory
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import Prepared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, absent, held_out
-from fedotp.runs import RunDirectory, stored_parameters
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import stored_parameters
 
 LOSS_LIPSCHITZ = math.sqrt(2)
 """Of the cross-entropy in the logits, in the Euclidean norm: its gradient is p - e_y, never longer than this."""

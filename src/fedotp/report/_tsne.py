@@ -15,7 +15,8 @@ from fedotp.errors import FedotpError
 from fedotp.report._client import Floats
 from fedotp.report._figure import COLOURS, MARKERS, new_figure
 from fedotp.report._learned import LearnedPrompts
-from fedotp.runs import RunDirectory, stored_parameters
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import stored_parameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

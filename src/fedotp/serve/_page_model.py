@@ -22,7 +22,8 @@ from fedotp.errors import FedotpError
 from fedotp.limits import COVERAGES, Calibration, least_images
 from fedotp.methods import Dial
 from fedotp.report import in_turn
-from fedotp.runs import RunDirectory, load_data
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import load_data
 
 MAX_BYTES = 64_000_000  # of an upload: room for what phones take, not for as many as there are threads
 _KEPT = 64  # images whose tokens are kept, the least recently used go first

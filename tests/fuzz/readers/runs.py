@@ -13,8 +13,10 @@ from safetensors import SafetensorError, safe_open
 
 import fedotp as package
 from fedotp.errors import FedotpError
-from fedotp.runs import Observer, RunDirectory, stored_parameters
-from fedotp.runs._seal import sealed
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.directory._checksum import sealed
+from fedotp.runs.one import stored_parameters
+from fedotp.runs.watch import Observer
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
 from report.findings import a_probe, an_audit

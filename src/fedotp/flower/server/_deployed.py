@@ -46,7 +46,7 @@ log = logging.getLogger("fedotp.server")
 
 
 class Deployed:
-    """A federation of real sites, as a run sees it (`fedotp.runs._loop.Federation`)."""
+    """A federation of real sites, as a run sees it (`fedotp.runs.one._loop.Federation`)."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from fedotp.flower.link import superlink
 from fedotp.flower.server._servable import require_servable
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.runs import RunDirectory, free_name
+from fedotp.runs.directory import RunDirectory, free_name
 
 log = logging.getLogger("fedotp.server")
 

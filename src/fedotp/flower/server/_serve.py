@@ -27,19 +27,9 @@ from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Task
 from fedotp.privacy import Releases
-from fedotp.runs import (
-    Loop,
-    Observer,
-    Observers,
-    RunDirectory,
-    find_device,
-    load_backbone,
-    made_with,
-    make_task,
-    reading,
-    require_same_code,
-    template_of,
-)
+from fedotp.runs.directory import RunDirectory, reading, require_same_code
+from fedotp.runs.one import Loop, find_device, load_backbone, made_with, make_task, template_of
+from fedotp.runs.watch import Observer, Observers
 
 log = logging.getLogger("fedotp.server")
 

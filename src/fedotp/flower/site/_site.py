@@ -27,7 +27,7 @@ from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._source import OwnImages, Part, Source
 from fedotp.methods import Method, Parameters, Task
 from fedotp.privacy import Entropy
-from fedotp.runs import find_device, load_backbone, make_task
+from fedotp.runs.one import find_device, load_backbone, make_task
 
 log = logging.getLogger("fedotp.site")
 

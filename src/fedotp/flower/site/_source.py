@@ -12,7 +12,7 @@ from fedotp.config import Config
 from fedotp.data import Client, Dataset, OnProgress, clipped_note, load_dataset
 from fedotp.federation import FederatedData
 from fedotp.flower._agreement import DisagreementError
-from fedotp.runs import Prepared, class_numbers, encode_for, prepare
+from fedotp.runs.one import Prepared, class_numbers, encode_for, prepare
 
 log = logging.getLogger("fedotp.site")
 

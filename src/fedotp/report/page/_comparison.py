@@ -8,7 +8,9 @@ from fedotp.config import difference, flatten
 from fedotp.errors import FedotpError, listed
 from fedotp.methods import FedOTP
 from fedotp.report._figure import COLOURS
-from fedotp.runs import Outcome, Row, RunDirectory, Table, Trial
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many import Outcome, Trial
+from fedotp.runs.tables import Row, Table
 
 _SAME = {"data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size", "compute.threads"}
 _REPEATED = {"partition.seed": "split", "seed": "seed"}

@@ -15,7 +15,8 @@ from fedotp._text import counted, one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import METRICS, Metric
-from fedotp.runs import CONTROLS, RunDirectory, check_run, open_checks, reading
+from fedotp.runs.directory import RunDirectory, reading
+from fedotp.runs.tables import CONTROLS, check_run, open_checks
 
 _MOST_BYTES = 16 << 20  # of a client's result
 _SHUFFLED = "Trained on shuffled labels: this is a control, not a result."

@@ -20,7 +20,7 @@ from fedotp.report._figure import COLOURS
 from fedotp.report.page._comparison import compare, differing_settings, name_runs
 from fedotp.report.page._gather import gather
 from fedotp.report.page._panels import gather_privacy, gather_views, gather_worth
-from fedotp.runs import RunDirectory
+from fedotp.runs.directory import RunDirectory
 
 _SCRIPTS = (
     "dom",

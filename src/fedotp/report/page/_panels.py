@@ -6,7 +6,7 @@ from typing import Any
 
 from fedotp.errors import FedotpError
 from fedotp.report.page._gather import share
-from fedotp.runs import RunDirectory, read_value, reading, summary_of_views
+from fedotp.runs.directory import RunDirectory, read_value, reading, summary_of_views
 
 _WHAT = {
     "personal": "each client’s own test images",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedotp.federation import Floats, Ints, draws
-from fedotp.runs._paired import SHARE, bound
+from fedotp.runs.tables import SHARE, bound
 
 Coalition = frozenset[int]
 Game = Mapping[Coalition, float]

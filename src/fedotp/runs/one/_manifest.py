@@ -14,8 +14,8 @@ import fedotp
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
 from fedotp.data import EncodedDataset, clipped_note
-from fedotp.runs._origin import origin_facts, other_origins
-from fedotp.runs._prepare import Prepared
+from fedotp.runs.directory import origin_facts, other_origins
+from fedotp.runs.one._prepare import Prepared
 
 
 def make_manifest(prepared: Prepared) -> dict[str, Any]:

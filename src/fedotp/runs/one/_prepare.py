@@ -38,10 +38,10 @@ from fedotp.federation import (
     held_out,
 )
 from fedotp.methods import Task
-from fedotp.runs._directory import RunDirectory, reading
-from fedotp.runs._observer import Observer
-from fedotp.runs._trap import make_trap
-from fedotp.runs._warm import WarmUp
+from fedotp.runs.directory import RunDirectory, reading
+from fedotp.runs.one._trap import make_trap
+from fedotp.runs.one._warm import WarmUp
+from fedotp.runs.watch import Observer
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
 _CHUNK = 256

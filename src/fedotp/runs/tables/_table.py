@@ -10,7 +10,9 @@ from typing import NamedTuple
 from fedotp._files import write_atomically
 from fedotp.federation import percent
 from fedotp.methods import ZeroShot
-from fedotp.runs._columns import (
+from fedotp.runs.directory import WHEN, by_model
+from fedotp.runs.many import Outcome
+from fedotp.runs.tables._columns import (
     Cell,
     Column,
     cell_of,
@@ -21,7 +23,7 @@ from fedotp.runs._columns import (
     view_column,
     view_of,
 )
-from fedotp.runs._controls import (
+from fedotp.runs.tables._controls import (
     CONTROLS,
     MARK,
     Check,
@@ -32,9 +34,7 @@ from fedotp.runs._controls import (
     is_control,
     open_checks,
 )
-from fedotp.runs._differences import Differences, images_of
-from fedotp.runs._rounds import WHEN, by_model
-from fedotp.runs._trial_run import Outcome
+from fedotp.runs.tables._differences import Differences, images_of
 
 Group = Sequence[Outcome]
 """Outcomes that differ in nothing but split and seed."""

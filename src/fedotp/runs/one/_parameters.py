@@ -15,8 +15,8 @@ from fedotp.data import Client, Dataset, OnProgress, load_dataset
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Evaluation, FederatedData, Ints, Simulator, evaluate_predictions, load_rows, load_server
 from fedotp.methods import Method, Parameters, Task
-from fedotp.runs._directory import RunDirectory
-from fedotp.runs._prepare import encode_for, find_device, load_backbone, make_task, require_same
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one._prepare import encode_for, find_device, load_backbone, make_task, require_same
 
 
 class StoredParameters(NamedTuple):

@@ -21,8 +21,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fedotp._imports import VARIABLE
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
-from fedotp.runs._trial_run import why
-from fedotp.runs.cluster._node import Message
+from fedotp.runs.many._node import Cancelled, Failed, Lost, Message
+from fedotp.runs.many._trials import why
 
 Task = ObjectRef[Any]  # of what a function returned on a node
 Need = tuple[int, float]  # CPUs and GPUs
@@ -36,18 +36,6 @@ _LOST = (
     exceptions.LocalRayletDiedError,
     exceptions.OutOfMemoryError,
 )
-
-
-class Lost(Exception):  # noqa: N818  (nothing is wrong with what was to be done)
-    """A node, or a process on it, is gone."""
-
-
-class Cancelled(Exception):  # noqa: N818  (it was wanted)
-    """It was not begun, or stopped at once."""
-
-
-class Failed(Exception):  # noqa: N818  (an end of a task, as the others)
-    """It could not be done, and could not be elsewhere."""
 
 
 class Cluster:

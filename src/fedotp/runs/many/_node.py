@@ -19,14 +19,25 @@ from fedotp._imports import import_named
 from fedotp._memory import share_gpu
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.runs._directory import RunDirectory
-from fedotp.runs._observer import Observer
-from fedotp.runs._prepare import prepare
-from fedotp.runs._together import run_group
-from fedotp.runs._trial_run import Update, why
-from fedotp.runs._trials import Trial
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many._together import run_group
+from fedotp.runs.many._trials import Trial, Update, why
+from fedotp.runs.one import prepare
+from fedotp.runs.watch import Observer
 
 _UNTIL_FREE = 180.0  # seconds: file systems between machines take a while to give back what a dead one held
+
+
+class Lost(Exception):  # noqa: N818  (nothing is wrong with what was to be done)
+    """A node, or a process on it, is gone."""
+
+
+class Cancelled(Exception):  # noqa: N818  (it was wanted)
+    """It was not begun, or stopped at once."""
+
+
+class Failed(Exception):  # noqa: N818  (an end of a task, as the others)
+    """It could not be done, and could not be elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,11 @@ from fedotp.federation import (
     n_threads,
     using_threads,
 )
-from fedotp.runs._directory import RunDirectory, free_name, reading
-from fedotp.runs._live import watched
-from fedotp.runs._loop import Loop
-from fedotp.runs._manifest import make_manifest
-from fedotp.runs._observer import Observer
-from fedotp.runs._origin import require_same_code
-from fedotp.runs._prepare import Prepared, prepare
-from fedotp.runs._rounds import summary_of_views
+from fedotp.runs.directory import RunDirectory, free_name, reading, require_same_code, summary_of_views
+from fedotp.runs.one._loop import Loop
+from fedotp.runs.one._manifest import make_manifest
+from fedotp.runs.one._prepare import Prepared, prepare
+from fedotp.runs.watch import Observer, watched
 
 
 def run(

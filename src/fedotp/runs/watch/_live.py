@@ -14,7 +14,7 @@ from rich.text import Text
 from fedotp._bars import OnBar, encoding_progress
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport
-from fedotp.runs._observer import Observer, Observers
+from fedotp.runs.watch._observer import Observer, Observers
 
 STOPPING = "Ctrl-C: ending after this round; press it again to stop at once"
 _EVERY = 0.2  # seconds between two drawings of a notebook

@@ -11,9 +11,8 @@ from fedotp._clock import own_seconds
 from fedotp._interrupt import Interrupt, listen
 from fedotp.config import Config
 from fedotp.federation import Evaluation, Floats, Ints, OnImages, Predictions, Progress, RoundReport, Settings, View
-from fedotp.runs._directory import RunDirectory
-from fedotp.runs._observer import Observer
-from fedotp.runs._rounds import summary_of_views
+from fedotp.runs.directory import RunDirectory, summary_of_views
+from fedotp.runs.watch import Observer
 
 
 class Federation(Protocol):

@@ -12,12 +12,9 @@ import torch
 from fedotp._interrupt import Interrupt, listen
 from fedotp.config import Config
 from fedotp.federation import Simulator, Together, in_common, using_threads
-from fedotp.runs._directory import RunDirectory
-from fedotp.runs._loop import Loop
-from fedotp.runs._prepare import Divided, Preparation, Prepared
-from fedotp.runs._run import opened
-from fedotp.runs._trial_run import Relay, Update, run_one, why
-from fedotp.runs._trials import Trial
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many._trials import Relay, Trial, Update, run_one, why
+from fedotp.runs.one import Divided, Loop, Preparation, Prepared, opened
 
 Work = tuple[Trial, Path]
 

@@ -13,8 +13,8 @@ from fedotp._ranges import alternatives, require
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport, View
-from fedotp.runs._directory import RunDirectory
-from fedotp.runs._observer import Observer
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.watch._observer import Observer
 
 _MODES = ("offline", "online", "disabled")  # of W&B
 _TAG = "fedotp.id"  # of a run in MLflow

@@ -1,5 +1,5 @@
 """Run what is missing of many runs, each in a directory of its own, and where: the processes of this machine, or a
-cluster (`cluster/_engine.py`).
+cluster (`_cluster.py`).
 
 What is complete is kept, what was begun is resumed, what is missing is run: doing the same again does only what is
 left.
@@ -14,13 +14,12 @@ from typing import Protocol
 from fedotp._ranges import require
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError
-from fedotp.runs._directory import RunDirectory
-from fedotp.runs._observer import Observer
-from fedotp.runs._prepare import prepare
-from fedotp.runs._together import Work, run_group, side_by_side
-from fedotp.runs._trial_run import ManyObserver, Outcome
-from fedotp.runs._trials import Trial, value_text
-from fedotp.runs._workers import run_in_processes
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.many._together import Work, run_group, side_by_side
+from fedotp.runs.many._trials import ManyObserver, Outcome, Trial, value_text
+from fedotp.runs.many._workers import run_in_processes
+from fedotp.runs.one import prepare
+from fedotp.runs.watch import Observer
 
 _SHOWN = 3  # differing keys named in a refusal
 

@@ -31,8 +31,8 @@ from fedotp._text import one_line
 from fedotp.data import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import load_progress
-from fedotp.runs._origin import Told, require_method, told_by_files
-from fedotp.runs._seal import Growing, changed, read_sealed, sealed
+from fedotp.runs.directory._checksum import Growing, changed, read_sealed, sealed
+from fedotp.runs.directory._provenance import Told, require_method, told_by_files
 
 if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
     from fedotp.config import Config

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS
-from fedotp.runs._directory import RunDirectory
+from fedotp.runs.directory._directory import RunDirectory
 
 _BOTH = {"round": "train", "evaluation": "test"}  # what begins the names of numbers that both kinds of line have
 _IN_BOTH = ("loss", "seconds")

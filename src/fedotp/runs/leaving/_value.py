@@ -24,14 +24,7 @@ from fedotp.federation import (
     state_digest,
 )
 from fedotp.methods import Method
-from fedotp.runs._directory import RunDirectory, reading
-from fedotp.runs._many import Engine, run_many
-from fedotp.runs._observer import Observer
-from fedotp.runs._prepare import Prepared, prepare
-from fedotp.runs._rounds import VALUE_FORMAT
-from fedotp.runs._run import make_simulator
-from fedotp.runs._trial_run import ManyObserver, Outcome
-from fedotp.runs._trials import Trial, directory_name
+from fedotp.runs.directory import VALUE_FORMAT, RunDirectory, reading
 from fedotp.runs.leaving._shapley import (
     Coalition,
     Shapley,
@@ -43,6 +36,9 @@ from fedotp.runs.leaving._shapley import (
     random_orders,
     sampled,
 )
+from fedotp.runs.many import Engine, ManyObserver, Outcome, Trial, directory_name, run_many
+from fedotp.runs.one import Prepared, make_simulator, prepare
+from fedotp.runs.watch import Observer
 
 Utility = Literal["global", "personal"]
 UTILITIES: tuple[Utility, ...] = get_args(Utility)

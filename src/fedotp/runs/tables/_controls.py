@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedotp._text import counted
-from fedotp.runs._paired import Difference, Pair, interval, paired, points
+from fedotp.runs.tables._differences import Difference, Pair, interval, paired, points
 
 if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
     from fedotp.config import Config
-    from fedotp.runs._trial_run import Outcome
+    from fedotp.runs.many import Outcome
 
 CONTROLS = {
     "majority": "majority class",

@@ -20,9 +20,8 @@ import torch
 from fedotp._imports import import_named
 from fedotp._interrupt import die_with_parent, listen
 from fedotp._memory import share_gpu
-from fedotp.runs._together import Work, run_group
-from fedotp.runs._trial_run import ManyObserver, Update
-from fedotp.runs._trials import Trial
+from fedotp.runs.many._together import Work, run_group
+from fedotp.runs.many._trials import ManyObserver, Trial, Update
 
 _HAS_SESSIONS = hasattr(os, "setsid")  # on Windows Ctrl-C reaches every process, and SIGTERM kills at once
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedotp.federation import METRICS, percent
-from fedotp.runs._rounds import view_numbers
+from fedotp.runs.directory import view_numbers
 
 _VIEW = "view:"  # begins the keys of views
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -1,3 +1,0 @@
-"""A Ray cluster as the place where many runs go."""
-
-from fedotp.runs.cluster._engine import RayCluster as RayCluster
