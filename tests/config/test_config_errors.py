@@ -198,7 +198,7 @@ def test_a_divisor_too_small_for_floats_is_refused(key: str) -> None:
             Config(DataSettings("x")).override([f"{key}={value}"])
 
 
-@pytest.mark.parametrize("text", ["", "[data]\nviews = 1", "seed = 3"])
+@pytest.mark.parametrize("text", ["", "[data]\ncrops = 1", "seed = 3"])
 def test_a_data_set_is_required(text: str, tmp_path: Path) -> None:
     assert _refusal(text, tmp_path) == (
         "runs.toml: missing key data.dataset: must be the name of a data set (see fedotp data list) or a folder"
