@@ -23,7 +23,8 @@ from bench._record import medians
 from bench.experiment import jpeg
 from fedotp.clip import CLIP, CONFIGS, TINY, EvalTransform, load, save
 from fedotp.clip import normalise as normalise_pixels
-from fedotp.data import Dataset, ImageFiles, ImageSource, Split
+from fedotp.data import Dataset, Split
+from fedotp.data._dataset import ImageFiles, ImageSource
 from fedotp.data.store import EncodedDataset, Storage, _decoders, encode
 from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crops import Request

@@ -17,16 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedotp.data import (
-    IMAGE_SUFFIXES,
-    Client,
-    Dataset,
-    PartitionSettings,
-    Split,
-    load_dataset,
-    make_partition,
-    other_images,
-)
+from fedotp.data import IMAGE_SUFFIXES, Dataset, Split, load_dataset
+from fedotp.data.partition import Client, PartitionSettings, make_partition, other_images
 from fedotp.errors import FedotpError
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from recipes.defect import mispaired, write_folder
 
 from fedotp.config import Config, load_config
-from fedotp.data import load_dataset, make_partition
+from fedotp.data import load_dataset
+from fedotp.data.partition import make_partition
 from fedotp.runs.many import Outcome, by_method, run_many
 from fedotp.runs.tables import check_runs
 

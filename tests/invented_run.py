@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedotp.config import Config
-from fedotp.data import Client, Partition, PartitionSettings
+from fedotp.data.partition import Client, Partition, PartitionSettings
 from fedotp.federation import Predictions, View, evaluate_predictions
 from fedotp.runs.directory import RunDirectory, summary_of_views
 

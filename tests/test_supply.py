@@ -219,11 +219,8 @@ def test_a_wheel_has_all_licences(tmp_path: Path) -> None:
         "LICENSE",
         "NOTICE",
         "src/fedotp/clip/mini.LICENSE.txt",
-        "src/fedotp/data/sets/box/README.md",
-        *(
-            f"src/fedotp/data/sets/box/licences/{path.name}"
-            for path in (ROOT / "src/fedotp/data/sets/box/licences").iterdir()
-        ),
+        "src/fedotp/data/box/README.md",
+        *(f"src/fedotp/data/box/licences/{path.name}" for path in (ROOT / "src/fedotp/data/box/licences").iterdir()),
         *(f"src/fedotp/report/page/vendor/{name}" for name in ("LICENSE", "LICENSE-d3", "NOTICE")),
     ]
     licences = metadata_file.replace("METADATA", "licenses/")

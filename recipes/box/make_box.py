@@ -1,6 +1,6 @@
 """Make the archives of `fedotp.data`'s box from the sources that fetch.sh fetched.
 
-python recipes/box/make_box.py <sources> [--only emoji] [--out src/fedotp/data/sets/box] [--sheets <folder>]
+python recipes/box/make_box.py <sources> [--only emoji] [--out src/fedotp/data/box] [--sheets <folder>]
 
 `--sheets` draws contact sheets, to see that every picture is what its folder says.
 """
@@ -140,7 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sources", type=Path)
     parser.add_argument("--only", choices=MAKERS)
-    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "src/fedotp/data/sets/box")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "src/fedotp/data/box")
     parser.add_argument("--sheets", type=Path)
     arguments = parser.parse_args()
     for name in [arguments.only] if arguments.only else MAKERS:

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedotp.data import coarse_labels, readable
+from fedotp.data import coarse_labels
+from fedotp.data._names import readable
 
 PER_CLASS = 40  # images, train and test together
 

@@ -31,7 +31,8 @@ from sklearn.metrics import roc_auc_score
 import fedotp
 from fedotp.classifier import looks_of
 from fedotp.clip import ImageFeatures
-from fedotp.data import encode, load_dataset
+from fedotp.data import load_dataset
+from fedotp.data.store import encode
 from fedotp.federation import Predictor, Simulator
 from fedotp.limits import FLAGGED, Calibration, nonconformity, rank, threshold
 from fedotp.runs.one import restore

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedotp.clip import CLIP, ImageFeatures, load
-from fedotp.data import EncodedSplit, encode, load_dataset
+from fedotp.data import load_dataset
+from fedotp.data.store import EncodedSplit, encode
 from fedotp.federation import FederatedData, HeldFeatures, Images
 
 Ints = NDArray[np.int64]

@@ -13,16 +13,15 @@ from cli_made import Fedotp
 
 from data.data_made import uniform_dataset
 from fedotp import _imports
-from fedotp.data import DATASETS, PARTITIONS, Client, PartitionSettings, make_partition
-from fedotp.data.partition import _settings
-from fedotp.data.sets import _registry
+from fedotp.data import DATASETS, _registry
+from fedotp.data.partition import PARTITIONS, Client, PartitionSettings, _settings, make_partition
 from fedotp.errors import FedotpError
 from stranger import install
 
 SCHEME = '''
 """Images dealt out by turns."""
 import numpy as np
-from fedotp.data import PARTITIONS, Client
+from fedotp.data.partition import PARTITIONS, Client
 
 
 def by_turns(dataset, settings):
@@ -35,7 +34,8 @@ def by_turns(dataset, settings):
 PARTITIONS["by-turns"] = by_turns
 '''
 DATASET = """
-from fedotp.data import DATASETS, DatasetInfo, read_folder
+from fedotp.data import DATASETS, DatasetInfo
+from fedotp.data._folder import read_folder
 
 SCANS = DatasetInfo("own-scans", "Scans", "scans", ("MARKER",), lambda folder: read_folder(folder / "images"),
                     3, 2, 36, 12, "a scan of {}.", ())

@@ -19,7 +19,7 @@ from fedotp import RunDirectory, load_config, run
 from fedotp.cli import progress
 from fedotp.cli.show import print_numbers, printable
 from fedotp.config import presets
-from fedotp.data import Partition
+from fedotp.data.partition import Partition
 from fedotp.federation import Metric
 from invented_run import invent_run
 

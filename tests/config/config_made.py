@@ -10,7 +10,7 @@ from fedotp._toml import Words
 from fedotp.config import Config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS
-from fedotp.data import SCHEMES, PartitionSettings
+from fedotp.data.partition import SCHEMES, PartitionSettings
 from fedotp.federation import AttackSettings
 from fedotp.methods import METHODS, Method, Rate
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedotp.config import Config, DataSettings, difference, load_config, presets
-from fedotp.data import PartitionSettings
+from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 
 ALWAYS = {

@@ -13,7 +13,7 @@ from fedotp._toml import write_scalar, write_tables, write_value
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS, all_kinds
-from fedotp.data import PartitionSettings
+from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, Settings
 from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLProx, PromptSettings

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp.config import Config, DataSettings, flatten
-from fedotp.data import PartitionSettings
+from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLAmp
 

@@ -7,8 +7,7 @@ import pytest
 
 from fedotp.config import Config, load_config, presets
 from fedotp.config._known import preset_text, preset_texts
-from fedotp.data import load_dataset
-from fedotp.data.sets import _domains
+from fedotp.data import _domains, load_dataset
 from fedotp.methods import METHODS, FedOTP
 
 NAMES = list(presets())

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedotp.data import Dataset, ImageFiles, Partition, Split
+from fedotp.data import Dataset, Split
+from fedotp.data._dataset import ImageFiles
+from fedotp.data.partition import Partition
 from fedotp.data.partition._settings import BY_DOMAIN
 
 

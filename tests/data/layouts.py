@@ -11,9 +11,9 @@ import numpy as np
 import scipy.io
 from PIL import Image
 
-from fedotp.data.sets import _names
-from fedotp.data.sets._domains import DOMAINNET, OFFICE
-from fedotp.data.sets._names import DOMAINNET10, FLOWERS102, OFFICE_CALTECH10
+from fedotp.data import _names
+from fedotp.data._domains import DOMAINNET, OFFICE
+from fedotp.data._names import DOMAINNET10, FLOWERS102, OFFICE_CALTECH10
 
 
 def write_image(path: Path, seed: int = 0) -> None:

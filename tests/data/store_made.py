@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from fedotp.clip import CLIP, TINY, ImageFeatures
-from fedotp.data import Dataset, ImageArray, ImageFiles, Split
+from fedotp.data import Dataset, Split
+from fedotp.data._dataset import ImageArray, ImageFiles
 from fedotp.data.store._tokens import EncodedDataset
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from data_made import assert_sound, make_dataset, uniform_dataset
 
-from fedotp.data import Partition, PartitionSettings, make_partition, other_images
+from fedotp.data.partition import Partition, PartitionSettings, make_partition, other_images
 from fedotp.errors import FedotpError
 
 

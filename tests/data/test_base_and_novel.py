@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedotp.data import Dataset
-from fedotp.data.sets import SPLITS
+from fedotp.data._dataset import SPLITS
 from fedotp.errors import FedotpError
 
 

@@ -14,17 +14,10 @@ from store_made import tiny_clip
 from typer.testing import CliRunner
 
 from fedotp.cli import app
-from fedotp.data import (
-    DATASETS,
-    Dataset,
-    PartitionSettings,
-    check_dataset,
-    encode,
-    find_dataset,
-    load_dataset,
-    make_partition,
-    read_folder,
-)
+from fedotp.data import DATASETS, Dataset, check_dataset, find_dataset, load_dataset
+from fedotp.data._folder import read_folder
+from fedotp.data.partition import PartitionSettings, make_partition
+from fedotp.data.store import encode
 from fedotp.errors import FedotpError
 
 BOX = ("cifar10-mini", "emoji")

@@ -8,7 +8,10 @@ import pytest
 from layouts import write_image, write_tree
 from PIL import Image
 
-from fedotp.data import Broken, Dataset, ImageRef, check_dataset, read_folder, require_sound
+from fedotp.data import Dataset, check_dataset, require_sound
+from fedotp.data._check import Broken
+from fedotp.data._dataset import ImageRef
+from fedotp.data._folder import read_folder
 from fedotp.errors import FedotpError
 
 _NOISE = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
@@ -188,7 +191,7 @@ def test_progress_is_told_of_every_image(folder: Path) -> None:
 
 
 def test_broken_order_does_not_depend_on_the_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedotp.data.sets._check._BLOCK", 5)  # 13 images: two whole blocks and a rest
+    monkeypatch.setattr("fedotp.data._check._BLOCK", 5)  # 13 images: two whole blocks and a rest
     for name in ("train/a/0.png", "train/b/2.png", "test/a/1.png"):
         (folder / name).write_bytes(b"")
     write_image(folder / "train/a/9.png")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from layouts import write_tree
 
-from fedotp.data import Dataset, PartitionSettings, load_dataset, make_partition
+from fedotp.data import Dataset, load_dataset
+from fedotp.data.partition import PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 
 HEADER = "path,label,split,site,group"

@@ -13,7 +13,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from fedotp.cli import app, main
-from fedotp.data import DATASETS, Partition, Resource, load_dataset
+from fedotp.data import DATASETS, load_dataset
+from fedotp.data._download import Resource
+from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 
 

@@ -21,7 +21,8 @@ from store_made import array_dataset, assert_same_tokens, file_dataset, noise, t
 import fedotp.clip
 from fedotp import _images
 from fedotp.clip import EvalTransform, Shown
-from fedotp.data import Dataset, ImageFiles, Split, load_dataset
+from fedotp.data import Dataset, Split, load_dataset
+from fedotp.data._dataset import ImageFiles
 from fedotp.data.store import _decoders, _encode
 from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crops import Portable, Request

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from recipes.defect import mispaired, write_folder
 
-from fedotp.data import Dataset, PartitionSettings, load_dataset, make_partition
+from fedotp.data import Dataset, load_dataset
+from fedotp.data.partition import PartitionSettings, make_partition
 
 SETTINGS = {
     "cifar10-mini": PartitionSettings("dirichlet", n_clients=10, alpha=0.3),

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from fedotp.data import DATASETS, Resource, download
-from fedotp.data.sets._download import _StaySecure
+from fedotp.data import DATASETS, download
+from fedotp.data._download import Resource, _StaySecure
 from fedotp.errors import FedotpError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from data_made import uniform_dataset
 
-from fedotp.data import Partition, PartitionSettings, make_partition
+from fedotp.data.partition import Partition, PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 
 DATASET = uniform_dataset(2, 6, 2)

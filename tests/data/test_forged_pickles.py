@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from layouts import LAYOUTS, cifar_batch, python2_pickle
 
-from fedotp.data import load_dataset
-from fedotp.data.sets import _unpickle
-from fedotp.data.sets._unpickle import read_pickle
+from fedotp.data import _unpickle, load_dataset
+from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
 _ARRAY = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85C\x01btR"

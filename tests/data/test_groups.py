@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import write_tree
 
-from fedotp.data import Dataset, PartitionSettings, load_dataset, make_partition, read_folder
-from fedotp.data.sets._split import split_by_group
+from fedotp.data import Dataset, load_dataset
+from fedotp.data._folder import read_folder
+from fedotp.data._split import split_by_group
+from fedotp.data.partition import PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from layouts import write_tree
 
-from fedotp.data import check_dataset, from_hf, load_dataset
+from fedotp.data import check_dataset, load_dataset
+from fedotp.data._hf import from_hf
 from fedotp.errors import FedotpError
 
 

@@ -14,8 +14,8 @@ from layouts import LAYOUTS
 
 from fedotp.data import load_dataset
 from fedotp.data._lists import read_json
-from fedotp.data.sets._official import read_mat
-from fedotp.data.sets._unpickle import read_pickle
+from fedotp.data._official import read_mat
+from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
 

@@ -19,8 +19,9 @@ from store_made import tiny_clip
 
 from fedotp import _images
 from fedotp._images import MAX_PIXELS, decode_image, decoded, open_image
-from fedotp.data import Split, check_dataset, read_folder
-from fedotp.data.sets._hf import _Table
+from fedotp.data import Split, check_dataset
+from fedotp.data._folder import read_folder
+from fedotp.data._hf import _Table
 from fedotp.data.store._encode import encode
 from fedotp.errors import FedotpError
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from data_made import assert_sound
 
-from fedotp.data import Dataset, PartitionSettings, check_dataset, load_dataset, make_partition
+from fedotp.data import Dataset, check_dataset, load_dataset
+from fedotp.data.partition import PartitionSettings, make_partition
 
 _NEARBY = Path(__file__).resolve().parents[3] / "shared" / "data" / "office_caltech10_224.tar"
 _TAR = Path(os.environ.get("FEDOTP_OFFICE_TAR", _NEARBY))

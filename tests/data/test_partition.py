@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from data_made import assert_sound, make_dataset, uniform_dataset
 
-from fedotp.data import Dataset, Partition, PartitionSettings, make_partition
+from fedotp.data import Dataset
 from fedotp.data._draws import apportion, dirichlet, generator, shuffled
-from fedotp.data.partition import _schemes
+from fedotp.data.partition import Partition, PartitionSettings, _schemes, make_partition
 from fedotp.errors import FedotpError
 
 

@@ -22,12 +22,13 @@ from layouts import (
     zhou_split,
 )
 
-from fedotp.data import DATASETS, Dataset, check_dataset, find_dataset, load_dataset, read_folder, readable
-from fedotp.data.sets._domains import OFFICE
-from fedotp.data.sets._names import DOMAINNET10, FLOWERS102, OFFICE_CALTECH10
-from fedotp.data.sets._official import read_mat
-from fedotp.data.sets._split import split_by_class, split_by_domain
-from fedotp.data.sets._unpickle import read_pickle
+from fedotp.data import DATASETS, Dataset, check_dataset, find_dataset, load_dataset
+from fedotp.data._domains import OFFICE
+from fedotp.data._folder import read_folder
+from fedotp.data._names import DOMAINNET10, FLOWERS102, OFFICE_CALTECH10, readable
+from fedotp.data._official import read_mat
+from fedotp.data._split import split_by_class, split_by_domain
+from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
 

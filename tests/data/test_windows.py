@@ -15,7 +15,9 @@ from data.dicom_made import dicom
 from fedotp._images import MAX_PIXELS, decode_image
 from fedotp.clip import EvalTransform, TrainTransform, to_rgb
 from fedotp.config import Config
-from fedotp.data import check_dataset, clipped_note, encode, read_folder
+from fedotp.data import check_dataset, clipped_note
+from fedotp.data._folder import read_folder
+from fedotp.data.store import encode
 from fedotp.data.store._crops import Portable, Request, Rows, look
 from fedotp.errors import FedotpError
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedotp.data import Partition, from_flower, load_dataset
+from fedotp.data import load_dataset
+from fedotp.data.partition import Partition, from_flower
 from fedotp.errors import FedotpError
 from fedotp.runs.one import resume, run
 from runs.toy_run import make_config, make_inputs

@@ -25,8 +25,8 @@ from safetensors.torch import save_file
 from data.layouts import domain_tree, oxford_pets
 from fedotp.clip import CLIP, CONFIGS, ClipConfig, ResNetConfig, VitConfig
 from fedotp.clip._hub import PUBLISHED
-from fedotp.data.sets._domains import OFFICE
-from fedotp.data.sets._names import OFFICE_CALTECH10
+from fedotp.data._domains import OFFICE
+from fedotp.data._names import OFFICE_CALTECH10
 
 FILE = "open_clip_model.safetensors"
 NAMES = ("RN50", "ViT-B/16")

@@ -11,7 +11,7 @@ from toy_run import COLOURS, make_config
 import fedotp
 from coloured_squares import draw_squares
 from fedotp.data import load_dataset, painted
-from fedotp.data.sets._painted import paint
+from fedotp.data._painted import paint
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import load_server
 from fedotp.runs.many import Trial, run_many

@@ -7,7 +7,7 @@ import pytest
 from recipes.defect import mispaired, write_folder
 
 from fedotp.config import load_config
-from fedotp.data import make_partition
+from fedotp.data.partition import make_partition
 from fedotp.runs.many import by_method, run_many
 from fedotp.runs.tables import Table
 from small_box import small_box, write_small_box

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedotp.data import PARTITIONS, Client, Dataset, Partition, PartitionSettings, load_dataset, make_partition
+from fedotp.data import Dataset, load_dataset
+from fedotp.data.partition import PARTITIONS, Client, Partition, PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import evaluate_run, resume, run

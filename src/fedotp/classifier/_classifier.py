@@ -13,7 +13,7 @@ from fedotp._greys import WINDOW
 from fedotp._images import ImageLike, as_images, open_image
 from fedotp.classifier._prediction import Floats, Maps, Prediction
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Look
-from fedotp.data import STORAGE, Storage, as_stored
+from fedotp.data.store import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
 from fedotp.limits import SCORE, Calibration, Score

@@ -22,7 +22,7 @@ from fedotp._files import cannot_write
 from fedotp.classifier._bundle import facts, require_memory_may_leave
 from fedotp.classifier._classifier import Classifier
 from fedotp.clip import CHANNELS, ImageFeatures
-from fedotp.data import as_stored
+from fedotp.data.store import as_stored
 from fedotp.errors import FedotpError
 
 OPSET = 18  # of the operators; runtimes from 2023 on have it

@@ -11,7 +11,8 @@ from fedotp.classifier._bundle import FACTS
 from fedotp.classifier._classifier import Classifier
 from fedotp.classifier._from_run import RunClassifiers, choose
 from fedotp.classifier._read_bundle import Bundle
-from fedotp.data import content_of, load_dataset
+from fedotp.data import load_dataset
+from fedotp.data.store import content_of
 from fedotp.errors import FedotpError, listed
 from fedotp.limits import SCORE, Score
 from fedotp.runs.directory import find_runs
@@ -131,7 +132,7 @@ def calibrated_by(
             classifier may have trained on the others.
         site: take the images of this site (or domain) only.
         every: take training images, too: the classifier has trained on none of them.
-        trained: digests of images that are left out, see `fedotp.data.content_of`.
+        trained: digests of images that are left out, see `fedotp.data.store.content_of`.
         on_left_out: called with a line that says how many images were left out. Images of equal content count once.
     """
     dataset = load_dataset(data)

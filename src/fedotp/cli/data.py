@@ -1,7 +1,7 @@
 """`fedotp data`: look at data sets, check and fetch them, divide them among clients."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -23,7 +23,11 @@ from fedotp._text import counted, printable
 from fedotp.cli import _complete
 from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
 from fedotp.cli.show import cell
+from fedotp.data.partition import SCHEMES, PartitionSettings
 from fedotp.errors import FedotpError
+
+if TYPE_CHECKING:
+    from fedotp.data.partition import Partition
 
 app = typer.Typer(help="Data sets: list, info, check, download, partition, encode, cache.", no_args_is_help=True)
 
@@ -169,7 +173,7 @@ def download(
 @app.command()
 def partition(
     dataset: DatasetArgument,
-    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(data.SCHEMES)}; or one of your own.")],
+    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(SCHEMES)}; or one of your own.")],
     clients: Annotated[
         int | None,
         typer.Option(help="Clients in all; if not given 10, 1 or 3 per domain, 5 per coarse label."),
@@ -180,10 +184,10 @@ def partition(
     shots: Annotated[int | None, typer.Option(help="Training images of every class, by domain of each domain.")] = None,
     min_size: Annotated[
         int, typer.Option(help="Training images every client has at least.")
-    ] = data.PartitionSettings.min_size,
+    ] = PartitionSettings.min_size,
     seed: Annotated[
         int, typer.Option(help="Seed of all random draws, the class shuffle included.")
-    ] = data.PartitionSettings.seed,
+    ] = PartitionSettings.seed,
     root: RootOption = None,
     groups: GroupsOption = "",
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
@@ -197,16 +201,18 @@ def partition(
       fedotp data partition oxford_pets --scheme pathological --shots 16
       fedotp data partition pacs --scheme domain-dirichlet --plot pacs.png
     """
-    settings = data.PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
+    from fedotp.data.partition import make_partition, plot_partition
+
+    settings = PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
     loaded = data.load_dataset(dataset, root=root, groups=groups)
     if skip_broken:
         loaded = data.require_sound(loaded, skip_broken=True)
         print(f"{len(loaded.skipped)} broken images left out")
-    divided = data.make_partition(loaded, settings)
+    divided = make_partition(loaded, settings)
     if out is not None:
         divided.save(out)
     if plot is not None:
-        data.plot_partition(divided, loaded, plot)
+        plot_partition(divided, loaded, plot)
     _print_clients(loaded, divided)
 
 
@@ -239,7 +245,7 @@ def _print_counts(dataset: "data.Dataset") -> None:
     Console().print(table)
 
 
-def _print_clients(dataset: "data.Dataset", partition: "data.Partition") -> None:
+def _print_clients(dataset: "data.Dataset", partition: "Partition") -> None:
     table = Table()
     for column in ("client", "domain", "classes", "train", "test"):
         table.add_column(column, justify="right" if column in ("classes", "train", "test") else "left")

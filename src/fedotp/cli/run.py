@@ -28,7 +28,7 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.config import Config
-    from fedotp.data import Partition
+    from fedotp.data.partition import Partition
     from fedotp.federation import View
     from fedotp.runs.directory import RunDirectory
     from fedotp.runs.watch import Observer
@@ -103,7 +103,7 @@ def run(
         directory, where = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json), None
     else:
         from fedotp.config import load_config
-        from fedotp.data import Partition
+        from fedotp.data.partition import Partition
         from fedotp.runs.directory import free_name
 
         where = source or SOURCE

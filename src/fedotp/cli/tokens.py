@@ -12,7 +12,7 @@ from fedotp._bars import encoding_progress
 from fedotp._greys import WINDOW
 from fedotp._text import counted, printable
 from fedotp.cli._options import DatasetArgument, GroupsOption, Precision, QuietBarOption, RootOption
-from fedotp.data.store import BATCH_SIZE
+from fedotp.data import store as tokens
 from fedotp.errors import FedotpError
 
 app = typer.Typer()
@@ -36,7 +36,7 @@ class Storage(StrEnum):
     int8 = "int8"
 
 
-_STORAGE = Storage(data.STORAGE)
+_STORAGE = Storage(tokens.STORAGE)
 
 
 @app.command()
@@ -54,7 +54,7 @@ def encode(
     ] = None,
     precision: Annotated[Precision, typer.Option(help="Number format the tower computes in.")] = Precision.float32,
     window: Annotated[str, typer.Option(help="How greys of more than 8 bits are seen, as data.window.")] = WINDOW,
-    batch_size: Annotated[int, typer.Option(min=1, help="Crops in a step of the tower.")] = BATCH_SIZE,
+    batch_size: Annotated[int, typer.Option(min=1, help="Crops in a step of the tower.")] = tokens.BATCH_SIZE,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Decoding threads; one per core, at most 8, if not given.")
     ] = None,
@@ -76,12 +76,11 @@ def encode(
     import torch
 
     from fedotp.clip import load
-    from fedotp.data import encode as encode_dataset
 
     loaded = data.load_dataset(dataset, root=root, groups=groups)
     clip = load(backbone, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
     with encoding_progress(quiet=quiet) as on_progress:
-        encoded = encode_dataset(
+        encoded = tokens.encode(
             loaded,
             clip,
             crops=crops,
@@ -110,8 +109,8 @@ def show(store: StoreOption = None) -> None:
 
     Example: fedotp data cache show
     """
-    root = store or data.default_store()
-    infos = data.list_stores(root)
+    root = store or tokens.default_store()
+    infos = tokens.list_stores(root)
     if infos:
         _print_stores(infos)
     print(f"{printable(root)}: {len(infos)} stores, {_size(sum(info.n_bytes for info in infos))}")
@@ -139,8 +138,8 @@ def prune(
     """
     if everything == any(option is not None for option in (older_than, backbone, max_size)):
         raise FedotpError("say what to prune: --older-than, --backbone or --max-size, or else --all")
-    chosen = data.select_stores(
-        data.list_stores(store or data.default_store()),
+    chosen = tokens.select_stores(
+        tokens.list_stores(store or tokens.default_store()),
         backbone=backbone or "",
         older_than_days=older_than or 0.0,
         max_bytes=None if max_size is None else int(max_size * _GIB),
@@ -151,10 +150,10 @@ def prune(
     _print_stores(chosen)
     if not yes:
         typer.confirm(f"delete {_size(sum(info.n_bytes for info in chosen))}?", abort=True)
-    print(f"freed {_size(data.remove_stores(chosen))}")
+    print(f"freed {_size(tokens.remove_stores(chosen))}")
 
 
-def _print_stores(infos: "list[data.StoreInfo]") -> None:
+def _print_stores(infos: "list[tokens.StoreInfo]") -> None:
     for info in infos:
         encoding = info.encoding
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.last_use))

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from fedotp._toml import Value, show
 from fedotp.config._reading import one_of
-from fedotp.data import PartitionSettings
+from fedotp.data.partition import PartitionSettings
 from fedotp.errors import SettingError
 
 Bridge = Literal["authors"]

@@ -15,7 +15,7 @@ from fedotp.config._override import apply, assigned
 from fedotp.config._reading import located
 from fedotp.config._schema import SECTIONS, read_tables
 from fedotp.config._settings import BackboneSettings, DataSettings
-from fedotp.data import PartitionSettings
+from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import (
     AttackSettings,

@@ -10,7 +10,7 @@ from typing import Any
 from fedotp._toml import show, show_key
 from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
-from fedotp.data import PartitionSettings
+from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError, SettingError, listed, nearest
 from fedotp.federation import (
     AttackSettings,

@@ -10,7 +10,7 @@ from fedotp._greys import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read
 from fedotp._ranges import require_choices, require_from
 from fedotp._toml import show
 from fedotp.clip import Look
-from fedotp.data import STORAGE, Storage
+from fedotp.data.store import STORAGE, Storage
 from fedotp.errors import FedotpError, SettingError
 
 _MOST_CROPS = 10_000  # every one of every image is encoded and stored

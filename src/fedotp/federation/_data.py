@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.data import Client, EncodedDataset
+from fedotp.data.partition import Client
+from fedotp.data.store import EncodedDataset
 from fedotp.federation._random import Ints, draws, order
 from fedotp.methods import Memory, Need
 
@@ -20,7 +21,7 @@ _CHUNK = 512  # images read at once when a memory is made
 
 
 class Features(Protocol):
-    """Encoded images: `fedotp.data.EncodedSplit`, or anything like it."""
+    """Encoded images: `fedotp.data.store.EncodedSplit`, or anything like it."""
 
     @property
     def n_crops(self) -> int:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedotp import report
-from fedotp.data import load_dataset, make_partition, plot_partition
+from fedotp.data import load_dataset
+from fedotp.data.partition import make_partition, plot_partition
 from fedotp.paper._entry import Entry, Part
 from fedotp.paper._entry_runs import Made, config_of
 from fedotp.runs.directory import RunDirectory

@@ -27,8 +27,8 @@ from data.layouts import (
     zhou_split,
 )
 from fedotp.clip import save
-from fedotp.data.sets._domains import DOMAINNET, OFFICE
-from fedotp.data.sets._names import DOMAINNET10, OFFICE_CALTECH10
+from fedotp.data._domains import DOMAINNET, OFFICE
+from fedotp.data._names import DOMAINNET10, OFFICE_CALTECH10
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
 from fuzz.readers.weights import VIT

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedotp._text import printable
+from fedotp.data._dataset import Dataset, SplitName
 from fedotp.data.partition._partition import Partition
-from fedotp.data.sets import Dataset, SplitName
 from fedotp.errors import FedotpError
 
 # Okabe and Ito's colours, told apart by everyone; more domains than colours start over.

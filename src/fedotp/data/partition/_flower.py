@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from fedotp._text import one_line
+from fedotp.data._dataset import Dataset, Split
 from fedotp.data._types import Ints
 from fedotp.data.partition._partition import Client, Partition
 from fedotp.data.partition._settings import PartitionSettings
-from fedotp.data.sets import Dataset, Split
 from fedotp.errors import FedotpError
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedotp.data._dataset import Dataset
 from fedotp.data._draws import shuffled
 from fedotp.data._types import Floats, Ints
-from fedotp.data.sets import Dataset
 from fedotp.errors import FedotpError
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from fedotp._files import write_atomically
 from fedotp._text import one_line
+from fedotp.data._dataset import SPLITS, Dataset, SplitName
 from fedotp.data._lists import read_json
 from fedotp.data._types import Ints
 from fedotp.data.partition._settings import PartitionSettings
-from fedotp.data.sets import SPLITS, Dataset, SplitName
 from fedotp.errors import FedotpError
 
 _FORMAT = "fedotp-partition-1"

@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp.data._dataset import Dataset
 from fedotp.data._draws import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
 from fedotp.data.partition._authors import below_cap, equal_sizes, reseeded_shares, rounded_sizes, two_level_shares
 from fedotp.data.partition._grouped import deal_whole, require_whole
 from fedotp.data.partition._partition import Client, Partition, require_sound_clients
 from fedotp.data.partition._settings import BY_DOMAIN, DEFAULT_ALPHA, PartitionSettings, find_scheme
-from fedotp.data.sets import Dataset
 from fedotp.errors import FedotpError
 
 Rng = np.random.Generator

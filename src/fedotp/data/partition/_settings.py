@@ -14,8 +14,8 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError, nearest
 
 if TYPE_CHECKING:
+    from fedotp.data._dataset import Dataset
     from fedotp.data.partition._partition import Client
-    from fedotp.data.sets import Dataset
 
 SCHEMES = {
     "iid": "every client has the same share of every class",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fedotp.data.store._cache import select_stores as select_stores
     from fedotp.data.store._content import content_of as content_of
     from fedotp.data.store._encode import encode as encode
-    from fedotp.data.store._encode import encoding_of as encoding_of
-    from fedotp.data.store._store import TokenStore as TokenStore
     from fedotp.data.store._store import default_store as default_store
     from fedotp.data.store._tokens import EncodedDataset as EncodedDataset
     from fedotp.data.store._tokens import EncodedSplit as EncodedSplit

@@ -21,7 +21,7 @@ from PIL import Image
 
 from fedotp._files import read_regular
 from fedotp._images import reason
-from fedotp.data.sets import FileContents, ImageArray, ImageFiles, Split
+from fedotp.data._dataset import FileContents, ImageArray, ImageFiles, Split
 from fedotp.data.store._crops import Portable, Request, content_digest
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Digests

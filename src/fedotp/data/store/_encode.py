@@ -10,8 +10,9 @@ import torch
 
 from fedotp._greys import WINDOW, read_window
 from fedotp.clip import CLIP, EvalTransform, Look, TrainTransform
+from fedotp.data._check import Broken, broken_images
+from fedotp.data._dataset import Dataset, ImageRef, Split, SplitName
 from fedotp.data._types import Ints, OnProgress
-from fedotp.data.sets import Broken, Dataset, ImageRef, Split, SplitName, broken_images
 from fedotp.data.store import BATCH_SIZE, STORAGE, Storage
 from fedotp.data.store._content import hash_images
 from fedotp.data.store._decoders import Decoders

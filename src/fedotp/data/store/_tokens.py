@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fedotp._text import counted
 from fedotp.clip import ImageFeatures
+from fedotp.data._dataset import Dataset, SplitName
 from fedotp.data._types import Ints
-from fedotp.data.sets import Dataset, SplitName
 from fedotp.data.store import Storage
 from fedotp.data.store._format import DIGEST, Records, split_keys
 from fedotp.data.store._store import TokenStore

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures, Shown
+from fedotp.data._dataset import Split
 from fedotp.data._types import Ints
-from fedotp.data.sets import Split
 from fedotp.data.store._content import SplitImage
 from fedotp.data.store._crops import Looked, Request, Transform
 from fedotp.data.store._decoders import Decoders

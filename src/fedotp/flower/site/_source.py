@@ -9,7 +9,8 @@ import numpy as np
 
 from fedotp.clip import CLIP
 from fedotp.config import Config
-from fedotp.data import Client, Dataset, OnProgress, clipped_note, load_dataset
+from fedotp.data import Dataset, OnProgress, clipped_note, load_dataset
+from fedotp.data.partition import Client
 from fedotp.federation import FederatedData
 from fedotp.flower._agreement import DisagreementError
 from fedotp.runs.one import Prepared, class_numbers, encode_for, prepare

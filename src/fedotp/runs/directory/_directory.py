@@ -28,7 +28,7 @@ import numpy as np
 from fedotp._files import cannot_write, held, is_held, opened_in_place, parse_json, read_regular, write_atomically
 from fedotp._imports import import_options
 from fedotp._text import one_line
-from fedotp.data import Partition
+from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import load_progress
 from fedotp.runs.directory._checksum import Growing, changed, read_sealed, sealed

@@ -95,7 +95,8 @@ def origin_facts(method: "Method") -> dict[str, dict[str, str]]:
 
 def other_origins(config: "Config") -> dict[str, Any]:
     """What the manifest says of where partition scheme and data set came from; nothing of fedotp's own."""
-    from fedotp.data import origin_of_dataset, origin_of_scheme
+    from fedotp.data import origin_of_dataset
+    from fedotp.data.partition import origin_of_scheme
 
     origins = {
         "partition": origin_of_scheme(config.partition.scheme),
@@ -107,7 +108,7 @@ def other_origins(config: "Config") -> dict[str, Any]:
 
 def require_method(manifest: Mapping[str, Any], path: Path) -> None:
     """Refuse the run at `path` if its method or its partition scheme is not here, with the option that brings it."""
-    from fedotp.data import SCHEMES, find_scheme
+    from fedotp.data.partition import SCHEMES, find_scheme
     from fedotp.methods import find_method
 
     config = manifest.get("config", {})

@@ -13,7 +13,8 @@ import torch
 import fedotp
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
-from fedotp.data import EncodedDataset, clipped_note
+from fedotp.data import clipped_note
+from fedotp.data.store import EncodedDataset
 from fedotp.runs.directory import origin_facts, other_origins
 from fedotp.runs.one._prepare import Prepared
 

@@ -11,7 +11,8 @@ import safetensors.torch
 import torch
 
 from fedotp._files import write_atomically
-from fedotp.data import Client, Dataset, OnProgress, load_dataset
+from fedotp.data import Dataset, OnProgress, load_dataset
+from fedotp.data.partition import Client
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Evaluation, FederatedData, Ints, Simulator, evaluate_predictions, load_rows, load_server
 from fedotp.methods import Method, Parameters, Task
@@ -85,7 +86,7 @@ def join(
         site: take the images of this site (or domain) only.
         name: what to call the client; by default the name of the site or of the data set.
         epochs: passes over its images; 0 for as many as a client of the run had in all its rounds.
-        on_progress: told how encoding goes, as by `fedotp.data.encode`.
+        on_progress: told how encoding goes, as by `fedotp.data.store.encode`.
     """
     run = RunDirectory.open(path)
     if not run.checkpoint.is_file():

@@ -10,20 +10,9 @@ import torch
 from fedotp._memory import free_gpu_bytes
 from fedotp.clip import CLIP, load
 from fedotp.config import Config, DataSettings
-from fedotp.data import (
-    DATASETS,
-    Dataset,
-    EncodedDataset,
-    EncodedSplit,
-    OnProgress,
-    Partition,
-    Split,
-    encode,
-    load_dataset,
-    make_partition,
-    other_images,
-    windowed,
-)
+from fedotp.data import DATASETS, Dataset, OnProgress, Split, load_dataset, windowed
+from fedotp.data.partition import Partition, make_partition, other_images
+from fedotp.data.store import EncodedDataset, EncodedSplit, encode
 from fedotp.errors import FedotpError
 from fedotp.federation import (
     AttackSettings,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedotp.config import Config
-from fedotp.data import Partition
+from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import (
     Evaluation,

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, group_names
+from fedotp.data._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data._lists import read_text
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
-from fedotp.data.sets._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
-from fedotp.data.sets._names import readable
-from fedotp.data.sets._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
+from fedotp.data._names import readable
+from fedotp.data._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
 from fedotp.errors import FedotpError, listed
 
 _COLUMNS = ("path", "label", "split", "site", "group")

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from fedotp.data import _names
+from fedotp.data._dataset import Dataset
+from fedotp.data._image_files import Item, file_dataset, list_folders, list_images, relative
 from fedotp.data._lists import read_lines
-from fedotp.data.sets import _names
-from fedotp.data.sets._dataset import Dataset
-from fedotp.data.sets._image_files import Item, file_dataset, list_folders, list_images, relative
-from fedotp.data.sets._split import BY_DOMAIN, split_by_domain
-from fedotp.data.sets._unpickle import read_pickle
+from fedotp.data._split import BY_DOMAIN, split_by_domain
+from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")

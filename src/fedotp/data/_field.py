@@ -8,12 +8,12 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+from fedotp.data import _names
+from fedotp.data._dataset import Dataset
+from fedotp.data._image_files import Item, file_dataset, in_folders, list_folders, relative
 from fedotp.data._lists import read_lines
-from fedotp.data.sets import _names
-from fedotp.data.sets._dataset import Dataset
-from fedotp.data.sets._image_files import Item, file_dataset, in_folders, list_folders, relative
-from fedotp.data.sets._split import BY_CLASS, split_by_class
-from fedotp.data.sets._zhou import Found, read_coop, read_zhou
+from fedotp.data._split import BY_CLASS, split_by_class
+from fedotp.data._zhou import Found, read_coop, read_zhou
 from fedotp.errors import FedotpError
 
 

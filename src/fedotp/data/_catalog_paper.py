@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from fedotp.data.sets import _domains, _official
-from fedotp.data.sets._cifar import read_cifar10, read_cifar100
-from fedotp.data.sets._download import DatasetInfo, Resource
+from fedotp.data import _domains, _official
+from fedotp.data._cifar import read_cifar10, read_cifar100
+from fedotp.data._download import DatasetInfo, Resource
 
 _VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 _DOMAINNET = "https://csr.bu.edu/ftp/visda/2019/multi-source"

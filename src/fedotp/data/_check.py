@@ -11,7 +11,7 @@ from PIL import Image
 
 from fedotp._greys import WINDOW, clipped_share, has_more_bits, largest_share, read_window
 from fedotp._images import reason
-from fedotp.data.sets._dataset import SPLITS, Dataset, ImageRef, Split, SplitName
+from fedotp.data._dataset import SPLITS, Dataset, ImageRef, Split, SplitName
 from fedotp.errors import FedotpError, MissingPackageError, listed
 
 _DARK = 1 / 16  # of the range: 12 bits in 16

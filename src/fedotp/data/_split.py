@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedotp._text import counted
+from fedotp.data._dataset import DRAWN
 from fedotp.data._draws import apportion, generator, shuffled
+from fedotp.data._image_files import Item
 from fedotp.data._types import Ints
-from fedotp.data.sets._dataset import DRAWN
-from fedotp.data.sets._image_files import Item
 from fedotp.errors import FedotpError
 
 _SPLIT_SEED = 0

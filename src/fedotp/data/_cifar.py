@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedotp._files import read_regular
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, ImageArray, Split
 from fedotp.data._lists import read_lines
+from fedotp.data._names import readable
 from fedotp.data._types import Ints
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, ImageArray, Split
-from fedotp.data.sets._names import readable
-from fedotp.data.sets._unpickle import read_pickle
+from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
 _SIDE = 32

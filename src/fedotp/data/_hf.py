@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedotp import _images
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, FileContents, Split
-from fedotp.data.sets._names import readable
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split
+from fedotp.data._names import readable
 from fedotp.errors import FedotpError
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedotp.data._dataset import Dataset
+from fedotp.data._image_files import Item, file_dataset, list_folders, relative
 from fedotp.data._lists import read_json
-from fedotp.data.sets._dataset import Dataset
-from fedotp.data.sets._image_files import Item, file_dataset, list_folders, relative
 from fedotp.errors import FedotpError, listed
 
 _TRIED = 100  # images looked for in every folder

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from fedotp._greys import WINDOW, has_more_bits
 from fedotp.clip import to_rgb
-from fedotp.data.sets._dataset import Dataset, FileContents, ImageSource, Split
+from fedotp.data._dataset import Dataset, FileContents, ImageSource, Split
 
 _COLOUR = (255, 0, 255)  # rare in photographs
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from fedotp import __version__
-from fedotp.data.sets._dataset import Dataset
+from fedotp.data._dataset import Dataset
 from fedotp.errors import FedotpError
 
 _CHUNK = 1 << 20

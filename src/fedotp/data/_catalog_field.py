@@ -3,8 +3,8 @@
 The sizes of those with domains are those of the split that is drawn.
 """
 
-from fedotp.data.sets import _domains, _field
-from fedotp.data.sets._download import DatasetInfo
+from fedotp.data import _domains, _field
+from fedotp.data._download import DatasetInfo
 
 _COOP = "see https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
 _DOMAINBED = "https://github.com/facebookresearch/DomainBed has a script that fetches it"

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from fedotp._files import read_regular
+from fedotp.data import _names
+from fedotp.data._image_files import Item, in_folders, list_folders, relative
 from fedotp.data._lists import read_json, read_lines
+from fedotp.data._split import BY_CLASS, split_by_class
 from fedotp.data._types import Ints
-from fedotp.data.sets import _names
-from fedotp.data.sets._image_files import Item, in_folders, list_folders, relative
-from fedotp.data.sets._split import BY_CLASS, split_by_class
-from fedotp.data.sets._zhou import Found, in_order, learn_name, read_coop
+from fedotp.data._zhou import Found, in_order, learn_name, read_coop
 from fedotp.errors import FedotpError
 
 _CALTECH_IGNORED = ("BACKGROUND_Google", "Faces_easy")

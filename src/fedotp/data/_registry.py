@@ -10,15 +10,15 @@ from fedotp._entry_points import bring, offered, origin, package_of
 from fedotp._imports import import_named, source_of
 from fedotp._places import cache_folder
 from fedotp._text import one_line
-from fedotp.data.sets._box import BOX, box_file
-from fedotp.data.sets._catalog_field import FIELD
-from fedotp.data.sets._catalog_paper import PAPER
-from fedotp.data.sets._csv import read_csv
-from fedotp.data.sets._dataset import Dataset
-from fedotp.data.sets._download import DatasetInfo
-from fedotp.data.sets._folder import read_folder
-from fedotp.data.sets._hf import read_hf
-from fedotp.data.sets._zhou import read_listed, zhou_lists
+from fedotp.data._box import BOX, box_file
+from fedotp.data._catalog_field import FIELD
+from fedotp.data._catalog_paper import PAPER
+from fedotp.data._csv import read_csv
+from fedotp.data._dataset import Dataset
+from fedotp.data._download import DatasetInfo
+from fedotp.data._folder import read_folder
+from fedotp.data._hf import read_hf
+from fedotp.data._zhou import read_listed, zhou_lists
 from fedotp.errors import FedotpError
 
 _HF_PREFIX = "hf:"

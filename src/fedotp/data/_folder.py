@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from fedotp._text import counted
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, group_names
-from fedotp.data.sets._image_files import Item, file_dataset, walk_images
-from fedotp.data.sets._names import readable
-from fedotp.data.sets._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, group_names
+from fedotp.data._image_files import Item, file_dataset, walk_images
+from fedotp.data._names import readable
+from fedotp.data._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
 from fedotp.errors import FedotpError
 
 _TEST = (*TEST, *VALIDATION)  # the first one found is the test split

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedotp.data.sets._dataset import ONE_DOMAIN, Dataset, FileContents, Split
-from fedotp.data.sets._download import DatasetInfo
-from fedotp.data.sets._names import readable
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split
+from fedotp.data._download import DatasetInfo
+from fedotp.data._names import readable
 from fedotp.errors import FedotpError
 
 
@@ -43,7 +43,7 @@ class ImageZip(FileContents):
 
 def box_file(name: str) -> Path:
     """Return where the archive of the data set `name` is."""
-    return Path(str(resources.files("fedotp.data.sets") / "box" / f"{name}.zip"))
+    return Path(str(resources.files("fedotp.data") / "box" / f"{name}.zip"))
 
 
 def _read(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
