@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from toy import Toy
 
 from cli.cli_made import Done, command
 from fedotp.paper import ENTRIES, numbers
-from fedotp.paper._toy import Toy
 
 ROWS = ["Zero-Shot CLIP", "CoOp", "FedOTP (Ours)"]
 OFFICE = ["amazon", "caltech", "dslr", "webcam"]
@@ -189,7 +189,6 @@ def test_a_file_of_weights_that_is_not_there_is_named(tmp_path: Path, toy: Toy) 
     [
         (["run", "table9"], "the paper has no 'table9' to run; it has table1, table2"),
         (["show", "table9"], "the paper has no 'table9'"),
-        (["check", "table9"], "the paper has no 'table9'"),
         (["run", "table1", "--only", "CIFAR-10"], "--only CIFAR-10: Table 1 has Food101, DTD"),
         (["run", "table1", "--seeds", "x"], "--seeds x: must be whole numbers"),
         (["run", "table1", "--set", "method.mas=1"], "method.mas"),
@@ -216,17 +215,6 @@ def test_figures_are_drawn(toy: Toy, tmp_path: Path) -> None:
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert drawn == [f"figureA2-{s}.png" for s in ("dirichlet", "domain-dirichlet", "domain", "pathological")]
     assert "these are all four" in " ".join(done.out.split())
-
-
-def test_check_tells_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedotp.paper._toy.draw", lambda entry, *_: [] if len(entry.parts) > 1 else [Path("one.png")])
-    done = command("paper", "check", "figureA2")
-    assert done.status == 0
-    assert "0 runs, 4 figures" in done.out
-    monkeypatch.setattr("fedotp.paper._toy.draw", lambda *_: [])
-    done = command("paper", "check", "figureA2")
-    assert done.status == 1
-    assert "FAILED: nothing was drawn" in done.out
 
 
 def test_a_figure_that_cannot_be_drawn_comes_after_the_table(toy: Toy, tmp_path: Path) -> None:

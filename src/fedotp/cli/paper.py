@@ -1,6 +1,5 @@
 """`fedotp paper`: every table and figure of the paper, run and set beside its numbers."""
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +22,6 @@ from fedotp.cli._options import (
     engine_of,
     whole_numbers,
 )
-from fedotp.cli._status import SOME_FAILED
 from fedotp.cli._trials import execute, require_complete
 from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
@@ -31,7 +29,7 @@ from fedotp.errors import FedotpError
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.paper import Entry, Made, Missing, Result
 
-app = typer.Typer(help="The paper's tables and figures: list, run, show, check.", no_args_is_help=True)
+app = typer.Typer(help="The paper's tables and figures: list, run, show.", no_args_is_help=True)
 
 _OUT = Path("runs/paper")
 _SEEDS = "0,1,2"
@@ -145,42 +143,6 @@ def show(
     whole = entry_named(entry)
     wanted = _only(whole, only)
     _show(wanted, find_made(wanted, out), whole, out, [])
-
-
-@app.command()
-def check(
-    entries: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENTRY...", help="All if not given.", show_default=False, autocompletion=_complete.entries
-        ),
-    ] = None,
-) -> None:
-    """Run every entry for one round at toy size: does all of it still work, from files to the table?
-
-    Data are noise in the data sets' own layouts, the backbone is small and
-    random; both are made on the spot and removed. Nothing is downloaded.
-
-    Example: fedotp paper check table1
-    """
-    from fedotp.paper import ENTRIES, entry_named, numbers
-    from fedotp.paper import check as check_entries
-
-    wanted = [entry_named(name) for name in entries] if entries else [*ENTRIES.values()]
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="fedotp-paper-") as folder:
-        for checked in check_entries(wanted, Path(folder)):
-            failed += bool(checked.error)
-            n_cells = len(numbers(checked.entry.name))
-            made = [
-                f"{checked.runs} runs",
-                *([f"{checked.cells} of {n_cells} cells"] if n_cells else []),
-                *([f"{checked.figures} figure{'' if checked.figures == 1 else 's'}"] if checked.figures else []),
-            ]
-            what = f"FAILED: {checked.error}" if checked.error else ", ".join(made)
-            Console().print(cell(f"{checked.entry.name:<8}  {checked.seconds:5.1f} s  {what}"), soft_wrap=True)
-    if failed:
-        raise typer.Exit(SOME_FAILED)
 
 
 def _require_inputs(missing: "Sequence[Missing]") -> None:

@@ -29,7 +29,5 @@ if TYPE_CHECKING:
     from fedotp.paper._lines import Line as Line
     from fedotp.paper._result import Grid as Grid
     from fedotp.paper._result import Result as Result
-    from fedotp.paper._toy import Checked as Checked
-    from fedotp.paper._toy import check as check
 
 __getattr__, __dir__ = lazy_face(__name__)

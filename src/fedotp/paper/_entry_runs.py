@@ -52,9 +52,8 @@ def trials_of(
     """The runs of an entry, each named by its place below the folder of all entries; `controls` as for `by_method`."""
     trials = []
     for part in entry.parts:
-        labels = config_of(part, changes).data.labels
+        config, labels = config_of(part), config_of(part, changes).data.labels
         for row, method in entry.methods.items():
-            config = config_of(part)
             for trial in by_method(config, [method], seeds, splits, changes=changes, controls=controls):
                 label = row if trial.config.data.labels == labels else f"{row}, shuffled labels"
                 trials.append(replace(trial, name=f"{part.folder}/{trial.name}", labels={_ROW: label}, title=label))
