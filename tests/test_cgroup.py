@@ -7,7 +7,7 @@ import torch
 
 from fedotp._memory import memory_left, memory_limit
 from fedotp.federation import _hardware
-from fedotp.flower.site import _modest
+from fedotp.flower.site import _limits
 
 MIB = 1 << 20
 UNLIMITED = 0x7FFFFFFFFFFFF000  # what version 1 says where nothing is limited
@@ -61,10 +61,10 @@ def test_a_machine_without_such_files_has_no_limit(tmp_path: Path) -> None:
 
 def test_a_site_and_a_simulation_keep_to_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = system(tmp_path, "0::/", {"memory.max": 64 * MIB, "memory.current": 24 * MIB})
-    free, whole = _hardware._free_bytes(torch.device("cpu")), _modest._memory(torch.device("cpu"))
+    free, whole = _hardware._free_bytes(torch.device("cpu")), _limits._memory(torch.device("cpu"))
     monkeypatch.setattr(_hardware, "memory_left", lambda: memory_left(machine))
-    monkeypatch.setattr(_modest, "memory_limit", lambda: memory_limit(machine))
+    monkeypatch.setattr(_limits, "memory_limit", lambda: memory_limit(machine))
     assert _hardware._free_bytes(torch.device("cpu")) == 40 * MIB < free
-    assert _modest._memory(torch.device("cpu")) == 64 * MIB < whole
-    monkeypatch.setattr(_modest, "memory_limit", lambda: UNLIMITED)
-    assert _modest._memory(torch.device("cpu")) == whole
+    assert _limits._memory(torch.device("cpu")) == 64 * MIB < whole
+    monkeypatch.setattr(_limits, "memory_limit", lambda: UNLIMITED)
+    assert _limits._memory(torch.device("cpu")) == whole

@@ -19,7 +19,7 @@ from campaign.disturb import Federation, clocked
 from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
 from runs.toy_run import make_config, outcome
 

@@ -8,15 +8,15 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fedotp.flower.link import _post
-from fedotp.flower.server import _secure_rounds, _welcome
+from fedotp.flower.link import _transport
+from fedotp.flower.server import _registration, _secure_rounds
 from runs.toy_run import make_inputs
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server in this process looks for answers at once: sites in this process have given them."""
-    for module in (_post, _welcome):
+    for module in (_transport, _registration):
         monkeypatch.setattr(module, "_PAUSE", 0.01)
 
 

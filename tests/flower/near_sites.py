@@ -12,8 +12,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedotp
-from fedotp.flower.client_app import app
 from fedotp.flower.keys import make_keys, read_server_keys
+from fedotp.flower.site import app
 from runs.toy_run import make_config
 
 Meddle = Callable[[Message, Message], Message | None]

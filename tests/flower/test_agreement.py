@@ -18,8 +18,8 @@ from fedotp.federation import Metric
 from fedotp.flower._agreement import Agreement
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.site._private import PrivateFile
-from fedotp.flower.site._run_site import stay_offline
+from fedotp.flower.site._app import stay_offline
+from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import evaluate_run, restore
 from runs.toy_run import COLOURS

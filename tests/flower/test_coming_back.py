@@ -15,18 +15,17 @@ from real_processes import processes
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
-from fedotp.flower.link import _post
+from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import ServerSettings, _asking, _members, _run_server, _welcome
-from fedotp.flower.server._run_server import run_server
-from fedotp.flower.server._serve import serve
+from fedotp.flower.server import ServerSettings, _members, _registration, _requests, _serve
+from fedotp.flower.server._serve import run_server, serve
 
 PATIENT = ServerSettings(round_timeout=20, patience=10)
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((_post, "_PAUSE"), (_post, "_LOOK_AROUND"), (_asking, "_PAUSE")):
+    for module, name in ((_transport, "_PAUSE"), (_transport, "_LOOK_AROUND"), (_requests, "_PAUSE")):
         monkeypatch.setattr(module, name, 0.02)
 
 
@@ -128,9 +127,9 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
     )
-    for module in (_asking, _welcome, _members, _post):
+    for module in (_requests, _registration, _members, _transport):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(_asking, "_PAUSE", 1.0)
+    monkeypatch.setattr(_requests, "_PAUSE", 1.0)
     grid.meddle[100] = leave
     if in_a_round:
         grid.meddle[102] = lose
@@ -183,7 +182,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_sites_gather(tmp_pa
 def test_what_only_a_simulation_can_do_is_refused_before_anyone_is_listened_to(
     change: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_run_server, "superlink", lambda *_: pytest.fail("it listens"))
+    monkeypatch.setattr(_serve, "superlink", lambda *_: pytest.fail("it listens"))
     with pytest.raises(FedotpError, match=why):
         _start(tmp_path, changes=[change], out=tmp_path / "run")
 

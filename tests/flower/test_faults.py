@@ -17,11 +17,11 @@ import fedotp
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
-from fedotp.flower.link._post import Post
+from fedotp.flower.link._transport import Transport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Fault
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5)
@@ -152,18 +152,18 @@ def _is_first(message: Message) -> bool:
 
 def test_the_second_of_two_answers_is_not_looked_at(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 1))
-    post = Post(grid, str)  # type: ignore[arg-type]
+    transport = Transport(grid, str)  # type: ignore[arg-type]
     message = Message(RecordDict({"config": ConfigRecord({})}), dst_node_id=100, message_type="query")
-    waiting = post.send([message])
+    waiting = transport.send([message])
     (number,) = waiting
     first = grid._replies[number]
-    assert post.collect(waiting) == {100: first}
+    assert transport.collect(waiting) == {100: first}
     grid._replies[number] = first
-    assert post.collect(waiting) == {}
+    assert transport.collect(waiting) == {}
 
 
 def test_a_site_that_is_restarted_while_it_works_is_asked_again(inputs: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fedotp.flower.link._post._LOOK_AROUND", 0.1)
+    monkeypatch.setattr("fedotp.flower.link._transport._LOOK_AROUND", 0.1)
     died: list[Message] = []
 
     def die_once(message: Message, reply: Message) -> Message | None:

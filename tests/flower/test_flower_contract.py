@@ -44,13 +44,13 @@ from flwr.supernode.nodestate import NodeStateFactory
 from starlette.exceptions import HTTPException
 
 import fedotp.flower
-from fedotp.flower._start import quiet_flower
+from fedotp.flower._defaults import quiet_flower
 from fedotp.flower.keys import SiteKeys
-from fedotp.flower.link import _flwr, _gate, _superlink, _supernode
-from fedotp.flower.link._post import Post
+from fedotp.flower.link import _access, _flwr, _superlink, _supernode
 from fedotp.flower.link._superlink import SuperLink, free_port, superlink
 from fedotp.flower.link._supernode import SuperNode
 from fedotp.flower.link._supernode_main import FleetClient
+from fedotp.flower.link._transport import Transport
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
 
@@ -131,10 +131,10 @@ class Signer:
 def test_what_flower_signs_is_what_the_gate_looks_at() -> None:
     site = Signer()
     headers = site.headers()
-    assert _gate._claimed_key(headers) == site.public, "the gate knows sites by this header"
-    assert _gate._has_signed(site.public, headers), "the gate lets in who has signed the time like this"
-    assert _gate._seconds_away(headers) is None
-    assert not _gate._has_signed(Signer().public, headers)
+    assert _access._claimed_key(headers) == site.public, "the gate knows sites by this header"
+    assert _access._has_signed(site.public, headers), "the gate lets in who has signed the time like this"
+    assert _access._seconds_away(headers) is None
+    assert not _access._has_signed(Signer().public, headers)
 
 
 def test_a_key_in_opensshs_text_is_the_key_in_flowers_requests() -> None:
@@ -158,25 +158,25 @@ def test_flower_and_the_gate_agree_on_whose_clock_is_wrong(away: int, monkeypatc
         authenticate_node(request)
     except HTTPException:
         accepted = False
-    assert (_gate._seconds_away(headers) is None) is accepted, "the gate names a site whose clock Flower would refuse"
+    assert (_access._seconds_away(headers) is None) is accepted, "the gate names a site whose clock Flower would refuse"
 
 
 def test_the_gates_paths_are_flowers() -> None:
     app = _flwr.make_app("127.0.0.1:1", "127.0.0.1", 1, with_keys=True)
     paths = set(app.openapi()["paths"])
-    assert {*_gate._LONGEST, f"{_gate._FLEET}activate-node"} <= paths, "the gate bounds what is sent to these"
+    assert {*_access._LONGEST, f"{_access._FLEET}activate-node"} <= paths, "the gate bounds what is sent to these"
     assert any(path.startswith("/v1/control/") for path in paths), "the gate keeps sites away from these"
 
 
 def test_a_piece_of_an_array_fits_through_the_gate() -> None:
-    assert _gate._LONGEST["/v1/fleet/push-object"] > constant.FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE + 65_536
+    assert _access._LONGEST["/v1/fleet/push-object"] > constant.FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE + 65_536
 
 
 # SuperNode -----------------------------------------------------------------------------------------------------
 
 
 class Ended(BaseException):
-    """SuperNode has ended, with these words."""
+    """SuperNode has ended, with these wire."""
 
 
 def supernode(
@@ -220,8 +220,10 @@ def refusing(payload: dict[str, Any], status: int) -> Callable[[httpx.Request], 
 
 def test_supernode_prints_why_its_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Ended) as ended:
-        supernode(refusing(*_flwr.refusal_of_key(_gate.UNREGISTERED)), monkeypatch)
-    assert _gate.UNREGISTERED in str(ended.value), "a site gives up where SuperNode prints this, and tries on elsewhere"
+        supernode(refusing(*_flwr.refusal_of_key(_access.UNREGISTERED)), monkeypatch)
+    assert _access.UNREGISTERED in str(ended.value), (
+        "a site gives up where SuperNode prints this, and tries on elsewhere"
+    )
 
 
 def test_supernode_prints_the_number_of_a_connection_that_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,21 +477,25 @@ def test_a_site_that_is_restarted_comes_at_another_moment(state: Any) -> None:
         _flwr.use_clock(later(seconds))
         state.activate_node(node, 30)
         grid: Any = SimpleNamespace(get_nodes=lambda: state.get_node_info(node_ids=[node]))
-        came.add(Post(grid, str).online()[node])
-    assert len(came) == 2, "Post asks a site again that has come anew"
+        came.add(Transport(grid, str).online()[node])
+    assert len(came) == 2, "Transport asks a site again that has come anew"
 
 
 def test_an_answer_that_never_comes_is_an_error_that_is_not_the_sites(link: SuperLink, state: Any) -> None:
     node = state.create_node("nobody", "nobody", b"a third key", 30)
     state.activate_node(node, 30)
     with link.run() as grid:
-        post = Post(grid, str)
-        numbers = post.send([Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY, group_id="1")])
+        transport = Transport(grid, str)
+        numbers = transport.send(
+            [Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY, group_id="1")]
+        )
         assert list(numbers.values()) == [node]
-        assert post.collect(numbers) == {}
+        assert transport.collect(numbers) == {}
         _flwr.use_clock(later(1000))
-        (reply,) = post.collect(numbers).values()
-    assert reply.error.code in _flwr.LOST, "Post asks again where a site was lost, and the server refuses no such site"
+        (reply,) = transport.collect(numbers).values()
+    assert reply.error.code in _flwr.LOST, (
+        "Transport asks again where a site was lost, and the server refuses no such site"
+    )
     assert _flwr.ErrorCode.CLIENT_APP_RAISED_EXCEPTION not in _flwr.LOST
 
 
@@ -513,7 +519,7 @@ def test_who_has_sent_a_message_can_be_set() -> None:
     asked = Message(RecordDict(), dst_node_id=5, message_type=MessageType.QUERY)
     reply = Message(Error(0, "none"), reply_to=asked)
     _flwr.set_sender(reply, 77)
-    assert reply.metadata.src_node_id == 77, "Post knows whose an answer is, whatever it says itself"
+    assert reply.metadata.src_node_id == 77, "Transport knows whose an answer is, whatever it says itself"
 
 
 # Quiet ---------------------------------------------------------------------------------------------------------
@@ -546,7 +552,7 @@ def test_flower_reads_the_variables_that_keep_it_quiet(tmp_path: Path, monkeypat
 
 def test_flower_is_told_about_telemetry_before_it_is_imported() -> None:
     code = (
-        "import fedotp.flower.site._run_site, fedotp.flower.link._supernode, fedotp.flower.server._run_server; "
+        "import fedotp.flower.site._app, fedotp.flower.link._supernode, fedotp.flower.server._serve; "
         "from flwr.supercore import telemetry; print(telemetry.FLWR_TELEMETRY_ENABLED)\n"
         "import importlib, os; os.environ['FEDOTP_FLOWER_TELEMETRY'] = '1'; importlib.reload(fedotp.flower)\n"
         "print(importlib.reload(telemetry).FLWR_TELEMETRY_ENABLED)"

@@ -10,9 +10,8 @@ import torch
 
 from fedotp.errors import FedotpError
 from fedotp.federation import KeptRows, Settings
-from fedotp.flower.site._ledger import Ledger
-from fedotp.flower.site._private import PrivateFile
 from fedotp.flower.site._site import _Work
+from fedotp.flower.site._state import Ledger, PrivateFile
 
 
 def _work(path: Path) -> _Work:

@@ -55,7 +55,7 @@ def test_sites_replay_without_one(inputs: Path, tmp_path: Path) -> None:
 def test_without_keys_a_site_that_has_no_part_is_turned_away(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedotp.flower.server._welcome._SETTLED", 0.1)
+    monkeypatch.setattr("fedotp.flower.server._registration._SETTLED", 0.1)
     config = make_deployable(inputs, federation={"rounds": 1, "without": ["site-1"]})
     run = serve(NearGrid(parts(tmp_path, 3)), config, QUICK, tmp_path / "run")
     assert run.manifest["clients"] == ["site-0", "site-2"]

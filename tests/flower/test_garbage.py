@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._answers import checked_update, told_scores
 from fedotp.flower.server._members import Member, Registry, State
-from fedotp.flower.server._welcome import Welcome
+from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._updates import checked_update, reported_scores
 
 EXPECTED = {"shared": torch.ones(2, 3)}
 WORDS = sorted(
-    value for name, value in vars(words).items() if name.isupper() and isinstance(value, str)
+    value for name, value in vars(wire).items() if name.isupper() and isinstance(value, str)
 )  # keys that the server looks for
 
 scalars = st.one_of(
@@ -55,7 +55,7 @@ arrays = st.one_of(
         st.one_of(st.binary(max_size=99), st.sampled_from([b"PK\x03\x04", b"\x93NUMPY\x01\x00\x10\x00{'descr': ((("])),
     ),
 )
-names = st.sampled_from(["shared", *words.COLUMNS, "", "private"])
+names = st.sampled_from(["shared", *wire.COLUMNS, "", "private"])
 records = st.one_of(
     metrics.map(MetricRecord),
     configs.map(ConfigRecord),
@@ -92,7 +92,7 @@ def test_no_answer_to_training_raises_in_the_server(what: Any) -> None:
 @many
 @given(what=answers)
 def test_no_answer_to_an_evaluation_raises_in_the_server(what: Any) -> None:
-    evaluation, _ = told_scores({0: answer(what)}, [Member("site", test_images=3)], 3)
+    evaluation, _ = reported_scores({0: answer(what)}, [Member("site", test_images=3)], 3)
     assert evaluation is None or 0 <= evaluation.mean <= 1
 
 
@@ -101,9 +101,9 @@ def test_no_answer_to_an_evaluation_raises_in_the_server(what: Any) -> None:
 @given(what=answers, known=st.booleans())
 def test_no_answer_to_hello_raises_in_the_server(what: Any, known: bool) -> None:
     registry = Registry([Member("site")], {1: "site"} if known else None)
-    welcome = Welcome(SimpleNamespace(), registry, SimpleNamespace(classes=()))  # type: ignore[arg-type]
+    registration = Registration(SimpleNamespace(), registry, SimpleNamespace(classes=()))  # type: ignore[arg-type]
     member = registry.meet(1, "first")
     member.state = State.ASKED
-    welcome._take(member, answer(what))
+    registration._take(member, answer(what))
     assert all(one.state is not State.ASKED for one in registry.everyone)
     assert all(0 <= one.train_images <= 10**9 and one.name.isprintable() for one in registry.everyone)

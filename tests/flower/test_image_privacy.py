@@ -28,16 +28,15 @@ from fedotp.cli import app as command_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, load_server
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._records import to_record
-from fedotp.flower.client_app import app
+from fedotp.flower._wire import to_record
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.site._ledger import Ledger, Required
-from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site import app
+from fedotp.flower.site._state import Ledger, PrivateFile, Required
 from fedotp.privacy import Entropy, PrivacySettings
 from fedotp.runs.one import prepare
 
@@ -50,8 +49,8 @@ def private(inputs: Path, *changes: str, **sections: object) -> Config:
 
 
 def trained(grid: NearGrid) -> list[Message]:
-    found = [reply.content.metric_records.get(words.METRICS, {}) for reply in grid.answered]
-    return [metrics for metrics in found if words.STEPS in metrics]
+    found = [reply.content.metric_records.get(wire.METRICS, {}) for reply in grid.answered]
+    return [metrics for metrics in found if wire.STEPS in metrics]
 
 
 @pytest.mark.parametrize("own", ["true", "false"])
@@ -68,7 +67,7 @@ def test_a_site_makes_the_simulator_s_steps(
     expected, found = simulated.summary["privacy"], deployed.summary["privacy"]
     assert list(found["clients"].values()) == list(expected["clients"].values())
     assert found["epsilon"] == expected["epsilon"] == list(deployed.metrics("round"))[-1]["epsilon"]
-    assert all(words.LOSS not in metrics for metrics in trained(grid))
+    assert all(wire.LOSS not in metrics for metrics in trained(grid))
     assert [record["loss"] for record in deployed.metrics("round")] == [None, None]
     # What predicts has learned without noise unless it is covered: then nothing is told of its tests.
     assert bool(deployed.summary["final"]) == (own == "true")
@@ -81,7 +80,7 @@ def test_noise_is_never_the_same_and_a_round_made_again_is_paid_for_again(inputs
     lost = []
 
     def lose_once(_message: Message, reply: Message) -> Message | None:
-        told = words.STEPS in reply.content.metric_records.get(words.METRICS, {})
+        told = wire.STEPS in reply.content.metric_records.get(wire.METRICS, {})
         if told and not lost:
             lost.append(reply)
             return None
@@ -93,7 +92,7 @@ def test_noise_is_never_the_same_and_a_round_made_again_is_paid_for_again(inputs
     # The server has one update of site-1, the site has sent two: its own account counts both, and tells so.
     lines = [json.loads(line) for line in (folder / "site-1/releases.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2]
-    assert trained(grid)[-1][words.STEPS] > 0
+    assert trained(grid)[-1][wire.STEPS] > 0
     spent = deployed.summary["privacy"]["clients"]
     assert spent["site-1"] > 0
     again = serve(NearGrid(parts(tmp_path / "more", 3)), config, ServerSettings(), tmp_path / "again")
@@ -144,9 +143,9 @@ class LyingServer:
         """What the site answers; `changes` are made to what was agreed on."""
         task, config = self.task, self.config.override(list(changes))
         agreement = Agreement(run, config, task.classes, task.template, task.clip.digest)
-        record = ConfigRecord({words.NUMBER: 0, words.ROUND: 1, words.ACCEPTED: 0, **told})
+        record = ConfigRecord({wire.NUMBER: 0, wire.ROUND: 1, wire.ACCEPTED: 0, **told})
         agreement.put(record)
-        content = RecordDict({words.CONFIG: record, words.ARRAYS: to_record(self.prompt)})
+        content = RecordDict({wire.CONFIG: record, wire.ARRAYS: to_record(self.prompt)})
         message = Message(content, dst_node_id=1, message_type=kind)
         message.metadata.__dict__["_message_id"] = "1"
         context = Context(run_id=1, node_id=1, node_config=self.site, state=RecordDict(), run_config={}, series_id=1)
@@ -155,7 +154,7 @@ class LyingServer:
     def refusal(self, kind: str, *changes: str, **told: Any) -> str:
         """Why the site refuses; "" if it obeys."""
         found = self.order(kind, *changes, **told)
-        return str(found.config_records.get(words.CONFIG, ConfigRecord()).get(words.REFUSED, ""))
+        return str(found.config_records.get(wire.CONFIG, ConfigRecord()).get(wire.REFUSED, ""))
 
 
 @pytest.fixture
@@ -239,10 +238,10 @@ def test_what_learned_without_noise_is_not_used_for_what_is_sent(liar: LyingServ
     """A prompt that stays learns without noise; the same run is then ordered to treat it as if it were covered."""
     assert liar.refusal("train", "privacy.private=false") == ""
     for kind in ("train", "evaluate"):
-        why = liar.refusal(kind, "privacy.private=true", **{words.ACCEPTED: 1, words.ROUND: 2})
+        why = liar.refusal(kind, "privacy.private=true", **{wire.ACCEPTED: 1, wire.ROUND: 2})
         assert why == "the run began with other settings of [privacy] at this site"
-    scores = liar.order("evaluate", "privacy.private=false", **{words.ACCEPTED: 1})
-    assert dict(scores.metric_records[words.METRICS]) == {words.EXAMPLES: 0}
+    scores = liar.order("evaluate", "privacy.private=false", **{wire.ACCEPTED: 1})
+    assert dict(scores.metric_records[wire.METRICS]) == {wire.EXAMPLES: 0}
 
 
 def test_a_server_does_not_see_that_what_stays_has_diverged(liar: LyingServer) -> None:
@@ -252,7 +251,7 @@ def test_a_server_does_not_see_that_what_stays_has_diverged(liar: LyingServer) -
     endless = {name: value / 0.0 for name, value in liar.config.method.private(liar.task).items()}
     PrivateFile(file, liar.config.override([uncovered]).privacy).keep(1, endless)
     for kind in ("train", "evaluate"):
-        assert liar.refusal(kind, uncovered, **{words.ACCEPTED: 1, words.ROUND: 2}) == ""
+        assert liar.refusal(kind, uncovered, **{wire.ACCEPTED: 1, wire.ROUND: 2}) == ""
 
 
 def test_updates_without_noise_count_once_privacy_is_required(inputs: Path, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from fedotp.cli.server import _given
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._intake import furthest, median, most_images
 from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server._updates import furthest, median, most_images
 from fedotp.report.page._gather import gather
 from fedotp.runs.directory import RunDirectory
 

@@ -29,7 +29,7 @@ from fedotp.flower.link import _executor, _supernode
 from fedotp.flower.link import _supernode_main as main
 from fedotp.flower.link._executor import Executor, _say_alive
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.link._supernode import Silence, SuperNode
+from fedotp.flower.link._supernode import AnswerTimer, SuperNode
 
 SERVER = "fed.example.org:8000"
 CONNECTED = "print('ActivateNode', flush=True); import time; time.sleep(1000)"
@@ -131,7 +131,7 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
 
 
 def test_the_time_a_machine_slept_is_no_silence() -> None:
-    silence = Silence()
+    silence = AnswerTimer()
     assert [silence.look(now) for now in (0, 1, 2, 10_000, 10_001)] == [0, 1, 2, 7, 8]
     silence.end()
     assert silence.look(10_002) == 0
@@ -285,7 +285,7 @@ def test_a_packed_answer_is_not_unpacked_and_nobody_is_followed_elsewhere() -> N
 IMPATIENT = """
 import sys
 from functools import partial
-import fedotp.flower.site._run_site as client
+import fedotp.flower.site._app as client
 program = ["-P", "-c", '''
 import flwr.common.constant
 flwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10  # the server forgets a dead connection after twice that

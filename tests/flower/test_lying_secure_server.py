@@ -21,7 +21,7 @@ from near_sites import NearGrid, make_deployable, named, with_keys
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._records import to_record
+from fedotp.flower._wire import to_record
 from fedotp.flower.secure import Advert, VoidSumError
 from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._members import Member

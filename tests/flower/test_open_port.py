@@ -24,9 +24,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import make_keys, read_server_keys
-from fedotp.flower.link import _gate, _superlink
-from fedotp.flower.link._doors import Doors
-from fedotp.flower.link._gate import Gate, LocalGate
+from fedotp.flower.link import _access, _superlink
+from fedotp.flower.link._access import ConnectionLimits, LocalAccess, SiteAccess
 from fedotp.flower.link._superlink import free_port, superlink
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
@@ -38,8 +37,8 @@ PUSH = "/v1/fleet/push-object"
 
 
 @contextmanager
-def echoing(doors: Doors) -> Iterator[int]:
-    """A listener with `doors` that takes what is said for a key and says it back; its port."""
+def echoing(limits: ConnectionLimits) -> Iterator[int]:
+    """A listener with `limits` that takes what is said for a key and says it back; its port."""
     stop = threading.Event()
 
     def serve(listening: socket.socket, ready: selectors.BaseSelector) -> None:
@@ -52,7 +51,7 @@ def echoing(doors: Doors) -> Iterator[int]:
                     continue
                 connection = cast(socket.socket, key.fileobj)
                 if said := connection.recv(100):
-                    doors.admit(connection.getpeername(), said)
+                    limits.admit(connection.getpeername(), said)
                     connection.sendall(said)
                 else:
                     ready.unregister(connection)
@@ -60,7 +59,7 @@ def echoing(doors: Doors) -> Iterator[int]:
         for key in list(ready.get_map().values()):
             cast(socket.socket, key.fileobj).close()
 
-    with doors.listen("127.0.0.1", 0) as listening, selectors.DefaultSelector() as ready:
+    with limits.listen("127.0.0.1", 0) as listening, selectors.DefaultSelector() as ready:
         thread = threading.Thread(target=serve, args=(listening, ready))
         thread.start()
         try:
@@ -85,7 +84,7 @@ def is_answered(connection: socket.socket, words: bytes = b"a key") -> bool:
 
 
 def test_idle_strangers_make_room_for_sites_and_a_site_that_is_in_stays_in() -> None:
-    with echoing(Doors(8, no_key=600)) as port, ExitStack() as stack:
+    with echoing(ConnectionLimits(8, no_key=600)) as port, ExitStack() as stack:
         site = connect(port, stack)
         assert is_answered(site)
         strangers = [connect(port, stack) for _ in range(30)]
@@ -95,7 +94,7 @@ def test_idle_strangers_make_room_for_sites_and_a_site_that_is_in_stays_in() -> 
 
 
 def test_a_connection_that_shows_no_key_in_time_is_closed() -> None:
-    with echoing(Doors(8, no_key=0.2)) as port, ExitStack() as stack:
+    with echoing(ConnectionLimits(8, no_key=0.2)) as port, ExitStack() as stack:
         stranger, site = connect(port, stack), connect(port, stack)
         assert is_answered(site)
         time.sleep(0.3)
@@ -105,7 +104,7 @@ def test_a_connection_that_shows_no_key_in_time_is_closed() -> None:
 
 
 def test_when_all_places_are_taken_by_sites_nobody_is_sent_away() -> None:
-    with echoing(Doors(3, no_key=600)) as port, ExitStack() as stack:
+    with echoing(ConnectionLimits(3, no_key=600)) as port, ExitStack() as stack:
         sites = [connect(port, stack) for _ in range(3)]
         assert all(is_answered(site, f"key {i}".encode()) for i, site in enumerate(sites))
         assert not is_answered(connect(port, stack))
@@ -113,15 +112,15 @@ def test_when_all_places_are_taken_by_sites_nobody_is_sent_away() -> None:
 
 
 def test_one_key_cannot_take_all_places() -> None:
-    doors = Doors(8, most_of_one=2)
+    limits = ConnectionLimits(8, most_of_one=2)
     with ExitStack() as stack:
         pairs = [socket.socketpair() for _ in range(4)]
         for number, (near, far) in enumerate(pairs):
             stack.callback(near.close)
             stack.callback(far.close)
-            assert doors.enter(near, ("127.0.0.1", number))
-        assert [doors.admit(("127.0.0.1", number), b"one") for number in range(3)] == [True, True, False]
-        assert doors.admit(("127.0.0.1", 3), b"another")
+            assert limits.enter(near, ("127.0.0.1", number))
+        assert [limits.admit(("127.0.0.1", number), b"one") for number in range(3)] == [True, True, False]
+        assert limits.admit(("127.0.0.1", 3), b"another")
 
 
 # The gate ----------------------------------------------------------------------------------------------------
@@ -190,8 +189,8 @@ def flower() -> Flower:
 
 
 @pytest.fixture
-def gate(site: Site, flower: Flower) -> Gate:
-    return Gate(flower, {site.key: "north"}, Doors())
+def gate(site: Site, flower: Flower) -> SiteAccess:
+    return SiteAccess(flower, {site.key: "north"}, ConnectionLimits())
 
 
 def sent(n_bytes: int = 0) -> Message:
@@ -215,7 +214,7 @@ STRANGERS: dict[str, Callable[[Site], list[tuple[bytes, bytes]]]] = {
 @pytest.mark.parametrize("path", [PUSH, "/v1/fleet/activate-node", "/v1/fleet/push-messages"])
 @pytest.mark.parametrize("who", STRANGERS)
 def test_nothing_of_a_body_is_read_before_a_registered_key_was_shown(
-    who: str, path: str, gate: Gate, site: Site, flower: Flower
+    who: str, path: str, gate: SiteAccess, site: Site, flower: Flower
 ) -> None:
     read: list[int] = []
     status, _ = ask(gate, path, STRANGERS[who](site), endless(read))
@@ -224,10 +223,10 @@ def test_nothing_of_a_body_is_read_before_a_registered_key_was_shown(
 
 
 def test_a_site_whose_clock_is_wrong_is_named_in_the_log(
-    gate: Gate, site: Site, monkeypatch: pytest.MonkeyPatch
+    gate: SiteAccess, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(_gate.log, "warning", lambda words, *values: said.append(words % values))
+    monkeypatch.setattr(_access.log, "warning", lambda words, *values: said.append(words % values))
     for _ in range(3):
         ask(gate, PUSH, site.headers(datetime.now(UTC) + timedelta(minutes=2)), iter([b""]))
     (line,) = said
@@ -236,7 +235,7 @@ def test_a_site_whose_clock_is_wrong_is_named_in_the_log(
 
 @pytest.mark.parametrize("path", [PUSH, "/v1/fleet/push-messages", "/v1/fleet/pull-messages"])
 def test_a_registered_sites_endless_body_is_read_up_to_a_limit_only(
-    path: str, gate: Gate, site: Site, flower: Flower
+    path: str, gate: SiteAccess, site: Site, flower: Flower
 ) -> None:
     gate.expect(site.key, sent())
     read: list[int] = []
@@ -245,7 +244,7 @@ def test_a_registered_sites_endless_body_is_read_up_to_a_limit_only(
     assert flower.bodies == []
 
 
-def test_a_body_that_announces_too_much_is_not_read(gate: Gate, site: Site) -> None:
+def test_a_body_that_announces_too_much_is_not_read(gate: SiteAccess, site: Site) -> None:
     gate.expect(site.key, sent())
     read: list[int] = []
     announced = [*site.headers(), (b"content-length", b"1500000000")]
@@ -254,7 +253,7 @@ def test_a_body_that_announces_too_much_is_not_read(gate: Gate, site: Site) -> N
 
 
 def test_a_site_pushes_what_an_answer_can_be_and_not_a_record_of_a_gigabyte(
-    gate: Gate, site: Site, flower: Flower
+    gate: SiteAccess, site: Site, flower: Flower
 ) -> None:
     assert ask(gate, PUSH, site.headers(), iter([bytes(1000)]))[0] == 413, "nobody asked it"
     for _ in range(2):  # each message of the server's allows an answer
@@ -265,7 +264,7 @@ def test_a_site_pushes_what_an_answer_can_be_and_not_a_record_of_a_gigabyte(
         assert sum(map(len, flower.bodies)) <= (8 + 4) << 20
 
 
-def test_a_site_begins_to_answer_a_few_times_only(gate: Gate, site: Site) -> None:
+def test_a_site_begins_to_answer_a_few_times_only(gate: SiteAccess, site: Site) -> None:
     gate.expect(site.key, sent())
     statuses = [ask(gate, "/v1/fleet/push-messages", site.headers(), iter([b"m"]))[0] for _ in range(12)]
     assert statuses == [200] * 8 + [413] * 4
@@ -273,7 +272,7 @@ def test_a_site_begins_to_answer_a_few_times_only(gate: Gate, site: Site) -> Non
 
 @pytest.mark.parametrize("secret", [None, b"", b"guessed"])
 def test_the_control_interface_answers_to_this_process_only(secret: bytes | None, flower: Flower) -> None:
-    gate = LocalGate(flower, "the secret", Doors())
+    gate = LocalAccess(flower, "the secret", ConnectionLimits())
     headers = [] if secret is None else [(b"fedotp-secret", secret)]
     assert ask(gate, "/v1/control/stop-run", headers, iter([b""]))[0] == 404
     assert flower.bodies == []
@@ -286,7 +285,7 @@ def test_the_control_interface_answers_to_this_process_only(secret: bytes | None
 def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_superlink, "Doors", lambda: Doors(16, no_key=600))
+    monkeypatch.setattr(_superlink, "ConnectionLimits", lambda: ConnectionLimits(16, no_key=600))
     make_keys(tmp_path / "keys", ["localhost"], ["north"])
     keys = read_server_keys(tmp_path / "keys/server")
     port = free_port()
@@ -300,7 +299,7 @@ def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_
             stopping = stranger.post(f"http://{link.local}/v1/control/stop-run", content=b"\x08\x01", timeout=30)
             assert stopping.status_code == 404
         assert list(grid.get_nodes()) == []
-        assert len(link._doors) <= 16
+        assert len(link._limits) <= 16
 
 
 @pytest.mark.parametrize("tls", [True, False])

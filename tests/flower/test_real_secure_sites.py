@@ -36,19 +36,19 @@ main()
 LYING = """
 from dataclasses import replace
 from fedotp.flower.server import _secure_rounds
-from fedotp.flower.server._asking import Asking
+from fedotp.flower.server._requests import Requests
 _secure_rounds._MOST_VOID = 1
-honest = Asking._order
+honest = Requests._order
 def lying(self, member, kind, told, round_, server):
-    agreement = self._welcome.agreement
+    agreement = self._registration.agreement
     if kind == "train" and member.name != "west":  # what they add is then the prompt that they received
         still = agreement.config.override(["optimizer.lr=1e-12", "optimizer.weight_decay=0"])
-        self._welcome.agreement = replace(agreement, config=still)
+        self._registration.agreement = replace(agreement, config=still)
     try:
         return honest(self, member, kind, told, round_, server)
     finally:
-        self._welcome.agreement = agreement
-Asking._order = lying
+        self._registration.agreement = agreement
+Requests._order = lying
 from fedotp.cli import main
 main()
 """

@@ -17,7 +17,7 @@ from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure import FixedPoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.site._private import PrivateFile
+from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
 
 SITES = ("north", "east", "west")

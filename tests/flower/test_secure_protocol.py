@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.flower.secure import (
-    Circle,
-    Dealt,
+    Cohort,
     FixedPoint,
+    SealedShares,
     ServerSession,
     Session,
     SiteSession,
@@ -29,8 +29,7 @@ from fedotp.flower.secure import (
     unpack_names,
     unpack_numbers,
 )
-from fedotp.flower.secure._crypto import KeyPair
-from fedotp.flower.secure._shamir import PRIME, combine, split, weights_at_zero
+from fedotp.flower.secure._crypto import PRIME, KeyPair, combine, split, weights_at_zero
 
 STEPS = ("keys", "shares", "masked", "endorse", "reveal")
 SESSION = Session("a" * 32, 3, "b" * 32, agreement="c" * 64, prompt="d" * 64, share=0.5, bound=64, most_images=1000)
@@ -95,8 +94,8 @@ class Play:
             self.server.take_advert(number, self.sites[number].advertise())
 
     def shares(self) -> None:
-        for number in self.there("shares", self.server.circle.numbers):
-            self.server.take_shares(number, self.sites[number].share(self.server.circle.adverts))
+        for number in self.there("shares", self.server.cohort.numbers):
+            self.server.take_shares(number, self.sites[number].share(self.server.cohort.adverts))
 
     def masked(self) -> None:
         for number in self.there("masked", self.server.dealers):
@@ -192,7 +191,7 @@ def test_two_sites_make_no_sum() -> None:
 def test_a_site_wants_as_many_sites_as_its_owner_says() -> None:
     play = Play(4).until("keys")
     with pytest.raises(FedotpError, match="a secure sum of 4 sites; this one wants 5 or more"):
-        play.sites[0].share(play.server.circle.adverts, least=5)
+        play.sites[0].share(play.server.cohort.adverts, least=5)
 
 
 @settings(max_examples=60, deadline=None)
@@ -201,19 +200,19 @@ def test_a_strong_sum_is_one_of_which_two_lists_cannot_both_be_signed(n: int, sh
     """By counting: two lists take as many sites in both as a third of them and more."""
     session = replace(SESSION, share=share)
     adverts = {i: site_of(i, f"site-{i}", session=session, signed=False).advertise() for i in range(n)}
-    circle = Circle(session, adverts)
-    in_both = 2 * circle.threshold - n
+    cohort = Cohort(session, adverts)
+    in_both = 2 * cohort.threshold - n
     if 3 * in_both <= n:
         with pytest.raises(FedotpError, match=rf"of {n} sites would open the secure sum; this one wants"):
-            circle.require_strong()
+            cohort.require_strong()
     else:
-        circle.require_strong()
+        cohort.require_strong()
 
 
 @pytest.mark.parametrize(("share", "strong"), [(2 / 3, True), (2 / 3 - 1e-6, False), (0.5, False)])
 def test_a_site_that_insists_counts_the_sites_that_open_a_sum(share: float, strong: bool) -> None:
     play = Play(6, replace(SESSION, share=share)).until("keys")
-    why = refusal(lambda adverts: play.sites[0].share(adverts, strong=True), play.server.circle.adverts)
+    why = refusal(lambda adverts: play.sites[0].share(adverts, strong=True), play.server.cohort.adverts)
     assert why == "" if strong else "4 of 6 sites would open the secure sum; this one wants 5" in why
 
 
@@ -248,7 +247,7 @@ def hold_twice(play: Play) -> None:
 
 def deal_twice(play: Play) -> None:
     play.until("shares")
-    adverts = dict(play.server.circle.adverts)
+    adverts = dict(play.server.cohort.adverts)
     del adverts[40]
     play.sites[0].share(adverts)
 
@@ -300,14 +299,14 @@ def letter_of_another_session(play: Play) -> None:
 
 def swapped_keys(play: Play) -> None:
     """The server puts keys of its own in a site's place."""
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     own = site_of(10, "site-1", signed=False).advertise()
     play.sites[0].share({**adverts, 10: replace(own, signature=adverts[10].signature)})
 
 
 def another_session(play: Play, **others: Any) -> None:
     """What one site signs is of another session than what the others sign."""
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     play.sites[0].share({**adverts, 10: site_of(10, "site-1", session=replace(SESSION, **others)).advertise()})
 
 
@@ -333,22 +332,22 @@ def another_bound_on_weights(play: Play) -> None:
 
 
 def another_weight(play: Play) -> None:
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     play.sites[0].share({**adverts, 10: replace(adverts[10], weight=1)})
 
 
 def another_start(play: Play) -> None:
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     play.sites[0].share({**adverts, 10: replace(adverts[10], accepted=0)})
 
 
 def another_weight_of_ones_own(play: Play) -> None:
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     play.sites[0].share({**adverts, 0: replace(adverts[0], weight=1)})
 
 
 def weight_beyond_the_bound(play: Play) -> None:
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     play.sites[0].share({**adverts, 10: replace(adverts[10], weight=1001)})
 
 
@@ -357,13 +356,13 @@ def start_from_later(play: Play) -> None:
 
 
 def stranger(play: Play) -> None:
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     own = site_of(90, "invented", signed=False).advertise()
     play.sites[0].share({**adverts, 90: own})
 
 
 def not_asked(play: Play) -> None:
-    adverts = dict(play.until("keys").server.circle.adverts)
+    adverts = dict(play.until("keys").server.cohort.adverts)
     del adverts[0]
     play.sites[0].share(adverts)
 
@@ -410,7 +409,7 @@ def test_a_lying_server_hears_one_line_and_gets_nothing(lie: Callable[[Play], No
 def test_asked_twice_for_the_same_a_site_says_the_same() -> None:
     play = Play(4).until("reveal")
     site = play.sites[0]
-    assert site.share(play.server.circle.adverts) is site.share(play.server.circle.adverts)
+    assert site.share(play.server.cohort.adverts) is site.share(play.server.cohort.adverts)
     site.hold(play.server.letters_for(0))
     np.testing.assert_array_equal(site.masked, play.server._masked[0])
     assert site.reveal(play.server.signatures) == site.reveal(play.server.signatures)
@@ -453,9 +452,9 @@ def test_masked_numbers_of_another_kind_are_refused(numbers: np.ndarray) -> None
 
 def test_shares_for_some_only_are_refused() -> None:
     play = Play(3).until("keys")
-    dealt = play.sites[0].share(play.server.circle.adverts)
+    dealt = play.sites[0].share(play.server.cohort.adverts)
     with pytest.raises(FedotpError, match="has not dealt out a share for every site"):
-        play.server.take_shares(0, Dealt({10: dealt.letters[10]}, dealt.marks))
+        play.server.take_shares(0, SealedShares({10: dealt.letters[10]}, dealt.marks))
 
 
 def test_the_keys_of_another_are_refused() -> None:
@@ -478,7 +477,7 @@ def test_any_threshold_of_shares_give_the_secret(secret: bytes, n: int, data: st
 
 def test_fewer_shares_fit_every_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """By brute force over a small field: of two shares out of a threshold of three, each secret is as likely."""
-    monkeypatch.setattr("fedotp.flower.secure._shamir.PRIME", 17)
+    monkeypatch.setattr("fedotp.flower.secure._crypto.PRIME", 17)
     seen: dict[tuple[int, int], set[int]] = {}
     for secret in range(17):
         for a in range(17):

@@ -380,7 +380,7 @@ def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resu
         def opening(attempt: _secure_rounds.ServerSession) -> np.ndarray:
             opened = total(attempt)
             if attempt.session.round == 2:
-                heard.totals.append((attempt.circle.fixed, opened))
+                heard.totals.append((attempt.cohort.fixed, opened))
                 raise KeyboardInterrupt
             return opened
 

@@ -19,10 +19,10 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supernode import fleet_http_connection
 
 from fedotp.errors import TransientError
-from fedotp.flower.link import _post
+from fedotp.flower.link import _transport
 from fedotp.flower.link._flwr import set_sender, use_clock
-from fedotp.flower.link._post import Post, is_lost
 from fedotp.flower.link._superlink import free_port, superlink
+from fedotp.flower.link._transport import Transport, is_lost
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
 
@@ -72,7 +72,7 @@ def playing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Site]]:
     """A run's grid, and a site that is connected to it."""
     for module in (in_memory_linkstate, in_memory_corestate):
         monkeypatch.setattr(module, "now", module.now)  # type: ignore[attr-defined]  # put back at the end
-    monkeypatch.setattr(_post, "_RETRIES", (0.0,) * 3)
+    monkeypatch.setattr(_transport, "_RETRIES", (0.0,) * 3)
     beats: list[Callable[[], bool]] = []
 
     def sender(beat: Callable[[], bool]) -> SimpleNamespace:  # which beats when the test says so
@@ -129,10 +129,10 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_message_that_flower_fails_to_send_is_sent(fault: str, playing: tuple[Any, Site]) -> None:
     grid, site = playing
-    post = Post(grid, str)
+    transport = Transport(grid, str)
     meddle(grid, once(*FAULTS[fault]))
-    assert list(post.online()) == [site.node]
-    waiting = post.send([order(site)])
+    assert list(transport.online()) == [site.node]
+    waiting = transport.send([order(site)])
     assert list(waiting.values()) == [site.node]
     message = site.take()
     assert message is not None
@@ -140,7 +140,7 @@ def test_a_message_that_flower_fails_to_send_is_sent(fault: str, playing: tuple[
     for push in site.begin_answer(message):
         push()
     assert site.beat()
-    (reply,) = post.collect(waiting).values()
+    (reply,) = transport.collect(waiting).values()
     np.testing.assert_array_equal(reply.content.array_records["arrays"]["shared"].numpy(), np.arange(6.0))
 
 
@@ -158,8 +158,8 @@ def test_a_link_that_stays_broken_ends_in_one_line_and_the_run_can_go_on(
         return httpx.Response(status, request=request, json={})
 
     meddle(grid, broken)
-    post = Post(grid, str)
-    for call in (post.online, lambda: post.send([order(site)]), lambda: post.collect({"x": site.node})):
+    transport = Transport(grid, str)
+    for call in (transport.online, lambda: transport.send([order(site)]), lambda: transport.collect({"x": site.node})):
         calls.clear()
         with pytest.raises(TransientError, match=r"is broken .*; go on with --resume"):
             call()
@@ -168,44 +168,44 @@ def test_a_link_that_stays_broken_ends_in_one_line_and_the_run_can_go_on(
 
 def test_a_part_of_an_answer_that_comes_twice_does_not_lose_the_answer(playing: tuple[Any, Site]) -> None:
     grid, site = playing
-    post = Post(grid, str)
-    waiting = post.send([order(site)])
+    transport = Transport(grid, str)
+    waiting = transport.send([order(site)])
     message = site.take()
     assert message is not None
     site.pull(message)
     for push in site.begin_answer(message):
         push()
         push()  # or SuperNode drops the rest of the answer, and the server waits for it
-    assert list(post.collect(waiting)) == [site.node]
+    assert list(transport.collect(waiting)) == [site.node]
 
 
 def test_an_answer_that_is_half_there_holds_nobody_up(playing: tuple[Any, Site]) -> None:
     """Flower would wait for the rest for three minutes, whatever became of the site."""
     grid, site = playing
-    post = Post(grid, str)
-    waiting = post.send([order(site)])
+    transport = Transport(grid, str)
+    waiting = transport.send([order(site)])
     message = site.take()
     assert message is not None
     site.pull(message)
     first, *_ = site.begin_answer(message)
     first()
-    assert post.collect(waiting) == {}
+    assert transport.collect(waiting) == {}
     pass_seconds(61)  # two of Flower's heartbeats are missing
-    (reply,) = post.collect(waiting).values()
+    (reply,) = transport.collect(waiting).values()
     assert is_lost(reply)
 
 
 def test_a_message_that_was_lost_on_its_way_to_a_site_is_delivered_again(playing: tuple[Any, Site]) -> None:
     grid, site = playing
-    post = Post(grid, str)
-    waiting = post.send([order(site)])
+    transport = Transport(grid, str)
+    waiting = transport.send([order(site)])
     first = site.take()  # and the connection breaks
     assert first is not None
     assert site.take() is None
     for seconds, comes_again in ((59, False), (62, True)):
         assert site.beat()
         pass_seconds(seconds)
-        assert post.collect(waiting) == {}
+        assert transport.collect(waiting) == {}
         again = site.take()
         assert (again is not None) is comes_again
     assert again is not None
@@ -213,5 +213,5 @@ def test_a_message_that_was_lost_on_its_way_to_a_site_is_delivered_again(playing
     site.pull(again)
     assert site.beat()
     pass_seconds(121)
-    assert post.collect(waiting) == {}
+    assert transport.collect(waiting) == {}
     assert site.take() is None, "it has it"

@@ -21,9 +21,9 @@ from fedotp.flower._agreement import PROTOCOL, Agreement, DisagreementError
 from fedotp.flower._log import start_logging
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.site import _modest, _private
-from fedotp.flower.site._modest import require_memory, require_modest, require_room
-from fedotp.flower.site._run_site import alone_in
+from fedotp.flower.site import _limits, _state
+from fedotp.flower.site._app import alone_in
+from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._site import Site
 from fedotp.methods import Task
 
@@ -45,7 +45,7 @@ def test_a_state_folder_that_is_open_to_others_is_closed_and_that_is_said(tmp_pa
 
 def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uid = tmp_path.stat().st_uid
-    monkeypatch.setattr(_private.os, "geteuid", lambda: uid + 1)
+    monkeypatch.setattr(_state.os, "geteuid", lambda: uid + 1)
     with pytest.raises(FedotpError, match=r"belongs to another user \(uid \d+\)"), alone_in(tmp_path):
         pass
 
@@ -86,7 +86,7 @@ def test_a_full_disk_is_a_fault_and_no_path_is_told(inputs: Path, tmp_path: Path
     def full(*_: object, **__: object) -> None:
         raise FedotpError("cannot write /scans/Jane Doe/private: No space left on device")
 
-    monkeypatch.setattr("fedotp.flower.site._private.write_atomically", full)
+    monkeypatch.setattr("fedotp.flower.site._state.write_atomically", full)
     monkeypatch.setattr(Site, "keep_classifier", full)
     grid = NearGrid(parts(tmp_path, 2))
     run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
@@ -182,9 +182,9 @@ def test_an_agreement_nested_without_end_is_refused() -> None:
 @pytest.mark.parametrize("asked", ["data.crops=1001", "federation.local_epochs=1001", "federation.join_epochs=1001"])
 def test_more_than_any_site_needs_is_refused(inputs: Path, asked: str) -> None:
     config = make_deployable(inputs)
-    require_modest(config, "north")
+    require_bounded(config, "north")
     with pytest.raises(DisagreementError, match=f"{asked.replace('=', ' = ')} is more than site north does"):
-        require_modest(config.override([asked]), "north")
+        require_bounded(config.override([asked]), "north")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_classes_and_prompts_that_do_not_fit_into_memory_are_refused(
     inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, clip = make_deployable(inputs), CLIP.random(TINY)
-    monkeypatch.setattr(_modest, "_memory", lambda device: 1 << 30)
+    monkeypatch.setattr(_limits, "_memory", lambda device: 1 << 30)
 
     def require(n_classes: int, *settings: str) -> None:
         asked = config.override(settings)
@@ -229,7 +229,7 @@ def test_views_that_do_not_fit_on_the_disk_are_refused(
 ) -> None:
     config, clip = make_deployable(inputs), CLIP.random(TINY)
     config = replace(config, data=replace(config.data, store=str(tmp_path / "tokens")))
-    monkeypatch.setattr(_modest.shutil, "disk_usage", lambda folder: type("Disk", (), {"free": 10 << 20}))
+    monkeypatch.setattr(_limits.shutil, "disk_usage", lambda folder: type("Disk", (), {"free": 10 << 20}))
     require_room(config, clip, 100, 100, "north")
     with pytest.raises(DisagreementError, match=r"data.crops = 1000 takes about \d+ GiB on the disk of site north"):
         require_room(config.override(["data.crops=1000"]), clip, 100, 100, "north")

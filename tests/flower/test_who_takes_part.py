@@ -7,11 +7,11 @@ import pytest
 from flwr.app import Message
 from near_sites import NearGrid, make_deployable, named, parts
 
-from fedotp.flower.link._post import Post
+from fedotp.flower.link._transport import Transport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Registry
+from fedotp.flower.server._registration import Registration
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.server._welcome import Welcome
 from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
@@ -80,11 +80,11 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
 
 def test_a_site_that_is_gone_is_not_asked_for_its_answer_for_ever(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 1), meddle={100: lambda message, reply: None})
-    welcome = Welcome(Post(grid, str), Registry(), SimpleNamespace(classes=()))  # type: ignore[arg-type]
-    welcome._waiting = {"lost": 77}
+    registration = Registration(Transport(grid, str), Registry(), SimpleNamespace(classes=()))  # type: ignore[arg-type]
+    registration._waiting = {"lost": 77}
     grid.offline.add(100)
-    welcome.step()
-    assert not welcome._waiting
+    registration.step()
+    assert not registration._waiting
 
 
 def test_a_dead_site_that_is_drawn_does_not_stop_the_run(inputs: Path, tmp_path: Path) -> None:

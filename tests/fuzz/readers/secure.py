@@ -13,10 +13,10 @@ from unittest import mock
 from flwr.app import Context, RecordDict
 
 from fedotp.errors import FedotpError
-from fedotp.flower.client_app import app
 from fedotp.flower.secure import SiteSession
 from fedotp.flower.secure._crypto import KeyPair
 from fedotp.flower.server import ServerSettings, _secure_rounds, _serve
+from fedotp.flower.site import app
 from flower.near_sites import NearGrid, make_deployable, named, parts
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.runs import toy_inputs

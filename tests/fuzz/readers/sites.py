@@ -17,13 +17,13 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
-import fedotp.flower.link._post
-import fedotp.flower.server._welcome
+import fedotp.flower.link._transport
+import fedotp.flower.server._registration
 from fedotp.errors import FedotpError
-from fedotp.flower.client_app import app
 from fedotp.flower.keys import key_facts, make_keys, read_server_keys, read_site_keys
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.site import app
 from flower.near_sites import NearGrid, make_deployable, named, parts
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp as command
@@ -145,7 +145,7 @@ def _resume(folder: Path) -> None:
 
 def prepare_process() -> None:
     """Do not pause between two looks, log nothing, and know which run this is, as Flower would say."""
-    fedotp.flower.server._welcome._PAUSE = fedotp.flower.link._post._PAUSE = 0.0
+    fedotp.flower.server._registration._PAUSE = fedotp.flower.link._transport._PAUSE = 0.0
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     logging.disable(logging.CRITICAL)
 

@@ -144,7 +144,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 class KeyIdentity:
-    """Signs with the private key in a file, and knows others by their public keys, whoever carries their words."""
+    """Signs with the private key in a file, and knows others by their public keys, whoever carries their wire."""
 
     def __init__(self, key: Path | None, peers: Mapping[str, str] | None) -> None:
         """Without `key` it signs nothing; without `peers`, public keys by name, it believes everyone."""

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from fedotp._files import cannot_write, write_atomically
 from fedotp._toml import show_key, write_tables
 from fedotp.errors import FedotpError
-from fedotp.flower._start import PORT, SERVER_DAYS
+from fedotp.flower._defaults import PORT, SERVER_DAYS
 from fedotp.flower.keys import _certificates as certificates
 from fedotp.flower.keys._certificates import PrivateKey
 from fedotp.flower.keys._read_keys import SITE, current_time, load_private, present, read_sites

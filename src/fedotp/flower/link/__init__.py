@@ -2,9 +2,9 @@
 
 from fedotp.flower.link._executor import Executor as Executor
 from fedotp.flower.link._flwr import silence as silence
-from fedotp.flower.link._post import Post as Post
-from fedotp.flower.link._post import is_lost as is_lost
 from fedotp.flower.link._superlink import SuperLink as SuperLink
 from fedotp.flower.link._superlink import free_port as free_port
 from fedotp.flower.link._superlink import superlink as superlink
 from fedotp.flower.link._supernode import SuperNode as SuperNode
+from fedotp.flower.link._transport import Transport as Transport
+from fedotp.flower.link._transport import is_lost as is_lost

@@ -155,7 +155,7 @@ def _local(client: _Client, headers: Mapping[str, str] | None) -> _Client:
     return client
 
 
-# The gate and the post ---------------------------------------------------------------------------------------
+# The gate and the transport ---------------------------------------------------------------------------------------
 
 
 def key_bytes(text: str) -> bytes:

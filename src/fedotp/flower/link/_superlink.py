@@ -26,7 +26,7 @@ from flwr.serverapp import Grid
 
 from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import ServerKeys
-from fedotp.flower.link._doors import Doors
+from fedotp.flower.link._access import SECRET_HEADER, ConnectionLimits, LocalAccess, SiteAccess
 from fedotp.flower.link._flwr import (
     FAILURES,
     SubStatus,
@@ -43,7 +43,6 @@ from fedotp.flower.link._flwr import (
     start_run,
     use_clock,
 )
-from fedotp.flower.link._gate import SECRET_HEADER, Gate, LocalGate
 
 log = logging.getLogger("fedotp.server")
 
@@ -79,22 +78,22 @@ class SuperLink:
         self._secret = secrets.token_hex(32)
         self._headers = {SECRET_HEADER: self._secret}
         use_clock(_steady_clock())
-        self._local_doors, self._doors = Doors(), Doors()
-        self._sockets = [_listen(self._local_doors, _LOOPBACK, 0)]
+        self._local_limits, self._limits = ConnectionLimits(), ConnectionLimits()
+        self._sockets = [_listen(self._local_limits, _LOOPBACK, 0)]
         self.local = f"{_LOOPBACK}:{self._sockets[0].getsockname()[1]}"
         self._app = make_app(self.local, host, port, with_keys=keys is not None)
         known = None if keys is None else {key: name for name, key in self._keys.items()}
-        self._gate = Gate(self._app, known, self._doors)
+        self._access = SiteAccess(self._app, known, self._limits)
         self._listeners: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(self) -> None:
         """Let in the sites that have keys, then listen to them."""
-        self._sockets.append(_listen(self._doors, self.host, self.port))
+        self._sockets.append(_listen(self._limits, self.host, self.port))
         local, public = self._sockets
-        self._serve(LocalGate(self._app, self._secret, self._local_doors), local, lifespan="on")
+        self._serve(LocalAccess(self._app, self._secret, self._local_limits), local, lifespan="on")
         self.nodes = None if self.keys is None else self._register(self.keys.sites)
         tls = {} if self.keys is None else {"ssl_certfile": self.keys.certificate, "ssl_keyfile": self.keys.key}
-        self._serve(self._gate, public, lifespan="off", **tls)
+        self._serve(self._access, public, lifespan="off", **tls)
 
     def _serve(self, app: Any, listening: socket.socket, **options: Any) -> None:
         config = uvicorn.Config(
@@ -102,7 +101,7 @@ class SuperLink:
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=2,
-            loop="asyncio",  # it asks the socket for each connection, and so do its doors
+            loop="asyncio",  # it asks the socket for each connection, and so do its limits
             http="h11",
             ws="none",
             h11_max_incomplete_event_size=_LONGEST_HEAD,
@@ -120,8 +119,8 @@ class SuperLink:
 
     def stop(self) -> None:
         """Stop listening."""
-        for doors in (self._doors, self._local_doors):
-            doors.close()
+        for limits in (self._limits, self._local_limits):
+            limits.close()
         for server, _ in reversed(self._listeners):
             server.should_exit = True
         for _, thread in self._listeners:
@@ -158,7 +157,7 @@ class SuperLink:
         """A site is sent a message, and may answer."""
         name = (self.nodes or {}).get(message.metadata.dst_node_id)
         if name is not None:
-            self._gate.expect(self._keys[name], message)
+            self._access.expect(self._keys[name], message)
 
 
 def free_port() -> int:
@@ -178,10 +177,10 @@ def _steady_clock() -> Callable[[], datetime]:
     return steady
 
 
-def _listen(doors: Doors, host: str, port: int) -> socket.socket:
+def _listen(limits: ConnectionLimits, host: str, port: int) -> socket.socket:
     """A listening socket, or one line why there is none."""
     try:
-        return doors.listen(host, port)
+        return limits.listen(host, port)
     except OSError as error:
         kind = TransientError if error.errno in _MAY_PASS else FedotpError
         raise kind(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port") from error

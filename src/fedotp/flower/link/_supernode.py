@@ -16,8 +16,8 @@ from fedotp._files import cannot_write
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import SiteKeys
+from fedotp.flower.link._access import UNREGISTERED
 from fedotp.flower.link._flwr import HOLDS_A_CONNECTION
-from fedotp.flower.link._gate import UNREGISTERED
 from fedotp.flower.link._superlink import free_port
 
 log = logging.getLogger("fedotp.site")
@@ -60,7 +60,7 @@ RETRIED = {
 TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site; retrying"
 
 
-class Silence:
+class AnswerTimer:
     """Seconds since the last answer, of those in which this process was awake and could have heard one."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class SuperNode:
         self._connected = False
         self._working = False
         self._lost = False
-        self._link, self._ears = Silence(), Silence()  # any answer; an answer to "is there anything to do?"
+        self._link, self._ears = AnswerTimer(), AnswerTimer()  # any answer; an answer to "is there anything to do?"
         self._started = 0.0
         self._complaints: set[str] = set()  # since it was last connected
         self._held_since: float | None = None
@@ -123,7 +123,7 @@ class SuperNode:
         """Start SuperNode, and watch it from now on, whatever else this process does."""
         self._watcher.start()
 
-    def require_hope(self) -> None:
+    def require_accepted(self) -> None:
         """Raise where SuperNode was refused for good."""
         if self._failure is not None:
             raise self._failure

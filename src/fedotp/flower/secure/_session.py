@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Protocol
 
 from fedotp.errors import FedotpError
-from fedotp.flower._start import SECURE_SITES
+from fedotp.flower._defaults import SECURE_SITES
 from fedotp.flower.secure._crypto import KEY_BYTES, digest
-from fedotp.flower.secure._fixed import FixedPoint
+from fedotp.flower.secure._fixed_point import FixedPoint
 
 LEAST_SITES = SECURE_SITES
 
@@ -174,7 +174,7 @@ class Advert:
 
 
 @dataclass(frozen=True)
-class Circle:
+class Cohort:
     """The sites whose keys were put together for one session, by number; equal at all of them, or nothing fits."""
 
     session: Session
@@ -218,7 +218,7 @@ class Circle:
     def transcript(self) -> bytes:
         """32 bytes that stand for all of it: other ones if a single site has received anything else."""
         parts = [part for number in self.numbers for part in self.adverts[number].parts(number)]
-        return digest(b"circle", self.session.text.encode(), *parts)
+        return digest(b"cohort", self.session.text.encode(), *parts)
 
     @cached_property
     def places(self) -> dict[int, int]:

@@ -10,9 +10,9 @@ from fedotp.flower.server._server_settings import ServerSettings as ServerSettin
 
 if TYPE_CHECKING:
     from fedotp.flower._log import start_logging as start_logging
-    from fedotp.flower.server._run_server import app as app
-    from fedotp.flower.server._run_server import run_server as run_server
+    from fedotp.flower.server._serve import app as app
     from fedotp.flower.server._serve import resume_serving as resume_serving
+    from fedotp.flower.server._serve import run_server as run_server
     from fedotp.flower.server._serve import serve as serve
 
 __getattr__, __dir__ = lazy_face(__name__)

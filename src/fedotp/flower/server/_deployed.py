@@ -32,13 +32,12 @@ from fedotp.federation import (
     save_checkpoint,
 )
 from fedotp.flower.secure import Identity
-from fedotp.flower.server._answers import Update, told_scores
-from fedotp.flower.server._asking import Asking
-from fedotp.flower.server._intake import Intake, ToldPrivacy
 from fedotp.flower.server._members import Fault, Member
+from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._secure_rounds import SecureRounds
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.flower.server._welcome import Welcome
+from fedotp.flower.server._updates import Intake, ReportedPrivacy, Update, reported_scores
 from fedotp.methods import Parameters, Task
 from fedotp.privacy import Mechanism, Releases
 
@@ -52,7 +51,7 @@ class Deployed:
         self,
         config: Config,
         task: Task,
-        welcome: Welcome,
+        registration: Registration,
         settings: ServerSettings,
         *,
         releases: Releases,
@@ -60,15 +59,15 @@ class Deployed:
         n_sites: int | None = None,
         on_save: Callable[[], object] | None = None,
     ) -> None:
-        """The sites of `welcome` have gathered.
+        """The sites of `registration` have gathered.
 
         `releases` are the private averages published before; `identity` tells sites' signatures in secure sums. Of a
         run that goes on, `n_sites` is the number of sites it began with. `on_save` is called before each checkpoint.
         """
         self.config = config
         self.method = config.method
-        self.welcome = welcome
-        self.registry = welcome.registry
+        self.registration = registration
+        self.registry = registration.registry
         self.round = 0
         self.group_size = 1
         self.device = torch.device("cpu")
@@ -79,20 +78,20 @@ class Deployed:
         self.kept = KeptRows({}, self.n_sites)  # nothing: what sites keep is at the sites
         self._task = task
         self._on_save = on_save
-        self._asking = Asking(config, task, welcome, settings, self.n_sites)
+        self._requests = Requests(config, task, registration, settings, self.n_sites)
         privacy = self.settings.privacy
         self._intake = Intake(self.registry, settings, alike=privacy.unit == "site")
         self._n_expected = len(self.registry.with_a_part)  # fixed before the first update arrives
-        self._privacy: Mechanism | ToldPrivacy | None = None
+        self._privacy: Mechanism | ReportedPrivacy | None = None
         if privacy.unit == "site":
             require_average(self.method, task, self.rule)
             self._privacy = Mechanism(privacy, self._n_expected, releases)
         elif privacy.of_steps:
-            self._privacy = ToldPrivacy(self.settings, self.registry)
+            self._privacy = ReportedPrivacy(self.settings, self.registry)
         self._is_out_of_budget = False
         if settings.secure and (self.method.knows_clients(task) or not self.server):
             raise FedotpError(f"secure sums do not go with {self.method.title}: its server has no average to make")
-        self._sums = SecureRounds(self._asking, self._intake, welcome, identity) if settings.secure else None
+        self._sums = SecureRounds(self._requests, self._intake, registration, identity) if settings.secure else None
 
     # What a run wants to know ------------------------------------------------------------------------------
 
@@ -141,7 +140,7 @@ class Deployed:
 
     def stop_waiting(self) -> None:
         """Somebody asked to stop: if no site is there, do not wait for one."""
-        self._asking.is_stopping = True
+        self._requests.is_stopping = True
 
     def may_go_on(self) -> bool:
         """Whether the privacy budget has room for another round."""
@@ -185,10 +184,10 @@ class Deployed:
         start = time.perf_counter()
         answers: dict[int, Message] = {}
         while not answers:  # a round that nobody answered has not taken place
-            asked, present = self._asking.to_train(self.round)
-            messages = self._asking.orders_to_train(present, self.round, self.server)
-            answers = self._asking.exchange(messages)
-            if not answers and self._asking.is_stopping:
+            asked, present = self._requests.to_train(self.round)
+            messages = self._requests.orders_to_train(present, self.round, self.server)
+            answers = self._requests.exchange(messages)
+            if not answers and self._requests.is_stopping:
                 raise KeyboardInterrupt
             if not answers:
                 log.warning("round %d: none of %d sites answered; asking again", self.round + 1, len(present))
@@ -228,7 +227,7 @@ class Deployed:
         )
 
     def _count_steps(self, number: int, told: int | None) -> None:
-        if isinstance(self._privacy, ToldPrivacy):
+        if isinstance(self._privacy, ReportedPrivacy):
             self._privacy.count(self.registry.members[number], told)
 
     def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
@@ -274,7 +273,7 @@ class Deployed:
         return {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
 
     def _expected_upload(self, number: int) -> Parameters:
-        return self._asking.expected_upload(number, self.round, self.server)
+        return self._requests.expected_upload(number, self.round, self.server)
 
     def _aggregate(self, updates: dict[int, Update]) -> Ints | None:
         """The server step; returns whose updates were averaged, where a robust rule chooses among them."""
@@ -312,14 +311,14 @@ class Deployed:
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """What the sites tell of their own tests; at the end, those that have just gone away are awaited."""
-        present = self._asking.to_test(self.round, everyone=everyone)
-        messages = self._asking.orders_to_test(present, self.round, self.server, last=everyone)
-        answers = self._asking.exchange(messages)
+        present = self._requests.to_test(self.round, everyone=everyone)
+        messages = self._requests.orders_to_test(present, self.round, self.server, last=everyone)
+        answers = self._requests.exchange(messages)
         for member in present:
             if member.node not in answers:
                 log.warning("site %s did not say how well it does", member.name)
         replies = {self.registry.number(m): answers[m.node] for m in present if m.node in answers}
-        return told_scores(replies, self.registry.members, len(self._task.classes))
+        return reported_scores(replies, self.registry.members, len(self._task.classes))
 
 
 def _array_bytes(message: Message) -> int:

@@ -44,7 +44,7 @@ class State(StrEnum):
     """Not asked yet, or gone."""
     ASKED = "asked"
     """It was asked who it is, or told all and asked to prepare itself."""
-    TOLD = "told"
+    INTRODUCED = "introduced"
     """It has said who it is."""
     READY = "ready"
     """It has agreed, and may be asked to work."""

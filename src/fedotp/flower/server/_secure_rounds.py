@@ -15,15 +15,15 @@ from flwr.app import ConfigRecord, Message
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Ints
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._records import content_of, digest_of, read_array, strangers_words
+from fedotp.flower._wire import content_of, digest_of, read_array, untrusted_input
 from fedotp.flower.secure import (
     LEAST_SITES,
     Advert,
     Average,
-    Dealt,
     Identity,
+    SealedShares,
     ServerSession,
     Session,
     VoidSumError,
@@ -32,10 +32,10 @@ from fedotp.flower.secure import (
     pack,
     unpack,
 )
-from fedotp.flower.server._asking import Asking
-from fedotp.flower.server._intake import Intake
 from fedotp.flower.server._members import Fault, Member, Registry
-from fedotp.flower.server._welcome import Welcome
+from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._requests import Requests
+from fedotp.flower.server._updates import Intake
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.server")
@@ -64,7 +64,7 @@ class SecureRound:
 
     def __init__(
         self,
-        asking: Asking,
+        requests: Requests,
         registry: Registry,
         agreement: Agreement,
         identity: Identity,
@@ -74,11 +74,11 @@ class SecureRound:
         expected: Parameters,
     ) -> None:
         """Site `number` counts with up to `weights[number]` images; `expected` is what an update looks like."""
-        self._asking, self._registry, self._round = asking, registry, round_
+        self._requests, self._registry, self._round = requests, registry, round_
         self._weights, self._server = weights, server
         self._like = {name: value.cpu().numpy() for name, value in expected.items()}
         assert agreement.secure is not None
-        prompts = {digest_of(asking.sent_to(number, server)) for number in weights}
+        prompts = {digest_of(requests.sent_to(number, server)) for number in weights}
         if len(prompts) > 1:
             raise FedotpError(
                 "secure sums do not go with a method whose server sends each site another prompt: all sites of a sum "
@@ -103,47 +103,47 @@ class SecureRound:
         Fewer than `least` survivors are not worth an average, and nothing is opened.
         """
         members = {self._registry.number(member): member for member in present}
-        self._query(words.KEYS, members, {}, self._take_keys)
-        adverts = self._sum.circle.adverts
-        names = [adverts[number].name for number in self._sum.circle.numbers]
+        self._query(wire.KEYS, members, {}, self._take_keys)
+        adverts = self._sum.cohort.adverts
+        names = [adverts[number].name for number in self._sum.cohort.numbers]
         known = {**pack({number: advert.content for number, advert in adverts.items()}), "names": names}
-        self._query(words.SHARES, adverts, known, self._take_shares)
+        self._query(wire.SHARES, adverts, known, self._take_shares)
         letters = {n: self._record(pack(self._sum.letters_for(n))) for n in self._sum.dealers}
-        orders = self._asking.orders_to_train([members[n] for n in letters], self._round, self._server, letters)
+        orders = self._requests.orders_to_train([members[n] for n in letters], self._round, self._server, letters)
         self._ask(list(letters), orders, self._take_masked)
         survivors = self.opened.survivors = self._sum.survivors
         if len(survivors) < least:
             return self.opened
         # who is lost from here on is in the sum all the same
         lost = dict(self.opened.faults)
-        self._query(words.SURVIVORS, survivors, {"numbers": survivors}, self._take_signature)
-        self._query(words.SIGNATURES, self._sum.signatures, pack(self._sum.signatures), self._take_revealed)
+        self._query(wire.SURVIVORS, survivors, {"numbers": survivors}, self._take_signature)
+        self._query(wire.SIGNATURES, self._sum.signatures, pack(self._sum.signatures), self._take_revealed)
         try:
-            self.opened.average = average_of(self._sum.circle.fixed, self._sum.total(), self._like)
+            self.opened.average = average_of(self._sum.cohort.fixed, self._sum.total(), self._like)
         except FedotpError as error:
             raise VoidSumError(str(error)) from None
         self.opened.faults = lost
         return self.opened
 
-    # Asking -------------------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------
 
     def _query(self, action: str, numbers: Iterable[int], facts: Mapping[str, object], take: Take) -> None:
         told = {number: self._record(facts) for number in numbers}
-        self._ask(list(told), self._asking.queries(action, told, self._round), take)
+        self._ask(list(told), self._requests.queries(action, told, self._round), take)
 
     def _record(self, facts: Mapping[str, object]) -> ConfigRecord:
-        return ConfigRecord({**facts, words.SESSION: self._session.text})  # type: ignore[dict-item]
+        return ConfigRecord({**facts, wire.SESSION: self._session.text})  # type: ignore[dict-item]
 
     def _ask(self, numbers: Sequence[int], messages: Sequence[Message], take: Take) -> None:
         """Send, wait and take; what is wrong with an answer is the site's fault."""
         nodes = {number: message.metadata.dst_node_id for number, message in zip(numbers, messages, strict=True)}
-        answers = self._asking.exchange(messages)
+        answers = self._requests.exchange(messages)
         self.opened.bytes_down += sum(map(_n_bytes, messages))
         for number, node in nodes.items():
             try:
                 if node not in answers:
                     raise FedotpError("it did not answer in time")
-                with strangers_words():
+                with untrusted_input():
                     take(number, answers[node])
                 self.opened.bytes_up += _n_bytes(answers[node])
             except FedotpError as error:
@@ -154,7 +154,7 @@ class SecureRound:
     # Answers ------------------------------------------------------------------------------------------------------
 
     def _take_keys(self, number: int, reply: Message) -> None:
-        keys = _facts(reply).get(words.KEYS)
+        keys = _facts(reply).get(wire.KEYS)
         if not isinstance(keys, bytes):
             raise FedotpError("there are no keys in its answer")
         advert, most = Advert.of(self._registry.names[number], keys), self._weights[number]
@@ -169,18 +169,18 @@ class SecureRound:
         facts = _facts(reply)
         letters = unpack(facts)
         letters.pop(number, None)
-        self._sum.take_shares(number, Dealt(letters, unpack(facts, words.MARKS)))
+        self._sum.take_shares(number, SealedShares(letters, unpack(facts, wire.MARKS)))
 
     def _take_masked(self, number: int, reply: Message) -> None:
         _facts(reply)
-        record = reply.content.array_records.get(words.ARRAYS)
-        if record is None or words.MASKED not in record:
+        record = reply.content.array_records.get(wire.ARRAYS)
+        if record is None or wire.MASKED not in record:
             raise FedotpError("there are no masked numbers in its answer")
-        masked = read_array("its row", record[words.MASKED], 8 * n_numbers(self._like))
+        masked = read_array("its row", record[wire.MASKED], 8 * n_numbers(self._like))
         self._sum.take_masked(number, np.asarray(masked))
 
     def _take_signature(self, number: int, reply: Message) -> None:
-        signature = _facts(reply).get(words.SURVIVORS)
+        signature = _facts(reply).get(wire.SURVIVORS)
         if not isinstance(signature, bytes):
             raise FedotpError("there is no signature in its answer")
         self._sum.take_signature(number, signature)
@@ -190,17 +190,17 @@ class SecureRound:
 
 
 class SecureRounds:
-    """Makes the secure sums of a run with the sites of `welcome`."""
+    """Makes the secure sums of a run with the sites of `registration`."""
 
-    def __init__(self, asking: Asking, intake: Intake, welcome: Welcome, identity: Identity) -> None:
+    def __init__(self, requests: Requests, intake: Intake, registration: Registration, identity: Identity) -> None:
         """`identity` tells sites' signatures, where they have keys."""
-        self._asking, self._intake, self._welcome, self._identity = asking, intake, welcome, identity
-        self._registry = welcome.registry
+        self._requests, self._intake, self._registration, self._identity = requests, intake, registration, identity
+        self._registry = registration.registry
         self.sums = self.voids = 0
 
     def facts(self) -> dict[str, Any]:
         """What was agreed on, and how many sums were opened, or void."""
-        terms = self._welcome.agreement.secure
+        terms = self._registration.agreement.secure
         assert terms is not None
         return {"threshold": terms.share, "range": terms.bound, "sums": self.sums, "void": self.voids}
 
@@ -214,9 +214,9 @@ class SecureRounds:
             most = self._intake.most_images()
             weights = {self._registry.number(m): max(1, min(m.agreed, most)) for m in present}
             attempt = SecureRound(
-                self._asking,
+                self._requests,
                 self._registry,
-                self._welcome.agreement,
+                self._registration.agreement,
                 self._identity,
                 round_,
                 weights,
@@ -241,7 +241,7 @@ class SecureRounds:
         """Who is asked to train, once those who are there are enough for a sum."""
         reminded = 0.0
         while True:
-            asked, present = self._asking.to_train(round_)
+            asked, present = self._requests.to_train(round_)
             if len(present) >= LEAST_SITES:
                 return asked, present
             known = sum(bool(member.train_images) for member in self._registry.members)
@@ -257,15 +257,15 @@ class SecureRounds:
             self._pause(_FIRST_PAUSE)
 
     def _pause(self, seconds: float) -> None:
-        if self._asking.is_stopping:
+        if self._requests.is_stopping:
             raise KeyboardInterrupt
         time.sleep(seconds)
 
 
 def _facts(reply: Message) -> ConfigRecord:
-    facts = content_of(reply).config_records.get(words.CONFIG, ConfigRecord())
-    if words.REFUSED in facts:
-        raise FedotpError(f"it refuses: {facts[words.REFUSED]!s}")
+    facts = content_of(reply).config_records.get(wire.CONFIG, ConfigRecord())
+    if wire.REFUSED in facts:
+        raise FedotpError(f"it refuses: {facts[wire.REFUSED]!s}")
     return facts
 
 

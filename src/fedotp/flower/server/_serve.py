@@ -2,32 +2,34 @@
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import flwr
-from flwr.serverapp import Grid
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
 
-from fedotp._interrupt import Interrupt
-from fedotp.config import Config
+from fedotp._files import require_writable
+from fedotp._interrupt import Interrupt, listen
+from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
-from fedotp.flower._log import LogObserver
-from fedotp.flower.keys import KeyIdentity
-from fedotp.flower.link import Post
+from fedotp.flower._log import LogObserver, start_logging
+from fedotp.flower.keys import KeyIdentity, read_server_keys
+from fedotp.flower.link import Transport, superlink
 from fedotp.flower.secure import Identity, Terms, Unsigned
 from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._members import Fault, Member, Registry
-from fedotp.flower.server._servable import require_servable, require_summable
+from fedotp.flower.server._registration import Registration
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.flower.server._welcome import Welcome
+from fedotp.flower.server._supported import require_servable, require_summable
 from fedotp.methods import Task
 from fedotp.privacy import Releases
-from fedotp.runs.directory import RunDirectory, reading, require_same_code
+from fedotp.runs.directory import RunDirectory, free_name, reading, require_same_code
 from fedotp.runs.one import Loop, find_device, load_backbone, made_with, make_task, template_of
 from fedotp.runs.watch import Observer, Observers
 
@@ -65,15 +67,17 @@ def serve(
     require_servable(config, settings, names)
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
-    welcome = Welcome(Post(grid, registry.name_of), registry, agreement, new_counts=settings.allow_new_counts)
-    welcome.gather(settings, interrupt)
-    task = _task(config, welcome.agreement)
+    registration = Registration(
+        Transport(grid, registry.name_of), registry, agreement, new_counts=settings.allow_new_counts
+    )
+    registration.gather(settings, interrupt)
+    task = _task(config, registration.agreement)
     on_save = partial(_write_names, directory, registry)
     releases = Releases(directory.path / _RELEASES)
     federation = Deployed(
-        config, task, welcome, settings, releases=releases, identity=_identity(public_keys), on_save=on_save
+        config, task, registration, settings, releases=releases, identity=_identity(public_keys), on_save=on_save
     )
-    directory.create(config, _manifest(config, welcome, settings, task), None)
+    directory.create(config, _manifest(config, registration, settings, task), None)
     with directory.locked():
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
         Loop(config, directory, federation, Progress(), observers).go()
@@ -116,19 +120,19 @@ def resume_serving(
                 f"{path}: the run began with backbone {manifest['backbone']['name']} "
                 f"{manifest['backbone']['digest'][:12]}, but now it is {agreement.backbone[:12]}"
             )
-        welcome = Welcome(
-            Post(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
+        registration = Registration(
+            Transport(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
         )
         progress = Progress()
         n_averages = 0
         if directory.checkpoint.is_file():
             with reading(directory):
                 progress, n_averages = _recall(directory, registry)
-        welcome.gather(settings, interrupt)
+        registration.gather(settings, interrupt)
         federation = Deployed(
             config,
             _task(config, agreement),
-            welcome,
+            registration,
             settings,
             n_sites=manifest["deployment"]["sites"],
             releases=Releases(directory.path / _RELEASES, least=n_averages),
@@ -233,8 +237,8 @@ def _task(config: Config, agreement: Agreement) -> Task:
     return make_task(config, clip, agreement.classes, agreement.template)
 
 
-def _manifest(config: Config, welcome: Welcome, settings: ServerSettings, task: Task) -> dict[str, Any]:
-    registry, agreement = welcome.registry, welcome.agreement
+def _manifest(config: Config, registration: Registration, settings: ServerSettings, task: Task) -> dict[str, Any]:
+    registry, agreement = registration.registry, registration.agreement
     return {
         **made_with(config, task.clip),
         "flower": flwr.__version__,
@@ -260,3 +264,70 @@ def _manifest(config: Config, welcome: Welcome, settings: ServerSettings, task: 
             "settings": {name: value for name, value in asdict(settings).items() if name != "given"},
         },
     }
+
+
+app = ServerApp()
+
+
+def run_server(
+    settings: ServerSettings,
+    host: str,
+    port: int,
+    keys: Path | None,
+    *,
+    source: str,
+    changes: Sequence[str],
+    classes: tuple[str, ...],
+    out: Path | None,
+    resume: Path | None,
+) -> RunDirectory:
+    """Listen at `host`:`port`, let in the sites that `keys` name (without keys: all), and run, or `resume`.
+
+    Returns the run's directory; one that was stopped before its first round may not exist.
+    """
+    held = None if keys is None else read_server_keys(keys)
+    names = tuple(held.sites) if held else ()
+    if held and settings.min_sites > len(names):
+        raise FedotpError(
+            f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
+            "lower it, or register more with `fedotp keys add`"
+        )
+    if resume is not None:
+        path = RunDirectory.open(resume).path
+    else:
+        config = load_config(source).override(list(changes))
+        require_servable(config, settings, names)
+        path = out or free_name(config, Path("runs"))
+        RunDirectory(path).require_new()
+    require_writable(path)
+    if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
+        log.warning("anyone who reaches %s:%d can take part and read along: there are no keys (--insecure)", host, port)
+    try:
+        with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
+            log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
+            with link.run() as grid:
+                known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
+                known["public_keys"] = held.sites if held else None
+                if resume is not None:
+                    return resume_serving(grid, resume, settings, **known)
+                return serve(grid, config, settings, path, classes=classes, **known)
+    except KeyboardInterrupt:
+        return RunDirectory(path)
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the federation that the run configuration names, with the sites that are connected."""
+    start_logging()
+    given = context.run_config
+    try:
+        settings = ServerSettings.of(given)
+        if resumed := str(given.get("resume", "")):
+            resume_serving(grid, Path(resumed).expanduser(), settings)
+            return
+        config = load_config(str(given.get("config", "demo"))).override(str(given.get("set", "")).split())
+        out = Path(str(given["out"])).expanduser() if given.get("out") else free_name(config, Path("runs"))
+        classes = tuple(name.strip() for name in str(given.get("classes", "")).split(",") if name.strip())
+        serve(grid, config, settings, out, classes=classes)
+    except FedotpError as error:
+        raise SystemExit(f"error: {error}") from error

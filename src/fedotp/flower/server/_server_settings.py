@@ -11,7 +11,7 @@ from fedotp.errors import FedotpError
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How the server deals with its sites.
+    """How the server treats its sites.
 
     Attributes:
         min_sites: wait for so many before the first round; 0 for all that are named.
@@ -23,14 +23,14 @@ class ServerSettings:
         max_update: an update is refused if it moves the prompt by more than so many times its length (or by more
             than so much, for a prompt shorter than 1).
         max_times: no site counts with more images, and no update moves the prompt further, than so many times the
-            median of all sites (`_intake.py`).
+            median of all sites (`_updates.py`).
         max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
         allow_new_counts: a site that comes back with more images than it announced first weighs more from then on;
             otherwise what was announced first is what counts.
         secure: add updates up so that the server sees nothing but their sum (`fedotp.flower.secure`).
         secure_threshold: such a sum is opened by more than this share of its sites.
         secure_range: no value of a prompt may be larger than this in a secure sum.
-        given: names of the settings that somebody asked for in so many words.
+        given: names of the settings that somebody asked for in so many wire.
     """
 
     min_sites: int = 0

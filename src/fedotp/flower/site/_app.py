@@ -2,25 +2,35 @@
 
 import logging
 import math
-from collections.abc import Callable
-from functools import lru_cache
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from huggingface_hub import constants
 
+from fedotp._files import held
+from fedotp._interrupt import listen
 from fedotp._places import cache_folder
 from fedotp._text import one_line
 from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictions, evaluate_predictions
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._log import log_encoding, start_logging
-from fedotp.flower._records import from_record, to_record
-from fedotp.flower.secure import Circle, Words, row_of
+from fedotp.flower._wire import from_record, to_record
+from fedotp.flower.keys import SiteKeys
+from fedotp.flower.link import Executor, SuperNode
+from fedotp.flower.secure import Cohort, Words, row_of
 from fedotp.flower.site._site import Site, SiteSettings
+from fedotp.flower.site._state import make_private
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
@@ -38,7 +48,7 @@ def _answer(message: Message, context: Context, work: Callable[[Site, ConfigReco
     except FedotpError as error:
         log.error("refused: %s", one_line(error))
         why = one_line(error) if isinstance(error, DisagreementError) else _NOT_TOLD
-        content = RecordDict({words.CONFIG: ConfigRecord({words.REFUSED: why})})
+        content = RecordDict({wire.CONFIG: ConfigRecord({wire.REFUSED: why})})
     return Message(content, reply_to=message)
 
 
@@ -49,12 +59,12 @@ def hello(message: Message, context: Context) -> Message:
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         agreement = Agreement.of(config)
         site.sums.require(agreement)
-        facts: dict[str, Any] = {words.NAME: site.settings.name, words.PART: site.settings.part}
+        facts: dict[str, Any] = {wire.NAME: site.settings.name, wire.PART: site.settings.part}
         if agreement.classes:
-            facts |= site.agree(agreement, _int(config, words.NUMBER))
+            facts |= site.agree(agreement, _int(config, wire.NUMBER))
         else:
-            facts[words.CLASSES] = list(site.classes(agreement.config))
-        return RecordDict({words.CONFIG: ConfigRecord(facts)})
+            facts[wire.CLASSES] = list(site.classes(agreement.config))
+        return RecordDict({wire.CONFIG: ConfigRecord(facts)})
 
     return _answer(message, context, work)
 
@@ -66,48 +76,48 @@ def train(message: Message, context: Context) -> Message:
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         order = _order(site, message)
         if order[0].secure is not None:
-            return RecordDict({words.ARRAYS: ArrayRecord({words.MASKED: Array(_masked(site, message, order))})})
+            return RecordDict({wire.ARRAYS: ArrayRecord({wire.MASKED: Array(_masked(site, message, order))})})
         done = site.train(*order)
-        metrics = MetricRecord({words.EXAMPLES: done.n_examples, words.IMAGES: done.n_images})
+        metrics = MetricRecord({wire.EXAMPLES: done.n_examples, wire.IMAGES: done.n_images})
         if site.settings.shares("loss") and done.n_examples and not math.isnan(done.loss):
-            metrics[words.LOSS] = done.loss
+            metrics[wire.LOSS] = done.loss
         if done.steps is not None:
-            metrics[words.STEPS] = done.steps
-        return RecordDict({words.ARRAYS: to_record(done.update), words.METRICS: metrics})
+            metrics[wire.STEPS] = done.steps
+        return RecordDict({wire.ARRAYS: to_record(done.update), wire.METRICS: metrics})
 
     return _answer(message, context, work)
 
 
-@app.query(words.KEYS)
+@app.query(wire.KEYS)
 def secure_keys(message: Message, context: Context) -> Message:
     """Begin a secure sum: make keys for it."""
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
-        agreement, number = Agreement.of(config), _int(config, words.NUMBER)
-        n_images = site.agree(agreement, number)[words.TRAIN_IMAGES]
-        keys = site.sums.keys(agreement, config, number, _int(config, words.ACCEPTED), n_images)
-        return RecordDict({words.CONFIG: ConfigRecord({words.KEYS: keys})})
+        agreement, number = Agreement.of(config), _int(config, wire.NUMBER)
+        n_images = site.agree(agreement, number)[wire.TRAIN_IMAGES]
+        keys = site.sums.keys(agreement, config, number, _int(config, wire.ACCEPTED), n_images)
+        return RecordDict({wire.CONFIG: ConfigRecord({wire.KEYS: keys})})
 
     return _answer(message, context, work)
 
 
-@app.query(words.SHARES)
+@app.query(wire.SHARES)
 def secure_shares(message: Message, context: Context) -> Message:
     """Deal out shares of this site's secrets of the sum."""
     return _answer(message, context, lambda site, config: _said(site.sums.shares(Agreement.of(config), config)))
 
 
-@app.query(words.SURVIVORS)
+@app.query(wire.SURVIVORS)
 def secure_survivors(message: Message, context: Context) -> Message:
     """Sign who is in the sum."""
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
-        return _said({words.SURVIVORS: site.sums.endorsed(Agreement.of(config), config)})
+        return _said({wire.SURVIVORS: site.sums.endorsed(Agreement.of(config), config)})
 
     return _answer(message, context, work)
 
 
-@app.query(words.SIGNATURES)
+@app.query(wire.SIGNATURES)
 def secure_signatures(message: Message, context: Context) -> Message:
     """Reveal shares, once enough sites have signed who is in the sum."""
     return _answer(message, context, lambda site, config: _said(site.sums.revealed(Agreement.of(config), config)))
@@ -121,7 +131,7 @@ def evaluate(message: Message, context: Context) -> Message:
         order = _order(site, message)
         privacy = order[0].config.privacy
         is_covered = privacy.private or not privacy.of_steps  # what predicts may have learned without noise
-        silence = RecordDict({words.METRICS: MetricRecord({words.EXAMPLES: 0})})
+        silence = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: 0})})
         try:
             predictions, classifier = site.test(*order)
         except FedotpError as error:
@@ -129,29 +139,29 @@ def evaluate(message: Message, context: Context) -> Message:
                 raise
             log.error("the site's test failed: %s", one_line(error))  # which the server must not see
             return silence
-        _keep_classifier(site, classifier, order[0].run, last=bool(config.get(words.LAST)))
+        _keep_classifier(site, classifier, order[0].run, last=bool(config.get(wire.LAST)))
         if not site.settings.shares("scores") or not is_covered:
             return silence
-        content = RecordDict({words.METRICS: _scores(predictions, len(order[0].classes))})
+        content = RecordDict({wire.METRICS: _scores(predictions, len(order[0].classes))})
         if site.settings.shares("predictions"):
-            columns = {name: getattr(predictions, name) for name in words.COLUMNS}
-            content[words.PREDICTIONS] = ArrayRecord({name: Array(value) for name, value in columns.items()})
+            columns = {name: getattr(predictions, name) for name in wire.COLUMNS}
+            content[wire.PREDICTIONS] = ArrayRecord({name: Array(value) for name, value in columns.items()})
         return content
 
     return _answer(message, context, work)
 
 
 def _said(facts: dict[str, Any]) -> RecordDict:
-    return RecordDict({words.CONFIG: ConfigRecord(facts)})
+    return RecordDict({wire.CONFIG: ConfigRecord(facts)})
 
 
 def _masked(site: Site, message: Message, order: tuple[Agreement, int, int, int, Parameters]) -> Words:
     """Train, and mask all there is to say of it."""
 
-    def work(circle: Circle, weight: int) -> Words:
+    def work(cohort: Cohort, weight: int) -> Words:
         done = site.train(*order)
         return row_of(
-            circle.fixed,
+            cohort.fixed,
             {name: value.detach().cpu().numpy() for name, value in done.update.items()},
             weight=weight,
             loss=done.loss if site.settings.shares("loss") else None,
@@ -174,28 +184,28 @@ def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool
 
 def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
     if not len(predictions.row):
-        return MetricRecord({words.EXAMPLES: 0})
+        return MetricRecord({wire.EXAMPLES: 0})
     evaluation = evaluate_predictions(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
-    told = {words.of_metric(key): value for key, value in evaluation.of_client(0).items()}
-    return MetricRecord({words.EXAMPLES: int(evaluation.n[0]), **told})
+    told = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
+    return MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **told})
 
 
 def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
     """What to do: agreement, the site's number, round, last accepted round, and what was received."""
     config = _config(message)
-    agreement, number = Agreement.of(config), _int(config, words.NUMBER)
-    arrays = message.content.array_records.get(words.ARRAYS, ArrayRecord())
+    agreement, number = Agreement.of(config), _int(config, wire.NUMBER)
+    arrays = message.content.array_records.get(wire.ARRAYS, ArrayRecord())
     expected = site.expected(agreement, number)
     try:
         received = from_record(arrays, expected)
     except FedotpError as error:
         raise DisagreementError(f"the server's prompt does not fit here: {error}") from error
-    return agreement, number, _int(config, words.ROUND), _int(config, words.ACCEPTED), received
+    return agreement, number, _int(config, wire.ROUND), _int(config, wire.ACCEPTED), received
 
 
 def _config(message: Message) -> ConfigRecord:
     records = message.content.config_records if message.has_content() else {}
-    return records.get(words.CONFIG, ConfigRecord())
+    return records.get(wire.CONFIG, ConfigRecord())
 
 
 def _int(config: ConfigRecord, key: str) -> int:
@@ -230,3 +240,54 @@ def _site(settings: SiteSettings) -> Site:
 
 
 __all__ = ["app", "site_of"]
+
+
+def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None:
+    """Connect to the server at HOST:PORT and do what it asks, until the process is told to stop."""
+    os.umask(0o077)  # whatever is written here is its owner's only
+    quiet_flower(settings.state / "flower")
+    stay_offline()
+    start_logging()
+    own = {item.name: _plain(getattr(settings, item.name)) for item in fields(settings)}
+    own = {key: value for key, value in own.items() if value not in ("", -1)}
+
+    def answer(message: Message, context: Context) -> Message:
+        context.node_config = own  # what the site decided, whatever came with the message
+        with node.working():
+            return app(message, context)
+
+    node = SuperNode(server, keys, settings.state)
+    executor = Executor(node.address, node.secret, answer)
+    stopping = partial(log.info, "stopping when the message in progress is done; once more stops at once")
+    with alone_in(settings.state), listen(stopping) as stop:
+        node.start()
+        try:
+            while not stop.wanted:
+                node.require_accepted()
+                executor.step()
+        except KeyboardInterrupt:
+            log.info("stopped at once; the server asks for the message in progress again")
+            raise
+        finally:
+            node.stop()
+
+
+def stay_offline() -> None:
+    """Download nothing because a server asks for it.
+
+    The hub's library reads the environment once, and has done so already where the site's images come from the hub.
+    """
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    constants.HF_HUB_OFFLINE = True
+
+
+def _plain(value: Any) -> bool | float | int | str:
+    return value if isinstance(value, int | float) else str(value)
+
+
+@contextmanager
+def alone_in(state: Path) -> Iterator[None]:
+    """Hold a site's folder, for its owner only: two processes must not write to it."""
+    make_private(state)
+    with held(state / "lock", f"{state} is held by another `fedotp client`; stop it, or give another --state"):
+        yield

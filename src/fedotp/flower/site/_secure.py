@@ -8,13 +8,13 @@ from pathlib import Path
 from flwr.app import ConfigRecord
 
 from fedotp.errors import FedotpError
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._records import digest_of
+from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity, read_site_keys
 from fedotp.flower.secure import (
     Advert,
-    Circle,
+    Cohort,
     Identity,
     Session,
     SiteSession,
@@ -89,15 +89,15 @@ class SecureSums:
             adverts = {number: Advert.of(names[number], content) for number, content in keys.items()}
             dealt = self._now(agreement, record).share(adverts, least=self._least, strong=self._required)
         own = dealt.marks.keys() - dealt.letters.keys()  # for itself, no letter
-        return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {words.MARKS: pack(dealt.marks)["parts"]}
+        return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {wire.MARKS: pack(dealt.marks)["parts"]}
 
     def masked(
         self,
         record: ConfigRecord,
         order: tuple[Agreement, int, int, int, Parameters],
-        train: Callable[[Circle, int], Words],
+        train: Callable[[Cohort, int], Words],
     ) -> Words:
-        """What `train` makes of this sum's circle and this site's weight; masked.
+        """What `train` makes of this sum's cohort and this site's weight; masked.
 
         The order must be the one that all sites of the sum have signed. Asked twice, the site answers the same and does
         not train again.
@@ -114,7 +114,7 @@ class SecureSums:
         with disagreeing():
             session.hold(unpack(record))
         if session.masked is None:
-            session.mask(train(session.circle, session.advert.weight))
+            session.mask(train(session.cohort, session.advert.weight))
         assert session.masked is not None
         return session.masked
 
@@ -126,7 +126,7 @@ class SecureSums:
         session = self._now(agreement, record)
         with disagreeing():
             survivors = unpack_numbers(record)
-            members = session.circle.members(survivors)
+            members = session.cohort.members(survivors)
             if self._opened.get(_round_of(session), members) != members:
                 raise DisagreementError(
                     f"this site has helped to open another sum of round {session.session.round}, and the two would "
@@ -139,7 +139,7 @@ class SecureSums:
         session = self._now(agreement, record)
         with disagreeing():
             revealed = session.reveal(unpack(record))
-        self._opened[_round_of(session)] = session.circle.members(session.survivors)
+        self._opened[_round_of(session)] = session.cohort.members(session.survivors)
         return pack(revealed)
 
     def _now(self, agreement: Agreement, record: ConfigRecord) -> SiteSession:
@@ -173,7 +173,7 @@ def _session(agreement: Agreement, record: ConfigRecord) -> Session:
     if agreement.secure is None:
         raise DisagreementError("the server asks for a secure sum, and none was agreed on")
     with disagreeing():
-        session = Session.of(str(record.get(words.SESSION, "")))
+        session = Session.of(str(record.get(wire.SESSION, "")))
     agreed = agreement.secure, agreement.run, agreement.digest
     if (session.terms, session.run, session.agreement) != agreed:
         raise DisagreementError("the server asks for a secure sum of another agreement than the one in its message")

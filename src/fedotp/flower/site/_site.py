@@ -16,15 +16,14 @@ from fedotp.config import BackboneSettings, Config
 from fedotp.data import OnProgress
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._start import LEAST_NOISE, PRIVACY_DELTA, SHARE, Share
+from fedotp.flower._defaults import LEAST_NOISE, PRIVACY_DELTA, SHARE, Share
 from fedotp.flower.secure import LEAST_SITES
-from fedotp.flower.site._ledger import Hidden, Ledger, Required
-from fedotp.flower.site._modest import require_memory, require_modest, require_room
-from fedotp.flower.site._private import PrivateFile, make_private
+from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._source import OwnImages, Part, Source
+from fedotp.flower.site._state import Hidden, Ledger, PrivateFile, Required, make_private
 from fedotp.methods import Method, Parameters, Task
 from fedotp.privacy import Entropy
 from fedotp.runs.one import find_device, load_backbone, make_task
@@ -159,10 +158,10 @@ class Site:
         if not work.ledger.steps:
             work.ledger.require_room(self.settings.name)
         return {
-            words.DOMAIN: data.domains[0] or "",
-            words.TRAIN_IMAGES: int(data.train.sizes(_ONLY)[0]),
-            words.TEST_IMAGES: int(data.test.sizes(_ONLY)[0]),
-            **({words.STEPS: work.ledger.steps} if agreement.config.privacy.of_steps else {}),
+            wire.DOMAIN: data.domains[0] or "",
+            wire.TRAIN_IMAGES: int(data.train.sizes(_ONLY)[0]),
+            wire.TEST_IMAGES: int(data.test.sizes(_ONLY)[0]),
+            **({wire.STEPS: work.ledger.steps} if agreement.config.privacy.of_steps else {}),
         }
 
     def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
@@ -248,7 +247,7 @@ class Site:
             raise DisagreementError(f"site {settings.name} is number {number}; right is from 0 to {_MOST_SITES - 1}")
         self.sums.require(agreement)
         self._require_private(agreement.config)
-        require_modest(agreement.config, settings.name)
+        require_bounded(agreement.config, settings.name)
         config = settings.local(agreement.config)
         clip = load_backbone(config.backbone.source, find_device(config.compute.device))
         if clip.digest != agreement.backbone:

@@ -11,11 +11,11 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from fedotp.config import Config
 from fedotp.errors import listed
 from fedotp.federation import Ints, drawn_for_evaluation, draws, sampled
-from fedotp.flower import _messages as words
-from fedotp.flower._records import to_record
+from fedotp.flower import _wire as wire
+from fedotp.flower._wire import to_record
 from fedotp.flower.server._members import Member, State
+from fedotp.flower.server._registration import Registration
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.flower.server._welcome import Welcome
 from fedotp.methods import Parameters, Task
 
 log = logging.getLogger("fedotp.server")
@@ -24,15 +24,17 @@ _PAUSE = 1.0
 _REMIND = 30.0  # seconds between two lines about who is missing
 
 
-class Asking:
-    """Asks the sites of `welcome`; rounds are counted from 0, and `server` are the server's parameters then."""
+class Requests:
+    """Asks the sites of `registration`; rounds are counted from 0, and `server` are the server's parameters then."""
 
-    def __init__(self, config: Config, task: Task, welcome: Welcome, settings: ServerSettings, n_sites: int) -> None:
+    def __init__(
+        self, config: Config, task: Task, registration: Registration, settings: ServerSettings, n_sites: int
+    ) -> None:
         """The run began with `n_sites` sites."""
         self.is_stopping = False
         self._settings, self._method, self._task = config.settings, config.method, task
-        self._welcome, self._registry = welcome, welcome.registry
-        self._deals = settings
+        self._registration, self._registry = registration, registration.registry
+        self._options = settings
         self._n_sites = n_sites
         self._n_trainable = n_sites if config.method.knows_clients(task) else None
 
@@ -46,11 +48,11 @@ class Asking:
         """
         reminded = 0.0
         while True:
-            self._welcome.step()
+            self._registration.step()
             members = self._trainable()
             asked = self._sample(members, round_) if len(members) else members
             ready = np.array([n for n in members if self._registry.members[n].state is State.READY], np.int64)
-            awaited = self._welcome.returning((self._registry.members[n] for n in asked), self._deals.wait)
+            awaited = self._registration.returning((self._registry.members[n] for n in asked), self._options.wait)
             if len(ready) and not awaited:
                 if not np.isin(asked, ready).any():
                     log.warning("round %d: none of the sites drawn is there; drawing among the others", round_ + 1)
@@ -66,11 +68,11 @@ class Asking:
 
     def to_test(self, round_: int, *, everyone: bool) -> list[Member]:
         """The sites that are asked for their tests: of `everyone`, those that have just gone away are awaited."""
-        self._welcome.step()
+        self._registration.step()
         members = self._registry.members
-        while everyone and not self.is_stopping and self._welcome.returning(members, self._deals.wait):
+        while everyone and not self.is_stopping and self._registration.returning(members, self._options.wait):
             time.sleep(_PAUSE)
-            self._welcome.step()
+            self._registration.step()
         ready = [n for n, member in enumerate(members) if member.state is State.READY]
         tested = np.array([n for n in ready if members[n].test_images], np.int64)
         drawn = drawn_for_evaluation(self._settings.evaluation, tested, round_, self._settings.seed)
@@ -98,7 +100,7 @@ class Asking:
         more: Mapping[int, ConfigRecord] | None = None,
     ) -> list[Message]:
         """What sites are sent to train on, and, by their numbers, what each is told beyond that."""
-        told = {words.ROUND: round_ + 1}
+        told = {wire.ROUND: round_ + 1}
         by_number = more or {}
         return [
             self._order(
@@ -120,12 +122,12 @@ class Asking:
         self, members: Sequence[Member], round_: int, server: Parameters, *, last: bool
     ) -> list[Message]:
         """What sites are sent to test after so many rounds; `last`: the run has ended."""
-        told = ConfigRecord({words.LAST: last, words.ROUND: round_})
+        told = ConfigRecord({wire.LAST: last, wire.ROUND: round_})
         return [self._order(member, MessageType.EVALUATE, told, round_, server) for member in members]
 
     def exchange(self, messages: Sequence[Message]) -> dict[int, Message]:
         """Send, and wait for as long as a round may take: the answers, by node."""
-        return self._welcome.post.exchange(messages, self._deals.round_timeout, self._deals.wait)
+        return self._registration.transport.exchange(messages, self._options.round_timeout, self._options.wait)
 
     def expected_upload(self, number: int, round_: int, server: Parameters) -> Parameters:
         """What a site's update would be had it not trained: its names, shapes and types (no client axis)."""
@@ -138,12 +140,12 @@ class Asking:
     def _order(self, member: Member, kind: str, told: ConfigRecord, round_: int, server: Parameters | None) -> Message:
         number = self._registry.number(member)
         config = ConfigRecord(dict(told))
-        config[words.NUMBER] = number
-        config[words.ACCEPTED] = member.accepted
-        self._welcome.agreement.put(config)
-        content = RecordDict({words.CONFIG: config})
+        config[wire.NUMBER] = number
+        config[wire.ACCEPTED] = member.accepted
+        self._registration.agreement.put(config)
+        content = RecordDict({wire.CONFIG: config})
         if server is not None:
-            content[words.ARRAYS] = to_record(self.sent_to(number, server))
+            content[wire.ARRAYS] = to_record(self.sent_to(number, server))
         assert member.node is not None
         return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
 

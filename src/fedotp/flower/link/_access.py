@@ -6,8 +6,11 @@ the headers decide first, bodies are bounded in size and time, and a site may pu
 
 import asyncio
 import binascii
+import contextlib
 import hmac
 import logging
+import resource
+import socket
 import time
 from base64 import b64decode
 from collections.abc import Mapping
@@ -19,7 +22,6 @@ from flwr.app import Message
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedotp.flower.link._doors import Doors, Peer
 from fedotp.flower.link._flwr import (
     EARLIEST,
     KEY_HEADER,
@@ -31,6 +33,129 @@ from fedotp.flower.link._flwr import (
 )
 
 log = logging.getLogger("fedotp.server")
+
+MOST = 512  # connections at a time
+MOST_OF_ONE = 32  # of them with the same key
+NO_KEY = 10.0  # seconds in which a connection must show a key
+
+_DESCRIPTORS = 65_536  # what a process may ask for, if the machine's limit allows it
+_SHARE = 4  # connections take at most one in so many descriptors: files, threads and links need the rest
+
+Peer = tuple[str, int]
+
+
+@dataclass(eq=False)
+class _Visit:
+    """One connection: its socket, where it comes from, when, and the key it has shown."""
+
+    socket: socket.socket
+    peer: Peer
+    since: float
+    key: bytes | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.socket.fileno() >= 0
+
+    def end(self) -> None:
+        """Hang up; whoever serves the connection sees its end and closes it."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class ConnectionLimits:
+    """Counts a listener's connections and closes those that overstay. Used from the listener's own thread only."""
+
+    def __init__(self, most: int = MOST, *, no_key: float = NO_KEY, most_of_one: int = MOST_OF_ONE) -> None:
+        """At most `most` connections, `most_of_one` of one key; one without a key lasts `no_key` seconds at most."""
+        self.most = max(1, min(most, _raised_descriptors() // _SHARE))
+        self._no_key, self._most_of_one = no_key, most_of_one
+        self._visits: dict[Peer, _Visit] = {}
+
+    def listen(self, host: str, port: int, backlog: int = 128) -> socket.socket:
+        """A socket that listens at `host`:`port` and whose connections are counted. Raises OSError."""
+        listening = _Listening(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening.limits = self
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(backlog)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        self._sweep()
+        return len(self._visits)
+
+    def enter(self, connection: socket.socket, peer: Peer) -> bool:
+        """Count a new connection; False if there is no place for it."""
+        self._sweep()
+        if len(self._visits) >= self.most:
+            stranger = next((visit for visit in self._visits.values() if visit.key is None), None)  # the oldest
+            if stranger is None:
+                return False
+            self._drop(stranger)
+        self._visits[peer] = _Visit(connection, peer, time.monotonic())
+        return True
+
+    def admit(self, peer: Peer, key: bytes) -> bool:
+        """The connection from `peer` has shown `key`; False if there are too many with that key already."""
+        visit = self._visits.get(peer)
+        if visit is None or visit.key == key:
+            return True
+        if sum(other.key == key and other.is_open for other in self._visits.values()) >= self._most_of_one:
+            return False
+        visit.key = key
+        return True
+
+    def close(self) -> None:
+        """Hang up on those who are still in the door: nobody else knows of them."""
+        for visit in list(self._visits.values()):
+            if visit.key is None:
+                visit.end()
+
+    def _sweep(self) -> None:
+        """Forget what is closed, and close what has shown no key in time."""
+        latest = time.monotonic() - self._no_key
+        for visit in list(self._visits.values()):
+            if not visit.is_open:
+                del self._visits[visit.peer]
+            elif visit.key is None and visit.since < latest:
+                self._drop(visit)
+
+    def _drop(self, visit: _Visit) -> None:
+        visit.end()
+        del self._visits[visit.peer]
+
+
+class _Listening(socket.socket):
+    """A listening socket that asks its limits about every connection."""
+
+    limits: ConnectionLimits
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection; raises where there is none, or no place for it."""
+        connection, address = super().accept()
+        if not self.limits.enter(connection, (str(address[0]), int(address[1]))):
+            connection.close()
+            raise ConnectionAbortedError("no place for another connection")
+        return connection, address
+
+
+def _raised_descriptors() -> int:
+    """How many descriptors the process may have, after asking for as many as it is allowed to ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
 
 UNREGISTERED = "this key is not registered here"
 SECRET_HEADER = "fedotp-secret"
@@ -58,16 +183,16 @@ class _Leave:
     answers: int = 0
 
 
-class Gate:
+class SiteAccess:
     """Flower's application as far as sites need it, and only for sites whose keys are known.
 
     Flower would answer to an unknown key as to one that is connected already, and a site could not tell whether it
     should try again.
     """
 
-    def __init__(self, app: ASGIApp, known: Mapping[bytes, str] | None, doors: Doors) -> None:
+    def __init__(self, app: ASGIApp, known: Mapping[bytes, str] | None, limits: ConnectionLimits) -> None:
         """`known` public keys, with their sites' names, may connect; None: all, without further ado."""
-        self._app, self._known, self._doors = app, known, doors
+        self._app, self._known, self._limits = app, known, limits
         self._leave: dict[bytes, _Leave] = {}
         self._reminded: dict[tuple[str, bytes], float] = {}
 
@@ -103,7 +228,7 @@ class Gate:
             if (away := _seconds_away(headers)) is not None:
                 self._tell("clock", key, f"its clock is {away:+.0f} s away from this machine's; it is not let in")
                 return _unauthorised(), b""
-        if not self._doors.admit(peer, key or repr(peer).encode()):
+        if not self._limits.admit(peer, key or repr(peer).encode()):
             self._tell("many", key, "it has too many connections; another one is refused")
             return PlainTextResponse("too many connections with this key", 429), b""
         body = await _body(receive, _declared(headers), _LONGEST.get(path, _SHORT))
@@ -129,12 +254,12 @@ class Gate:
             log.warning("site %s: %s", (self._known or {}).get(key, "without key"), why)
 
 
-class LocalGate:
+class LocalAccess:
     """Flower's whole application, for this process only: other users of the machine do not know the secret."""
 
-    def __init__(self, app: ASGIApp, secret: str, doors: Doors) -> None:
+    def __init__(self, app: ASGIApp, secret: str, limits: ConnectionLimits) -> None:
         """Requests must carry `secret`."""
-        self._app, self._secret, self._doors = app, secret, doors
+        self._app, self._secret, self._limits = app, secret, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on or refuse a request."""
@@ -144,7 +269,7 @@ class LocalGate:
                 await _refuse(PlainTextResponse("not here", 404), scope, receive, send)
                 return
             peer = _peer(scope)
-            self._doors.admit(peer, repr(peer).encode())
+            self._limits.admit(peer, repr(peer).encode())
         await self._app(scope, receive, send)
 
 

@@ -20,7 +20,7 @@ _RETRIES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)  # seconds before each
 _Result = TypeVar("_Result")
 
 
-class Post:
+class Transport:
     """Sends and collects over Flower's grid, and retries where it fails. `name_of` a node is its site's, for the log.
 
     All calls can be repeated: a message that is pushed twice is one, and an answer that is lost on the way is asked for

@@ -1,4 +1,4 @@
-"""Prompts as Flower's records, and back, with every check a stranger's message needs."""
+"""The words server and sites use: keys of the records in their messages."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +13,47 @@ from fedotp.errors import FedotpError
 from fedotp.flower.secure import digest
 from fedotp.methods import Parameters
 
+CONFIG = "config"
+ARRAYS = "arrays"
+METRICS = "metrics"
+PREDICTIONS = "predictions"
+
+NUMBER = "number"
+ROUND = "server-round"
+ACCEPTED = "accepted"
+LAST = "last"
+EXAMPLES = "num-examples"
+LOSS = "loss"
+IMAGES = "images"
+STEPS = "noisy-steps"
+REFUSED = "refused"
+CLASSES = "classes"
+NAME = "name"
+COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
+
+# steps of a secure sum: queries to sites, and what is in them
+KEYS, SHARES, SURVIVORS, SIGNATURES = "secure_keys", "secure_shares", "secure_survivors", "secure_signatures"
+SESSION = "session"
+MARKS = "marks"
+MASKED = "masked"
+
+# what a site says of itself
+PART = "part"
+DOMAIN = "domain"
+TRAIN_IMAGES = "train-images"
+TEST_IMAGES = "test-images"
+
+
+def of_metric(key: str) -> str:
+    """What a site calls a metric where it tells of its tests."""
+    return key.replace("_", "-")
+
+
 _HEADER = 10_000  # bytes of an array beyond its values
 
 
 @contextmanager
-def strangers_words() -> Iterator[None]:
+def untrusted_input() -> Iterator[None]:
     """Whatever goes wrong with what a stranger has sent is that stranger's fault, and ends nothing here."""
     try:
         yield

@@ -20,7 +20,7 @@ _COPIES = 6  # of the prompts: received, private, trained, gradient, momentum, w
 _GIB = 1 << 30
 
 
-def require_modest(config: Config, name: str) -> None:
+def require_bounded(config: Config, name: str) -> None:
     """Refuse numbers of which no site needs as many, though a configuration may have them."""
     ints = {key: value for key, value in vars(config.method).items() if isinstance(value, int)}
     asked = {

@@ -10,10 +10,10 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from fedotp._interrupt import Interrupt
 from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
-from fedotp.flower import _messages as words
+from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._records import content_of, strangers_words
-from fedotp.flower.link import Post, is_lost
+from fedotp.flower._wire import content_of, untrusted_input
+from fedotp.flower.link import Transport, is_lost
 from fedotp.flower.server._members import Member, Registry, State
 from fedotp.flower.server._server_settings import ServerSettings
 
@@ -28,7 +28,7 @@ _MOST_IMAGES = 10**9
 _LAST = 1 << 62  # where a site that has no part of a common data set comes among those that have one
 
 
-class Welcome:
+class Registration:
     """Greets sites as they connect, without waiting for anyone but at the start.
 
     A site is first asked who it is and which classes it has, where that is not known beforehand; then it is told the
@@ -36,13 +36,19 @@ class Welcome:
     """
 
     def __init__(
-        self, post: Post, registry: Registry, agreement: Agreement, *, begun: bool = False, new_counts: bool = False
+        self,
+        transport: Transport,
+        registry: Registry,
+        agreement: Agreement,
+        *,
+        begun: bool = False,
+        new_counts: bool = False,
     ) -> None:
         """`agreement` may still be without classes.
 
         In a run that has `begun`, a site weighs no more than it announced at first, unless `new_counts` are allowed.
         """
-        self.post = post
+        self.transport = transport
         self.registry = registry
         self.agreement = agreement
         self.decided = begun or (bool(agreement.classes) and registry.nodes is not None)
@@ -66,7 +72,7 @@ class Welcome:
                 n_seen, newcomer = len(members), time.monotonic()
             wanted = settings.min_sites or self.registry.n_registered  # a site whose key was removed is not awaited
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
-            told = [member for member in members if member.state is State.TOLD]
+            told = [member for member in members if member.state is State.INTRODUCED]
             ready = [member for member in members if member.state is State.READY]
             refused = [member for member in members if member.state is State.REFUSED]
             if refused and len(refused) == max(wanted, n_seen):
@@ -92,22 +98,22 @@ class Welcome:
 
     def step(self) -> None:
         """Look who is there, greet those who are new, and take what they answer."""
-        online = self.post.online()
+        online = self.transport.online()
         for node, came in online.items():
             if node not in self._strangers:
                 self._meet(node, came)
         for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
-                lost = self.post.lost_since.pop(member.node, None)
+                lost = self.transport.lost_since.pop(member.node, None)
                 if lost is None and member.state not in (State.UNKNOWN, State.REFUSED):
                     log.warning("site %s disconnected", member.called)
                 member.gone = time.monotonic() if lost is None else lost
                 member.node, member.came, member.state = None, "", State.UNKNOWN
         self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
         hellos = [self._hello(member) for member in self.registry.everyone if self._is_next(member)]
-        self._waiting |= self.post.send(hellos)
+        self._waiting |= self.transport.send(hellos)
         self._waiting = {number: node for number, node in self._waiting.items() if node in online}
-        for node, reply in self.post.collect(self._waiting).items():
+        for node, reply in self.transport.collect(self._waiting).items():
             asked = self.registry.of_node(node)
             if asked is None or asked.state is not State.ASKED:
                 continue
@@ -134,18 +140,18 @@ class Welcome:
             return False
         if member.state is State.ASKED:
             return time.monotonic() - self._asked.get(member.node, 0.0) > _ASK_AGAIN
-        return member.state is State.UNKNOWN or (member.state is State.TOLD and self.decided)
+        return member.state is State.UNKNOWN or (member.state is State.INTRODUCED and self.decided)
 
     def _hello(self, member: Member) -> Message:
         named = bool(member.name)  # without a name, it has no number yet
-        config = ConfigRecord({words.NUMBER: self.registry.number(member) if named else 0})
+        config = ConfigRecord({wire.NUMBER: self.registry.number(member) if named else 0})
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
         assert member.node is not None
         member.state = State.ASKED
         self._asked[member.node] = time.monotonic()
         return Message(
-            RecordDict({words.CONFIG: config}),
+            RecordDict({wire.CONFIG: config}),
             dst_node_id=member.node,
             message_type=MessageType.QUERY,
             group_id="hello",
@@ -154,28 +160,28 @@ class Welcome:
     def _take(self, member: Member, reply: Message) -> None:
         """What a site answers to hello."""
         try:
-            with strangers_words():
-                facts = content_of(reply).config_records.get(words.CONFIG, ConfigRecord())
-                if words.REFUSED in facts:
-                    raise FedotpError(str(facts[words.REFUSED]))
-                member = self.registry.introduce(member, _text(facts, words.NAME, least=1))
+            with untrusted_input():
+                facts = content_of(reply).config_records.get(wire.CONFIG, ConfigRecord())
+                if wire.REFUSED in facts:
+                    raise FedotpError(str(facts[wire.REFUSED]))
+                member = self.registry.introduce(member, _text(facts, wire.NAME, least=1))
                 self._believe(member, facts)
         except FedotpError as error:
             self._refuse(member, str(error))
 
     def _believe(self, member: Member, facts: ConfigRecord) -> None:
         """What a site says of itself."""
-        if words.CLASSES in facts:
-            member.classes, self._parts[member.name] = _classes(facts), _whole(facts, words.PART, least=-1)
-            member.state = State.TOLD
+        if wire.CLASSES in facts:
+            member.classes, self._parts[member.name] = _classes(facts), _whole(facts, wire.PART, least=-1)
+            member.state = State.INTRODUCED
             return
         n_train, n_test, domain = (
-            _whole(facts, words.TRAIN_IMAGES),
-            _whole(facts, words.TEST_IMAGES),
-            _text(facts, words.DOMAIN),
+            _whole(facts, wire.TRAIN_IMAGES),
+            _whole(facts, wire.TEST_IMAGES),
+            _text(facts, wire.DOMAIN),
         )
         member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
-        member.steps = _whole(facts, words.STEPS) if words.STEPS in facts else 0
+        member.steps = _whole(facts, wire.STEPS) if wire.STEPS in facts else 0
         if not member.agreed or not self._begun or self._new_counts:
             member.agreed = n_train
         elif n_train > member.agreed:
@@ -224,7 +230,7 @@ def _whole(facts: ConfigRecord, key: str, least: int = 0) -> int:
 
 
 def _classes(facts: ConfigRecord) -> tuple[str, ...]:
-    names = facts[words.CLASSES]
+    names = facts[wire.CLASSES]
     known = isinstance(names, list) and all(
         isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable() for name in names
     )

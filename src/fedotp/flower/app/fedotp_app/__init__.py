@@ -1,1 +1,0 @@
-"""The Flower app of fedotp: everything is in the installed package."""

@@ -1,5 +1,0 @@
-"""ClientApp."""
-
-from fedotp.flower.client_app import app
-
-__all__ = ["app"]

@@ -1,5 +1,0 @@
-"""Where Flower finds the ServerApp of a federation."""
-
-from fedotp.flower.server import app
-
-__all__ = ["app"]
