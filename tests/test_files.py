@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedotp._files import opened_in_place, read_regular, write_atomically
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder, opened_in_place, read_regular, write_atomically
 from fedotp.errors import FedotpError, TransientError
 
 

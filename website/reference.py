@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fedotp._toml import write_value
+from fedotp._values import write_value
 from fedotp.config import Key, keys_of, sections
 from fedotp.data import DATASETS, DatasetInfo
 from fedotp.methods import METHODS, FedOTP, Method

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import platformdirs
+
 from fedotp.errors import FedotpError, TransientError
 
 # What may pass without a change to the command: a full disk, no descriptors or memory left, a file server that is away.
@@ -150,3 +152,10 @@ def is_held(path: Path) -> bool:
             return not _take(file, shared=True)
     except OSError:  # no lock, or not ours to look at
         return False
+
+
+def cache_folder() -> Path:
+    """`$FEDOTP_CACHE`, else `fedotp` in the user's cache: on Linux `$XDG_CACHE_HOME` or `~/.cache`."""
+    if "FEDOTP_CACHE" in os.environ:
+        return Path(os.environ["FEDOTP_CACHE"])
+    return platformdirs.user_cache_path("fedotp", appauthor=False)

@@ -1,6 +1,6 @@
-"""Imports: parts of packages when they are first used, and code of the user's own, the files and modules that he names.
+"""Imports: parts of packages when they are first used, files and modules of the user, and entry points of packages.
 
-`fedotp --import` names them by an environment variable, which processes started from here inherit.
+`fedotp --import` names files and modules by an environment variable, which processes started from here inherit.
 """
 
 import ast
@@ -10,8 +10,10 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fedotp._files import read_regular
 from fedotp._text import one_line
@@ -129,3 +131,37 @@ def lazy_face(package: str) -> tuple[Callable[[str], object], Callable[[], list[
         return getattr(importlib.import_module(origin[name]), name)
 
     return find, lambda: sorted(origin)
+
+
+def offered(group: str) -> list[str]:
+    """The names that packages offer in a group, sorted; nothing is imported."""
+    return sorted(entry_points(group=group).names)
+
+
+def bring(group: str, name: str, what: str) -> tuple[Any, EntryPoint] | None:
+    """What a package offers under a name, imported, and its entry point; None if there is none.
+
+    `what` it is, "method" for example, opens a refusal.
+    """
+    offers = list(entry_points(group=group, name=name))
+    if not offers:
+        return None
+    entry, *others = offers
+    if others:
+        packages = " and ".join(package_of(offer) for offer in offers)
+        raise FedotpError(f"the {what} {entry.name} is in {packages}; uninstall all but one")
+    try:
+        return entry.load(), entry
+    except Exception as error:
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise FedotpError(f"the {what} {entry.name} of {package_of(entry)} cannot be imported: {why}") from error
+
+
+def package_of(entry: EntryPoint) -> str:
+    """The package of an entry point and its version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
+
+
+def origin(entry: EntryPoint | None) -> dict[str, str]:
+    """For records: nothing of what did not come by an entry point."""
+    return {"entry_point": entry.value, "package": package_of(entry)} if entry else {}

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp import ot
-from fedotp._ranges import require_one_of
+from fedotp._values import require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 

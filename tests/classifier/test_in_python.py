@@ -15,11 +15,12 @@ from PIL import Image
 
 import fedotp
 from fedotp import ot
-from fedotp._images import picture_of
-from fedotp.classifier import Classifier, open_classifiers, open_image
+from fedotp.classifier import Classifier, open_classifiers
 from fedotp.clip import CLIP, TINY, EvalTransform, preprocess
 from fedotp.data import load_dataset
 from fedotp.errors import FedotpError
+from fedotp.images import open_image
+from fedotp.images._decode import picture_of
 from fedotp.prompts import PromptEncoder
 from fedotp.runs.directory import RunDirectory
 

@@ -214,7 +214,7 @@ def test_sixteen_bit_png_keeps_its_greys() -> None:
 def test_sixteen_bits_are_scaled_a_few_rows_at_a_time_to_the_same_greys(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = np.random.default_rng(0).integers(0, 65536, (11, 7), dtype=np.uint16)
     whole = np.asarray(to_rgb(Image.fromarray(stored)))
-    monkeypatch.setattr("fedotp._greys._AT_A_TIME", 20)
+    monkeypatch.setattr("fedotp.images._greys._AT_A_TIME", 20)
     np.testing.assert_array_equal(np.asarray(to_rgb(Image.fromarray(stored))), whole)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from fedotp._toml import Words
+from fedotp._values import Words
 from fedotp.config import Config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS

@@ -9,7 +9,7 @@ from config_made import configs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedotp._toml import write_scalar, write_tables, write_value
+from fedotp._values import write_scalar, write_tables, write_value
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
 from fedotp.config._reading import bare_kind, kinds_of
 from fedotp.config._schema import SECTIONS, all_kinds

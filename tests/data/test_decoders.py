@@ -19,7 +19,6 @@ from PIL import Image
 from store_made import array_dataset, assert_same_tokens, file_dataset, noise, tiny_clip
 
 import fedotp.clip
-from fedotp import _images
 from fedotp.clip import EvalTransform, Shown
 from fedotp.data import Dataset, Split, load_dataset
 from fedotp.data._dataset import ImageFiles
@@ -32,6 +31,7 @@ from fedotp.data.store._pool import DecoderPool, DecodingProcess, Dispatcher
 from fedotp.data.store._tokens import EncodedDataset
 from fedotp.data.store._tower import Tower
 from fedotp.errors import FedotpError
+from fedotp.images import _decode
 from resized import restated
 
 
@@ -343,7 +343,7 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
     inside = most = 0
     lock = threading.Lock()
 
-    class Noting(_images._Room):
+    class Noting(_decode._Room):
         @contextmanager
         def taken(self, n: int) -> Iterator[None]:
             nonlocal inside, most
@@ -355,7 +355,7 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
                 with lock:
                     inside -= n
 
-    monkeypatch.setattr(_images, "_ROOM", Noting(1_600 * 1_000))
+    monkeypatch.setattr(_decode, "_ROOM", Noting(1_600 * 1_000))
     split = file_dataset(tmp_path / "here", 6, 2).train
     for i in range(4):
         Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")

@@ -28,11 +28,11 @@ from pydicom.uid import (
 )
 
 from data.dicom_made import dataset, dicom, palette, read, table, written
-from fedotp._images import decode_image
 from fedotp.clip import to_rgb
 from fedotp.data import check_dataset
 from fedotp.data._folder import read_folder
 from fedotp.errors import FedotpError
+from fedotp.images import decode_image
 
 RNG = np.random.default_rng(0)
 BLANK = np.zeros((4, 4), np.uint8)

@@ -17,13 +17,12 @@ from layouts import write_tree
 from PIL import Image
 from store_made import tiny_clip
 
-from fedotp import _images
-from fedotp._images import MAX_PIXELS, decode_image, decoded, open_image
 from fedotp.data import Split, check_dataset
 from fedotp.data._folder import read_folder
 from fedotp.data._hf import _Table
 from fedotp.data.store._encode import encode
 from fedotp.errors import FedotpError
+from fedotp.images import MAX_PIXELS, _decode, decode_image, decoded, open_image
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
 
@@ -120,7 +119,7 @@ def test_encoding_leaves_pipes_and_devices_out(folder: Path, odd_files: list[Pat
 
 
 def test_threads_together_decode_no_more_pixels_than_one_picture_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "_ROOM", _images._Room(100))
+    monkeypatch.setattr(_decode, "_ROOM", _decode._Room(100))
     content = _png("L", 8, 8)  # 64 of the 100
     counted = SimpleNamespace(inside=0, most=0)
     lock = threading.Lock()
@@ -140,7 +139,7 @@ def test_threads_together_decode_no_more_pixels_than_one_picture_may_have(monkey
 
 
 def test_small_pictures_are_decoded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "_ROOM", _images._Room(200))
+    monkeypatch.setattr(_decode, "_ROOM", _decode._Room(200))
     together = threading.Barrier(3, timeout=60)
 
     def look(_: int) -> None:
@@ -152,7 +151,7 @@ def test_small_pictures_are_decoded_side_by_side(monkeypatch: pytest.MonkeyPatch
 
 
 def test_room_is_given_back_after_a_broken_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "_ROOM", _images._Room(100))
+    monkeypatch.setattr(_decode, "_ROOM", _decode._Room(100))
     content = _png("RGB", 8, 8)
     for _ in range(3):
         with pytest.raises(FedotpError):
@@ -170,10 +169,10 @@ def test_a_phone_photo_of_108_megapixels_passes_folder_check_predict_and_serve(f
     (folder / "train" / "a" / "phone.png").write_bytes(content)
     assert check_dataset(read_folder(folder)).broken == ()
     assert open_image(folder / "train" / "a" / "phone.png").size == (12_000, 9_000)
-    assert inspect.signature(decode_image).parameters.keys() == {"content"}  # nobody has a limit of his own
+    assert inspect.signature(decode_image).parameters.keys() == {"content"}  # there is no other limit
 
 
 def test_nothing_else_opens_pictures() -> None:
-    root = Path(_images.__file__).parent
+    root = Path(_decode.__file__).parents[1]
     openers = [path.relative_to(root).as_posix() for path in root.rglob("*.py") if "Image.open(" in path.read_text()]
-    assert openers == ["_images.py"]
+    assert openers == ["images/_decode.py"]

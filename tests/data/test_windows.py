@@ -12,7 +12,6 @@ from PIL import Image, features
 from store_made import tiny_clip
 
 from data.dicom_made import dicom
-from fedotp._images import MAX_PIXELS, decode_image
 from fedotp.clip import EvalTransform, TrainTransform, to_rgb
 from fedotp.config import Config
 from fedotp.data import check_dataset, clipped_note
@@ -20,6 +19,7 @@ from fedotp.data._folder import read_folder
 from fedotp.data.store import encode
 from fedotp.data.store._crops import Portable, Request, Rows, look
 from fedotp.errors import FedotpError
+from fedotp.images import MAX_PIXELS, _decode, decode_image
 
 RNG = np.random.default_rng(0)
 
@@ -209,11 +209,9 @@ def test_photos_of_phones_are_read(tmp_path: Path) -> None:
 def test_a_gigantic_heic_is_refused_before_it_is_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
     from pillow_heif import from_pillow
 
-    from fedotp import _images
-
     content = io.BytesIO()
     from_pillow(Image.new("RGB", (64, 64))).save(content)
-    monkeypatch.setattr(_images, "MAX_PIXELS", 64 * 64 - 1)
+    monkeypatch.setattr(_decode, "MAX_PIXELS", 64 * 64 - 1)
     with pytest.raises(FedotpError, match="million pixels; at most"):
         decode_image(content.getvalue())
     assert MAX_PIXELS > 64 * 64

@@ -18,7 +18,7 @@ from toy_federation import (
 )
 
 from anchored import STRUCTURES
-from fedotp._toml import Words
+from fedotp._values import Words
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, evaluate_predictions
 from fedotp.federation._sampling import held_out, sampled, survivors

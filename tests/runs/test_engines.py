@@ -14,7 +14,7 @@ import torch
 from toy_run import make_config
 
 import fedotp
-from fedotp import _memory
+from fedotp import _system
 from fedotp._imports import name_imports
 from fedotp.errors import FedotpError
 from fedotp.runs.many import Local, ManyObserver, RayCluster, Trial, Update, _workers, by_method, run_many
@@ -111,7 +111,7 @@ def test_a_node_that_is_not_like_here(
 def test_a_process_on_a_node_takes_what_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VISIBLE, "3")  # as Ray chose
-    monkeypatch.setattr("fedotp._memory._sharing", 1)
+    monkeypatch.setattr("fedotp._system._sharing", 1)
     (tmp_path / "there").mkdir()
     before = torch.get_num_threads()
     for gpus, sharing, visible in [(2.0, 1, "3"), (1.0, 1, "3"), (0.25, 4, "3"), (0.0, 4, "")]:
@@ -121,7 +121,7 @@ def test_a_process_on_a_node_takes_what_is_its_own(tmp_path: Path, monkeypatch: 
         finally:
             torch.set_num_threads(before)
         assert Path.cwd() == tmp_path / "there"
-        assert (_memory._sharing, os.environ[VISIBLE]) == (sharing, visible)
+        assert (_system._sharing, os.environ[VISIBLE]) == (sharing, visible)
 
 
 def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._ranges import require, require_from
+from fedotp._values import require, require_from
 from fedotp.audit._bound import Bools, Bound, Floats, epsilon_from_below
 from fedotp.config import Config
 from fedotp.errors import FedotpError, SettingError

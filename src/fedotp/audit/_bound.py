@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedotp._ranges import require
+from fedotp._values import require
 
 _LEAST_GUESSES = 16  # fewer cannot refute much: 16 of 16 are an epsilon of 1.4
 _MOST_CANDIDATES = 5

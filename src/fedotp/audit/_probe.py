@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from fedotp.audit._membership import Allowed, Separation, separate
-from fedotp.classifier import Classifier, open_image
+from fedotp.classifier import Classifier
 from fedotp.clip import ImageFeatures
 from fedotp.data import is_image
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import ZERO_SHOT, Images, Predictions, Predictor, Simulator, judge
+from fedotp.images import open_image
 from fedotp.methods import ZeroShot
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import restore

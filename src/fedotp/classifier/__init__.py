@@ -1,8 +1,5 @@
 """Using what was learned: a client's classifier, from a run or from a bundle."""
 
-from fedotp._images import ImageLike as ImageLike
-from fedotp._images import decode_image as decode_image
-from fedotp._images import open_image as open_image
 from fedotp.classifier._bundle import backbone_name as backbone_name
 from fedotp.classifier._bundle import has_name as has_name
 from fedotp.classifier._bundle import save_bundle as save_bundle

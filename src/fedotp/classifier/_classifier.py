@@ -9,13 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._greys import WINDOW
-from fedotp._images import ImageLike, as_images, open_image
 from fedotp.classifier._prediction import Floats, Maps, Prediction
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Look
 from fedotp.data.store import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
+from fedotp.images import WINDOW, ImageLike, as_images, open_image
 from fedotp.limits import SCORE, Calibration, Score
 from fedotp.matching import Matching
 from fedotp.methods import PRECISION, Dial, Kind, Memory, Method, Parameters, Precision, Task

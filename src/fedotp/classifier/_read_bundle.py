@@ -11,12 +11,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from fedotp._files import read_regular
-from fedotp._greys import WINDOW
 from fedotp.classifier._bundle import CALIBRATION, FACTS, FOLDED, FORMAT, MEMORY, PROMPTS, has_name
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictor, prompt_lengths
+from fedotp.images import WINDOW
 from fedotp.limits import Calibration
 from fedotp.methods import PRECISION, Memory, Parameters, Task
 from fedotp.runs.one import find_device, load_backbone, make_task

@@ -15,8 +15,7 @@ from typer.core import TyperGroup
 
 from fedotp import __version__
 from fedotp._imports import VARIABLE, name_imports
-from fedotp._interrupt import end_at_once
-from fedotp._memory import shortage
+from fedotp._system import end_at_once, shortage
 from fedotp._text import one_line, printable
 from fedotp.cli import (
     audit,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from fedotp._malloc import keep_freed
+from fedotp._system import keep_freed
 from fedotp.cli._status import INTERRUPTED, SOME_FAILED
 from fedotp.cli.show import cell, listing, print_checks, print_paths
 

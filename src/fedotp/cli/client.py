@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder
 from fedotp._text import printable
 from fedotp.cli._options import DEVICE, InsecureOption, KeysOption
 from fedotp.cli.posix import need_posix

@@ -18,13 +18,13 @@ from rich.progress import (
 from rich.table import Table
 
 from fedotp import data
-from fedotp._greys import WINDOW, read_window
 from fedotp._text import counted, printable
 from fedotp.cli import _complete
 from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
 from fedotp.cli.show import cell
 from fedotp.data.partition import SCHEMES, PartitionSettings
 from fedotp.errors import FedotpError
+from fedotp.images import WINDOW, read_window
 
 if TYPE_CHECKING:
     from fedotp.data.partition import Partition

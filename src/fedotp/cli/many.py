@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedotp._driver import open_driver
+from fedotp._system import open_driver
 from fedotp.cli import _complete
 from fedotp.cli._options import (
     METHODS,

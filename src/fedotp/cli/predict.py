@@ -169,7 +169,7 @@ def _distinct(images: Iterable[Found]) -> Iterator[Found]:
 
 def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer) -> "Iterator[tuple[Found, Image]]":
     """What the tower sees of the images that can be read; of the others the printer is told."""
-    from fedotp.classifier import open_image
+    from fedotp.images import open_image
 
     for image in images:
         try:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from fedotp._driver import open_driver
-from fedotp._malloc import keep_freed
+from fedotp._system import keep_freed, open_driver
 from fedotp._text import printable
 from fedotp.cli._options import (
     METHODS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder
 from fedotp.cli._options import SOURCE, InsecureOption, KeysOption, ResumeOption, SetOption, SourceArgument
 from fedotp.cli._status import INTERRUPTED
 from fedotp.cli.posix import need_posix

@@ -9,11 +9,11 @@ import typer
 
 from fedotp import data
 from fedotp._bars import encoding_progress
-from fedotp._greys import WINDOW
 from fedotp._text import counted, printable
 from fedotp.cli._options import DatasetArgument, GroupsOption, Precision, QuietBarOption, RootOption
 from fedotp.data import store as tokens
 from fedotp.errors import FedotpError
+from fedotp.images import WINDOW
 
 app = typer.Typer()
 cache = typer.Typer(help="Look into the token store and make room: show, prune.", no_args_is_help=True)

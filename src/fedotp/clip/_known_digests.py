@@ -11,8 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from fedotp._files import parse_json, read_regular, write_atomically
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder, parse_json, read_regular, write_atomically
 from fedotp.errors import FedotpError
 
 _UNSETTLED_NS = 2_000_000_000  # the coarsest clock among file systems

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedotp._images import ImageLike
 from fedotp.clip._config import ClipConfig, ResNetConfig
 from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._preprocess import preprocess
@@ -17,6 +16,7 @@ from fedotp.clip._tokenizer import Tokenizer
 from fedotp.clip._transformer import Transformer
 from fedotp.clip._vision import ModifiedResNet, VisionTransformer
 from fedotp.errors import FedotpError
+from fedotp.images import ImageLike
 
 
 class ImageFeatures(NamedTuple):

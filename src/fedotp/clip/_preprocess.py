@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from PIL import ExifTags, Image, ImageOps
 
-from fedotp._greys import WINDOW, eight_bits, has_more_bits
-from fedotp._images import ImageLike, open_image
 from fedotp.errors import FedotpError
+from fedotp.images import WINDOW, ImageLike, eight_bits, has_more_bits, open_image
 
 if TYPE_CHECKING:
     import torch

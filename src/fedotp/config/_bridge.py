@@ -7,7 +7,7 @@ each of them changes, and by how many points, is in docs/reproduction.md.
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from fedotp._toml import Value, show
+from fedotp._values import Value, show
 from fedotp.config._reading import one_of
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import SettingError

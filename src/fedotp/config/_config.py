@@ -7,8 +7,7 @@ from typing import Any
 
 from fedotp._files import read_regular
 from fedotp._imports import import_named
-from fedotp._ranges import require
-from fedotp._toml import Tables, Value, parse_toml, show, write_tables
+from fedotp._values import Tables, Value, parse_toml, require, show, write_tables
 from fedotp.config._bridge import bridged
 from fedotp.config._known import preset_text, preset_texts
 from fedotp.config._override import apply, assigned

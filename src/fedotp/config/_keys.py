@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
-from fedotp._toml import Value, write_value
+from fedotp._values import Value, write_value
 from fedotp.config._config import Config
 from fedotp.config._reading import Kind, bare_kind, kinds_of, right_for
 from fedotp.config._schema import DEFAULTS, SECTIONS, TOP

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_origin
 
-from fedotp._toml import Tables, Words, parse_toml, show
+from fedotp._values import Tables, Words, parse_toml, show
 from fedotp.config._reading import Kind, bare_kind
 from fedotp.config._schema import all_kinds, method_named, unknown_key
 from fedotp.data.partition import SCHEMES, PartitionSettings, find_scheme

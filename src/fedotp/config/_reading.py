@@ -12,8 +12,7 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from fedotp._ranges import alternatives
-from fedotp._toml import Words, show, show_key
+from fedotp._values import Words, alternatives, show, show_key
 from fedotp.errors import FedotpError, SettingError
 
 T = TypeVar("T")

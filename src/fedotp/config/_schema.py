@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedotp._toml import show, show_key
+from fedotp._values import show, show_key
 from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data.partition import PartitionSettings

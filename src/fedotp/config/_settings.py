@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedotp._greys import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read_windows
-from fedotp._ranges import require_choices, require_from
-from fedotp._toml import show
+from fedotp._values import require_choices, require_from, show
 from fedotp.clip import Look
 from fedotp.data.store import STORAGE, Storage
 from fedotp.errors import FedotpError, SettingError
+from fedotp.images import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read_windows
 
 _MOST_CROPS = 10_000  # every one of every image is encoded and stored
 

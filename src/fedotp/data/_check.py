@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from fedotp._greys import WINDOW, clipped_share, has_more_bits, largest_share, read_window
-from fedotp._images import reason
 from fedotp.data._dataset import SPLITS, Dataset, ImageRef, Split, SplitName
 from fedotp.errors import FedotpError, MissingPackageError, listed
+from fedotp.images import WINDOW, clipped_share, has_more_bits, largest_share, read_window, reason
 
 _DARK = 1 / 16  # of the range: 12 bits in 16
 _CLIPPED = 0.9  # of the pixels; of a CT slice, the window of a question often hides the air around, half of it and more

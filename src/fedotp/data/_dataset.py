@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedotp import _images
 from fedotp._text import counted
 from fedotp.data._types import Ints
 from fedotp.errors import FedotpError, MissingPackageError, listed
+from fedotp.images import decoded, read_image, reason
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -46,7 +46,7 @@ class FileContents:
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
         """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
-        return _images.decoded(content)
+        return decoded(content)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ImageFiles(FileContents):
 
     def read(self, row: int) -> bytes:
         """Return the bytes of the file."""
-        return _images.read_image(self.root / self.paths[row])
+        return read_image(self.root / self.paths[row])
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class Split:
             raise
         except (OSError, FedotpError) as error:
             raise FedotpError(
-                f"cannot read image {self.where(i)}: {_images.reason(error)}; replace it or skip broken images"
+                f"cannot read image {self.where(i)}: {reason(error)}; replace it or skip broken images"
             ) from error
 
     def select(self, keep: Ints | NDArray[np.bool_]) -> "Split":

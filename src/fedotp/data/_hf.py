@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fedotp import _images
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
+from fedotp.images import read_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class _Table(FileContents):
         cell = self.rows[row][self.column]
         if cell["bytes"] is not None:
             return bytes(cell["bytes"])
-        return _images.read_image(cell["path"])
+        return read_image(cell["path"])
 
 
 def _library() -> Any:

@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fedotp._dicom import is_dicom_file
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, ImageFiles, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
+from fedotp.images import is_dicom_file
 
 Item = tuple[str, int, int]  # an image: path below the data set's folder, label, domain
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from PIL import Image, ImageDraw
 
-from fedotp._greys import WINDOW, has_more_bits
 from fedotp.clip import to_rgb
 from fedotp.data._dataset import Dataset, FileContents, ImageSource, Split
+from fedotp.images import WINDOW, has_more_bits
 
 _COLOUR = (255, 0, 255)  # rare in photographs
 

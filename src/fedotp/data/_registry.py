@@ -6,9 +6,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal
 
-from fedotp._entry_points import bring, offered, origin, package_of
-from fedotp._imports import import_named, source_of
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder
+from fedotp._imports import bring, import_named, offered, origin, package_of, source_of
 from fedotp._text import one_line
 from fedotp.data._box import BOX, box_file
 from fedotp.data._catalog_field import FIELD

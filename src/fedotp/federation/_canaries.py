@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedotp._ranges import require
+from fedotp._values import require
 from fedotp.federation._metrics import Floats
 from fedotp.federation._random import Ints, draws
 from fedotp.methods import Parameters

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from fedotp._memory import free_gpu_bytes, memory_left
+from fedotp._system import free_gpu_bytes, memory_left
 from fedotp.federation._settings import ComputeSettings, Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedotp import ot
-from fedotp._toml import show
+from fedotp._values import show
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._canaries import Canaries

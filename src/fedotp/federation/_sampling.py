@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedotp._toml import show
+from fedotp._values import show
 from fedotp.errors import FedotpError, SettingError, listed, nearest
 from fedotp.federation._random import Ints, draws, order
 from fedotp.federation._settings import EvaluationSettings, RoundSettings

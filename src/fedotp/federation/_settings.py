@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from fedotp._ranges import MOST, alternatives, require, require_choices, require_from, require_one_of
-from fedotp._toml import Words, show
+from fedotp._values import MOST, Words, alternatives, require, require_choices, require_from, require_one_of, show
 from fedotp.errors import SettingError
 from fedotp.methods import PRECISION, Method, OptimizerName, Precision, Rate
 from fedotp.privacy import PrivacySettings

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedotp._clock import own_seconds
+from fedotp._system import own_seconds
 from fedotp.errors import FedotpError
 from fedotp.federation._attack import Attack, Trap
 from fedotp.federation._canaries import Canaries

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._toml import show
+from fedotp._values import show
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._noisy import n_noisy_steps, sampling_rate
 from fedotp.federation._random import Ints

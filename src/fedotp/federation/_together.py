@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 import torch
 
-from fedotp._clock import leave_out
+from fedotp._system import leave_out
 from fedotp.federation._clients import Clients
 from fedotp.federation._evaluation import Predictions
 from fedotp.federation._hardware import Cores

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedotp._ranges import require_one_of
+from fedotp._values import require_one_of
 from fedotp.errors import FedotpError
 from fedotp.limits._conformal import SCORE, Bools, Floats, Score, nonconformity, prediction_sets, threshold
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedotp._ranges import require, require_one_of
+from fedotp._values import require, require_one_of
 from fedotp.errors import FedotpError
 
 Floats = NDArray[np.float64]

@@ -2,8 +2,7 @@
 
 from importlib.metadata import EntryPoint
 
-from fedotp._entry_points import bring, offered, origin
-from fedotp._imports import import_named, source_of
+from fedotp._imports import bring, import_named, offered, origin, source_of
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.methods._dpfpl import DPFPL

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedotp._ranges import require
+from fedotp._values import require
 from fedotp.errors import SettingError
 
 Dial = float | Literal["confidence"]

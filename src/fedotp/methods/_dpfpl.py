@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import require_choices, require_from
+from fedotp._values import require_choices, require_from
 from fedotp.methods._method import Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL

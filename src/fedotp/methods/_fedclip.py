@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import require_choices
+from fedotp._values import require_choices
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate

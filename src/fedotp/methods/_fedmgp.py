@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp._values import MOST, require, require_choices, require_from
 from fedotp.matching import cross_entropy, pooled_score
 from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, weighted_average

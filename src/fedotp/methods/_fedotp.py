@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedotp import ot
-from fedotp._ranges import alternatives, require_one_of
+from fedotp._values import alternatives, require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import MOST, require_choices, require_from
+from fedotp._values import MOST, require_choices, require_from
 from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import MOST, require_choices, require_from
+from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method

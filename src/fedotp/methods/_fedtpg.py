@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import require_from
+from fedotp._values import require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, weighted_average

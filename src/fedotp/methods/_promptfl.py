@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedotp._ranges import MOST, require_from
+from fedotp._values import MOST, require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt

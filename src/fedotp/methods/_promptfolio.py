@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedotp._ranges import require_from
+from fedotp._values import require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._dial import Dial
 from fedotp.methods._method import LearningRates, Method

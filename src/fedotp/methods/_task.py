@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._ranges import MOST, require_choices, require_from
+from fedotp._values import MOST, require_choices, require_from
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 from fedotp.prompts import N_CTX, POSITION, STD, Position, PromptEncoder, random_context, word_context

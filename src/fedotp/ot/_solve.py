@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedotp._ranges import MOST, require_from, require_one_of
+from fedotp._values import MOST, require_from, require_one_of
 from fedotp.errors import FedotpError
 from fedotp.ot import _problem
 from fedotp.ot._newton import newton

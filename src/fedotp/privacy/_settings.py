@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp._values import MOST, require, require_choices, require_from
 from fedotp.errors import SettingError
 
 Unit = Literal["none", "example", "group", "site"]

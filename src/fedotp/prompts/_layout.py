@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedotp._ranges import require, require_one_of
+from fedotp._values import require, require_one_of
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
 

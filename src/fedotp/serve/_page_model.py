@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from fedotp.classifier import Classifiers, Prediction, backbone_name, decode_image
+from fedotp.classifier import Classifiers, Prediction, backbone_name
 from fedotp.clip import ImageFeatures
 from fedotp.data import Dataset, Split
 from fedotp.errors import FedotpError
+from fedotp.images import decode_image
 from fedotp.limits import COVERAGES, Calibration, least_images
 from fedotp.methods import Dial
 from fedotp.report import in_turn

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Literal
 
-from fedotp._entry_points import bring, offered, origin
-from fedotp._imports import import_named, source_of
-from fedotp._ranges import MOST, require, require_choices, require_from
+from fedotp._imports import bring, import_named, offered, origin, source_of
 from fedotp._text import one_line
+from fedotp._values import MOST, require, require_choices, require_from
 from fedotp.errors import FedotpError, nearest
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedotp._files import read_regular
-from fedotp._images import reason
 from fedotp.data._dataset import FileContents, ImageArray, ImageFiles, Split
 from fedotp.data.store._crops import Portable, Request, content_digest
 from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._format import DIGEST, Digests
 from fedotp.errors import FedotpError
+from fedotp.images import reason
 
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
 _MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])

@@ -18,10 +18,10 @@ from typing import NamedTuple, Protocol
 
 from PIL import Image
 
-from fedotp._images import MAX_PIXELS, decoded, read_image, reason, share_room
-from fedotp._interrupt import die_with_parent
+from fedotp._system import die_with_parent
 from fedotp.clip import Shown, Window, to_rgb
 from fedotp.errors import FedotpError, MissingPackageError
+from fedotp.images import MAX_PIXELS, decoded, read_image, reason, share_room
 
 Crop = tuple[int, int]  # seed and number; 0 and 0 for the plain crop
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedotp._greys import WINDOW, read_window
 from fedotp.clip import CLIP, EvalTransform, Look, TrainTransform
 from fedotp.data._check import Broken, broken_images
 from fedotp.data._dataset import Dataset, ImageRef, Split, SplitName
@@ -22,6 +21,7 @@ from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
 from fedotp.data.store._tower import Tower
 from fedotp.data.store._views import AHEAD, Encoder, Missing, encode_crops
 from fedotp.errors import FedotpError
+from fedotp.images import WINDOW, read_window
 
 _MANY_CROPS = 512  # resizing them on the device is worth the start of its kernels
 _MANY_BATCHES = 4  # of new images: recording the tower is worth it

@@ -19,9 +19,9 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import fedotp
-from fedotp._images import room_for
-from fedotp._interrupt import die_with_parent
+from fedotp._system import die_with_parent
 from fedotp.data.store._crops import Looked, Request, Rows, look
+from fedotp.images import room_for
 
 _START = (
     "import sys; n = int(sys.argv[2]); facts, sys.path[:] = sys.argv[3 : 3 + n], sys.argv[3 + n :]; "

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder
 from fedotp.data._types import Ints
 from fedotp.data.store._format import KEY, Encoding, Keys, Records, intact
 from fedotp.data.store._parallel import in_pieces

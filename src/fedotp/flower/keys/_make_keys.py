@@ -19,7 +19,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 
 from fedotp._files import cannot_write, write_atomically
-from fedotp._toml import show_key, write_tables
+from fedotp._values import show_key, write_tables
 from fedotp.errors import FedotpError
 from fedotp.flower._defaults import PORT, SERVER_DAYS
 from fedotp.flower.keys import _certificates as certificates

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedotp._files import read_regular
 from fedotp._text import one_line
-from fedotp._toml import parse_toml, show_key
+from fedotp._values import parse_toml, show_key
 from fedotp.errors import FedotpError
 from fedotp.flower.keys._certificates import (
     PrivateKey,

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from fedotp._interrupt import die_with_parent
+from fedotp._system import die_with_parent
 from fedotp.flower.link._flwr import (
     FleetHttpClient,
     ProtobufRequestContext,

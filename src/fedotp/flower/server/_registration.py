@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from fedotp._interrupt import Interrupt
+from fedotp._system import Interrupt
 from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _wire as wire

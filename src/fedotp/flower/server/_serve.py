@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedotp._files import require_writable
-from fedotp._interrupt import Interrupt, listen
+from fedotp._system import Interrupt, listen
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress, load_checkpoint, load_progress

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from fedotp._ranges import MOST, require
+from fedotp._values import MOST, require
 from fedotp.errors import FedotpError
 
 

@@ -1,6 +1,6 @@
 """What a server cannot do: what only a simulation can, and what takes more than it sees of secure sums."""
 
-from fedotp._toml import show
+from fedotp._values import show
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import absent, n_sampled

@@ -14,9 +14,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from huggingface_hub import constants
 
-from fedotp._files import held
-from fedotp._interrupt import listen
-from fedotp._places import cache_folder
+from fedotp._files import cache_folder, held
+from fedotp._system import listen
 from fedotp._text import one_line
 from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from fedotp._memory import memory_limit
+from fedotp._system import memory_limit
 from fedotp.clip import CLIP
 from fedotp.config import Config
 from fedotp.federation import client_bytes, prompt_lengths

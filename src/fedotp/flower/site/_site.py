@@ -9,8 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 import fedotp
-from fedotp._greys import read_window
-from fedotp._ranges import MOST, require, require_choices
+from fedotp._values import MOST, require, require_choices
 from fedotp.classifier import Classifier, Origin, backbone_name, has_name
 from fedotp.config import BackboneSettings, Config
 from fedotp.data import OnProgress
@@ -24,6 +23,7 @@ from fedotp.flower.site._limits import require_bounded, require_memory, require_
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._source import OwnImages, Part, Source
 from fedotp.flower.site._state import Hidden, Ledger, PrivateFile, Required, make_private
+from fedotp.images import read_window
 from fedotp.methods import Method, Parameters, Task
 from fedotp.privacy import Entropy
 from fedotp.runs.one import find_device, load_backbone, make_task

@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 
 from fedotp._files import cannot_write, write_atomically
-from fedotp._toml import show
+from fedotp._values import show
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, sampling_rate, steps_per_round
 from fedotp.flower._agreement import DisagreementError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedotp._toml import parse_toml
+from fedotp._values import parse_toml
 from fedotp.config import known_keys, known_methods
 from fedotp.errors import FedotpError
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedotp import __version__
-from fedotp._ranges import require
+from fedotp._values import require
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.runs.many._node import Encoded, Place, prepare_there
@@ -28,7 +28,7 @@ import time
 from collections import deque
 from dataclasses import field
 
-from fedotp._interrupt import listen
+from fedotp._system import listen
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many._node import Cancelled, Ended, Failed, Lost, Message, run_there
 from fedotp.runs.many._trials import Update

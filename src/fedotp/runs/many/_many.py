@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from fedotp._ranges import require
+from fedotp._values import require
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory

@@ -16,7 +16,7 @@ import torch
 
 from fedotp import __version__
 from fedotp._imports import import_named
-from fedotp._memory import share_gpu
+from fedotp._system import share_gpu
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory

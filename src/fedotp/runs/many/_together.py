@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from fedotp._interrupt import Interrupt, listen
+from fedotp._system import Interrupt, listen
 from fedotp.config import Config
 from fedotp.federation import Simulator, Together, in_common, using_threads
 from fedotp.runs.directory import RunDirectory

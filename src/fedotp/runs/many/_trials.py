@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedotp._memory import shortage
+from fedotp._system import shortage
 from fedotp._text import one_line
-from fedotp._toml import Value, show
+from fedotp._values import Value, show
 from fedotp.config import Config, flatten
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport

@@ -18,8 +18,7 @@ from multiprocessing.context import SpawnProcess
 import torch
 
 from fedotp._imports import import_named
-from fedotp._interrupt import die_with_parent, listen
-from fedotp._memory import share_gpu
+from fedotp._system import die_with_parent, listen, share_gpu
 from fedotp.runs.many._together import Work, run_group
 from fedotp.runs.many._trials import ManyObserver, Trial, Update
 

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedotp._clock import own_seconds
-from fedotp._interrupt import Interrupt, listen
+from fedotp._system import Interrupt, listen, own_seconds
 from fedotp.config import Config
 from fedotp.federation import Evaluation, Floats, Ints, OnImages, Predictions, Progress, RoundReport, Settings, View
 from fedotp.runs.directory import RunDirectory, summary_of_views

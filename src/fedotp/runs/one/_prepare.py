@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache, reduce
 import numpy as np
 import torch
 
-from fedotp._memory import free_gpu_bytes
+from fedotp._system import free_gpu_bytes
 from fedotp.clip import CLIP, load
 from fedotp.config import Config, DataSettings
 from fedotp.data import DATASETS, Dataset, OnProgress, Split, load_dataset, windowed

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedotp._ranges import alternatives, require
+from fedotp._values import alternatives, require
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Evaluation, RoundReport, View

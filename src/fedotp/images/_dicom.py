@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from fedotp._greys import Function, Greys, Table, Window
 from fedotp.errors import FedotpError, MissingPackageError
+from fedotp.images._greys import Function, Greys, Table, Window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, Union, cast
 
 from PIL import Image, UnidentifiedImageError
 
-from fedotp._dicom import DicomFile, is_dicom
 from fedotp._files import read_regular
-from fedotp._greys import Greys, has_more_bits
 from fedotp._text import one_line
 from fedotp.errors import FedotpError, MissingPackageError
+from fedotp.images._dicom import DicomFile, is_dicom
+from fedotp.images._greys import Greys, has_more_bits
 
 if TYPE_CHECKING:
     import numpy as np
