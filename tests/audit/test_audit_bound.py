@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from fedotp.audit import epsilon_from_below
-from fedotp.audit._bound import luck, refuted
+from fedotp.audit._bound import epsilon_from_below, luck, refuted
 from fedotp.errors import SettingError
 
 LEVEL = 0.05

@@ -36,7 +36,7 @@ def test_a_run_that_promises_is_audited(made: Path) -> None:
     assert kept["upper"] == pytest.approx(directory.summary["privacy"]["epsilon"])
     assert kept["lower"] < kept["upper"]
     assert (kept["unit"], kept["kind"], kept["broken"]) == ("example", "gradients", False)
-    probed = command("probe", made / "private")
+    probed = command("audit", made / "private", "--probe")
     assert probed.status == 0, probed.err
     assert f"epsilon {kept['upper']:.3g}" in probed.out  # the most that it allows
     listed = command("runs", "show", made / "private")

@@ -19,8 +19,9 @@ from federation.toy_federation import (
     simulator,
     state_of,
 )
-from fedotp.audit import Audit, Bound, audit_federation
+from fedotp.audit import Audit, audit_federation
 from fedotp.audit._audit import _mislabelled
+from fedotp.audit._bound import Bound
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Images, Settings
 from fedotp.federation._canaries import LENGTH, Canaries

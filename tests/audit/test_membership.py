@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from fedotp.audit import Allowed, separate
+from fedotp.audit._membership import Allowed, separate
 
 few = st.lists(st.integers(0, 6), min_size=1, max_size=12).map(lambda values: np.array(values, np.float64))
 clients = st.lists(st.tuples(few, few), min_size=1, max_size=4)

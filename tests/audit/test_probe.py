@@ -110,7 +110,7 @@ def made(tmp_path_factory) -> Path:
 
 
 def test_a_run_is_probed(made):
-    done = command("probe", made / "run")
+    done = command("audit", made / "run", "--probe")
     assert done.status == 0, done.err
     assert all(said in done.out for said in ("shared", "zero-shot CLIP", "at least"))
     kept = RunDirectory.open(made / "run").finding("probe")
@@ -122,7 +122,7 @@ def test_a_run_is_probed(made):
 
 def test_a_bundle_is_probed_by_its_run_and_by_folders(made, tmp_path):
     backbone = ("--backbone", made / "tiny.safetensors")
-    by_run = command("probe", made / "bundle", "--run", made / "run", *backbone, "--json")
+    by_run = command("audit", made / "bundle", "--probe", "--run", made / "run", *backbone, "--json")
     assert by_run.status == 0, by_run.err
     dataset = load_dataset(str(made / "data"))
     client = RunDirectory.open(made / "run").partition.clients[0]
@@ -132,7 +132,7 @@ def test_a_bundle_is_probed_by_its_run_and_by_folders(made, tmp_path):
             place.mkdir(parents=True, exist_ok=True)
             split.image(int(row)).save(place / f"{row}.png")
     words = ("--members", tmp_path / "in", "--others", tmp_path / "out", "--out", tmp_path / "found.json")
-    by_folder = command("probe", made / "bundle", *words, *backbone)
+    by_folder = command("audit", made / "bundle", "--probe", *words, *backbone)
     assert by_folder.status == 0, by_folder.err
     one, other = json.loads(by_run.out), json.loads((tmp_path / "found.json").read_text())
     assert (one["members"], one["others"]) == (len(client.train), len(client.test))
@@ -153,7 +153,7 @@ def test_a_bundle_is_probed_by_its_run_and_by_folders(made, tmp_path):
 )
 def test_what_cannot_be_probed_is_refused(made, monkeypatch, words, said):
     monkeypatch.chdir(made)
-    done = command("probe", *words, "--backbone", "tiny.safetensors")
+    done = command("audit", "--probe", *words, "--backbone", "tiny.safetensors")
     assert done.status == 2
     assert said in done.err
     assert len(done.err.splitlines()) == 1
@@ -161,6 +161,6 @@ def test_what_cannot_be_probed_is_refused(made, monkeypatch, words, said):
 
 def test_a_bundle_of_another_run_is_refused(made, tmp_path):
     other = run(make_config(made, seed=1, federation={"rounds": 0}), tmp_path / "other")
-    done = command("probe", made / "bundle", "--run", other.path, "--backbone", made / "tiny.safetensors")
+    done = command("audit", made / "bundle", "--probe", "--run", other.path, "--backbone", made / "tiny.safetensors")
     assert done.status == 2
     assert "its members are others" in done.err

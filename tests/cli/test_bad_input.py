@@ -79,7 +79,7 @@ CASES = {
         "pathological: 99 shots, but class 'blue' has only 12 training images; use shots <= 12"
     ),
     "run tiny.toml --set backbone.name=nothing": "nothing: neither a file nor the name of a backbone; ...",
-    "run tiny.toml --holdout-clients 4": (
+    "run tiny.toml --set federation.holdout_clients=4": (
         "federation.holdout_clients = 4: must leave at least one of the 4 clients to train"
     ),
     "run tiny.toml --set compute.device=cuda:99": "compute.device = 'cuda:99' cannot be used here: ...",

@@ -122,7 +122,10 @@ def test_refused(run: Path, bundle: Path, made: Path, fedotp: Fedotp) -> None:
     for words, reason in (
         (("predict", bundle, image, "--coverage", 0.99, *weights), "needs at least 99 calibration images"),
         (("predict", bundle, image, "--coverage", 1, *weights), "coverage = 1.0: must be between 0 and 1"),
-        (("predict", bundle, image, "--coverage", 0.9, "--mass", 0.5, *weights), "leave --mass, --dial and --classes"),
+        (
+            ("predict", bundle, image, "--coverage", 0.9, "--set", "method.mass=0.5", *weights),
+            "leave --set and --classes",
+        ),
         (("predict", bundle, image, "--calibrate", "test", *weights), "is a bundle and knows no test images"),
         (("calibrate", run, made / "images"), "is not a bundle"),
         (("calibrate", bundle, made / "nowhere", *weights), "nowhere"),

@@ -9,7 +9,7 @@ from cli_made import Fedotp
 def test_a_site_is_forgotten_and_its_worth_told(place: Path, fedotp: Fedotp) -> None:
     assert fedotp("run", "tiny.toml", "--out", "run", "--quiet").status == 0
     names = json.loads((place / "run/manifest.json").read_text())["clients"]
-    done = fedotp("forget", "run", "--site", names[1], "--quiet")
+    done = fedotp("forget", "run", "--client", names[1], "--quiet")
     assert done.status == 0, done.err
     assert f"forgotten     {names[1]}" in done.out
     assert f"run still has all of {names[1]}: delete it" in done.err
@@ -18,7 +18,7 @@ def test_a_site_is_forgotten_and_its_worth_told(place: Path, fedotp: Fedotp) -> 
     assert never.status == 0, never.err
     checked = fedotp("forget", "--check", f"{left}/forgotten.json", "--against", "never")
     assert checked.status == 0, checked.err
-    assert checked.out.endswith("never is the same, to the bit\n")
+    assert checked.out.endswith("never is bit-equal\n")
     another = fedotp("forget", "--check", left, "--against", "run")
     assert another.status == 1
     assert "run: its state is another\n" in another.err
@@ -36,17 +36,20 @@ def test_a_site_is_forgotten_and_its_worth_told(place: Path, fedotp: Fedotp) -> 
 
 def test_what_is_asked_for_wrongly_is_told_in_one_line(place: Path, fedotp: Fedotp) -> None:
     for words, line in (
-        (("forget",), "error: say what to forget, for example `fedotp forget runs/demo --site client-3`; see --help\n"),
+        (
+            ("forget",),
+            "error: name a run and clients, for example `fedotp forget runs/demo --client client-3`; see --help\n",
+        ),
         (
             ("forget", "run"),
-            "error: say what to forget, for example `fedotp forget runs/demo --site client-3`; see --help\n",
+            "error: name a run and clients, for example `fedotp forget runs/demo --client client-3`; see --help\n",
         ),
         (
             ("forget", "run", "--check", "x"),
-            "error: --check looks at one certificate: leave out RUN, --site and --out\n",
+            "error: --check takes one certificate: leave out RUN, --client and --out\n",
         ),
         (
-            ("forget", "none", "--site", "a"),
+            ("forget", "none", "--client", "a"),
             "error: none is not a run: it has no config.toml; `fedotp runs list` lists the runs\n",
         ),
         (("value", "none"), "error: none is not a run: it has no config.toml; `fedotp runs list` lists the runs\n"),

@@ -16,7 +16,7 @@ from cli_made import Fedotp
 from rich.console import Console
 
 from fedotp import RunDirectory
-from fedotp.cli.many_progress import ManyBars
+from fedotp.cli.progress import ManyBars
 from fedotp.config import load_config
 from fedotp.runs.many import Local, ManyObserver, Update, by_method, run_many
 

@@ -104,7 +104,9 @@ def test_other_classes_and_another_mass(
     many = ",".join(f"colour number {i}" for i in range(40))  # longer than a name of a file may be
     assert fedotp("predict", trained.path, "--client", client, image, "--classes", many).status == 0
     for given in ("crimson, emerald,navy blue", "names.txt"):
-        done = fedotp("predict", trained.path, "--client", client, image, "--classes", given, "--mass", 0.5, "--json")
+        done = fedotp(
+            "predict", trained.path, "--client", client, image, "--classes", given, "--set", "method.mass=0.5", "--json"
+        )
         assert done.status == 0, done.err
         expected = (
             Classifier.from_run(trained.path, client).with_mass(0.5).with_classes(["crimson", "emerald", "navy blue"])
@@ -118,12 +120,23 @@ def test_another_dial(trained: RunDirectory, client: str, made: Path, place: Pat
     image = made / "images" / "day" / "red" / "0.png"
     plain = Classifier.from_run(trained.path, client)
     for given, dial in (("0.3", 0.3), ("1", 1.0), ("confidence", "confidence")):
-        done = fedotp("predict", trained.path, "--client", client, image, "--dial", given, "--json", "--maps", given)
+        done = fedotp(
+            "predict",
+            trained.path,
+            "--client",
+            client,
+            image,
+            "--set",
+            f"method.dial={given}",
+            "--json",
+            "--maps",
+            given,
+        )
         assert done.status == 0, done.err
         found, expected = json.loads(done.out), plain.with_dial(dial).predict(image)
         np.testing.assert_allclose(list(found["probabilities"].values()), expected.probabilities[0], atol=1e-6)
         assert (place / found["maps"]).is_file()
-    again = fedotp("evaluate", trained.path, "--dial", "confidence", "--json")
+    again = fedotp("evaluate", trained.path, "--set", "method.dial=confidence", "--json")
     assert again.status == 0, again.err
     assert json.loads(again.out)["changes"] == ["method.dial=confidence"]
 
@@ -151,7 +164,7 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
         ((trained.path, image), "error: say which client; its clients are"),
         ((trained.path, image, "--client", "nobody"), f"error: {trained.path} has no client 'nobody'; its clients are"),
         ((trained.path, "empty", "--client", client), "error: no image in empty and below; images end in .avif, .bmp"),
-        ((trained.path, image, "--client", client, "--mass", 2), "error: mass = 2.0: must be from"),
+        ((trained.path, image, "--client", client, "--set", "method.mass=2"), "error: mass = 2.0: must be from"),
         ((trained.path, image, "--client", client, "--classes", "one"), "error: give at least two class names"),
         (
             (trained.path, image, "--client", client, "--device", "warp"),
@@ -159,10 +172,16 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
         ),
         (("nowhere", image), "error: nowhere is neither a run nor a bundle"),
         (("promptfl", image, "--client", client, "--maps", "maps"), "error: PromptFL looks at the image as a whole"),
-        (("promptfl", image, "--client", client, "--mass", 0.5), "error: PromptFL has no mass to choose"),
-        ((trained.path, image, "--client", client, "--dial", 2), "error: method.dial = 2.0: must be a number from 0"),
-        ((trained.path, image, "--client", client, "--dial", "x"), "error: dial = 'x': must be a number from 0"),
-        (("promptfl", image, "--client", client, "--dial", 0.5), "error: PromptFL has no dial"),
+        (("promptfl", image, "--client", client, "--set", "method.mass=0.5"), "error: PromptFL has no mass to choose"),
+        (
+            (trained.path, image, "--client", client, "--set", "method.dial=2"),
+            "error: method.dial = 2.0: must be a number from 0",
+        ),
+        (
+            (trained.path, image, "--client", client, "--set", "method.dial=x"),
+            "error: dial = 'x': must be a number from 0",
+        ),
+        (("promptfl", image, "--client", client, "--set", "method.dial=0.5"), "error: PromptFL has no dial"),
     ):
         done = fedotp("predict", *words)
         assert done.status == 2, words

@@ -27,7 +27,7 @@ OUT = "runs/images-fedotp-domain-dirichlet-seed0"
 
 
 def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path, fedotp: Fedotp) -> None:
-    done = fedotp("run", "tiny.toml", "--holdout-clients", 1, "--sequential")
+    done = fedotp("run", "tiny.toml", "--set", "federation.holdout_clients=1", "--set", "compute.sequential=true")
     assert done.status == 0
     directory = RunDirectory.open(OUT)
     assert directory.config.compute.sequential

@@ -1,4 +1,4 @@
-"""What an attacker learns at least: lower bounds on epsilon, and whether images can be told to be members.
+"""What leaks at least: lower bounds on epsilon from canaries, and membership inference.
 
 Each part is imported when it is first used.
 """
@@ -11,16 +11,9 @@ if TYPE_CHECKING:
     from fedotp.audit._audit import Audit as Audit
     from fedotp.audit._audit import audit as audit
     from fedotp.audit._audit import audit_federation as audit_federation
-    from fedotp.audit._bound import Bound as Bound
-    from fedotp.audit._bound import epsilon_from_below as epsilon_from_below
-    from fedotp.audit._membership import Allowed as Allowed
     from fedotp.audit._membership import Estimate as Estimate
-    from fedotp.audit._membership import Separation as Separation
-    from fedotp.audit._membership import separate as separate
-    from fedotp.audit._probe import Attack as Attack
     from fedotp.audit._probe import Probe as Probe
     from fedotp.audit._probe import probe_bundle as probe_bundle
-    from fedotp.audit._probe import probe_bundle_of_run as probe_bundle_of_run
     from fedotp.audit._probe import probe_federation as probe_federation
     from fedotp.audit._probe import probe_run as probe_run
 

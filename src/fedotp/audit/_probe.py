@@ -122,24 +122,32 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
     return replace(found, allowed=Allowed.by(spent["epsilon"], spent["delta"], tuple(found.control.rates)))
 
 
-def probe_bundle_of_run(
-    classifier: Classifier, run: str | Path, *, confidence: float = 0.95, observer: Observer | None = None
+def probe_bundle(
+    classifier: Classifier,
+    run: str | Path | None = None,
+    members: Path | None = None,
+    others: Path | None = None,
+    *,
+    confidence: float = 0.95,
+    observer: Observer | None = None,
 ) -> Probe:
-    """Probe an exported classifier by the images of its client in the run that it comes from."""
-    digest = hashlib.sha256(RunDirectory.open(run).config.to_toml().encode()).hexdigest()
-    changes = ["data.crops=0", f"compute.device={classifier.task.device}", "evaluation.views=personal"]
-    prepared, federation = restore(run, changes, observer=observer)
-    if digest != classifier.origin.config_digest or classifier.client not in federation.names:
-        raise FedotpError(f"the classifier of {classifier.client} is not from {run}: its members are others")
-    client = federation.names.index(classifier.client)
-    sides = [_read(images, client, classifier) for images in (prepared.data.train, prepared.data.test)]
-    return _probe_images(classifier, sides[0], sides[1], confidence)
+    """Probe an exported classifier.
 
-
-def probe_bundle(classifier: Classifier, members: Path, others: Path, *, confidence: float = 0.95) -> Probe:
-    """Probe an exported classifier by two folders of images, trained on and not, each with a folder per class."""
-    sides = [list(_encoded(folder, classifier)) for folder in (members, others)]
-    return _probe_images(classifier, iter(sides[0]), iter(sides[1]), confidence)
+    Its images are those of its client in the `run` that it comes from, or those of two folders, `members` trained on
+    and `others` not, each with a folder per class.
+    """
+    if run is not None and not (members or others):
+        sides = _images_of_run(classifier, run, observer)
+    elif run is None and members and others:
+        sides = [iter(list(_encoded(folder, classifier))) for folder in (members, others)]
+    else:
+        raise FedotpError("a bundle does not know its members: give --run RUN, or --members DIR and --others DIR")
+    models = {
+        BUNDLE: classifier.predictor,
+        ZERO_SHOT: Predictor.of(ZeroShot(), classifier.task, {}),
+    }
+    own, other = (_losses(models, images) for images in sides)
+    return _probe((classifier.client,), own, other, None, confidence)
 
 
 def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: int | None, confidence: float) -> Probe:
@@ -182,15 +190,15 @@ Encoded = tuple[ImageFeatures, torch.Tensor]
 """Features with a client axis of 1, pooled (1, B, e), and labels (1, B)."""
 
 
-def _probe_images(
-    classifier: Classifier, members: Iterator[Encoded], others: Iterator[Encoded], confidence: float
-) -> Probe:
-    models = {
-        BUNDLE: classifier.predictor,
-        ZERO_SHOT: Predictor.of(ZeroShot(), classifier.task, {}),
-    }
-    sides = [_losses(models, images) for images in (members, others)]
-    return _probe((classifier.client,), sides[0], sides[1], None, confidence)
+def _images_of_run(classifier: Classifier, run: str | Path, observer: Observer | None) -> list[Iterator[Encoded]]:
+    """Training and test images of the classifier's client in the run that it comes from."""
+    digest = hashlib.sha256(RunDirectory.open(run).config.to_toml().encode()).hexdigest()
+    changes = ["data.crops=0", f"compute.device={classifier.task.device}", "evaluation.views=personal"]
+    prepared, federation = restore(run, changes, observer=observer)
+    if digest != classifier.origin.config_digest or classifier.client not in federation.names:
+        raise FedotpError(f"the classifier of {classifier.client} is not from {run}: its members are others")
+    client = federation.names.index(classifier.client)
+    return [_read(images, client, classifier) for images in (prepared.data.train, prepared.data.test)]
 
 
 def _losses(models: Mapping[str, Predictor], images: Iterator[Encoded]) -> dict[str, list[Floats]]:

@@ -19,46 +19,56 @@ from fedotp._system import end_at_once, shortage
 from fedotp._text import one_line, printable
 from fedotp.cli import (
     audit,
-    calibrate,
+    bundles,
     client,
-    config,
     data,
     demo,
-    export,
     figures,
-    forget,
     join,
     keys,
+    leaving,
     many,
     paper,
     predict,
-    probe,
     report,
     run,
     runs,
     serve,
     server,
     tokens,
-    value,
     weights,
 )
-from fedotp.cli._status import INTERRUPTED, TRY_AGAIN
+from fedotp.cli.show import INTERRUPTED, TRY_AGAIN
 from fedotp.errors import FedotpError, TransientError
 
-_WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # who sets one of these says how threads wait
+_PANELS = {
+    "Start": ("demo", "run", "presets", "config"),
+    "Compare": ("compare", "sweep", "paper", "runs", "report", "figures", "evaluate"),
+    "Use": ("predict", "serve", "export", "calibrate", "join"),
+    "Data": ("data", "weights"),
+    "Federate": ("keys", "server", "client"),
+    "Trust": ("audit", "forget", "value"),
+}
+"""All commands, in the order of `fedotp --help`."""
+_WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that choose how threads wait
 
 
 class _Commands(TyperGroup):
-    """All commands. Each has `--import`, and help that depends neither on typer's version nor on how a line ends."""
+    """All commands, in panels. Each has `--import`, and help that does not depend on typer's version or line ends."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        order = [name for names in _PANELS.values() for name in names]
+        self.commands = {**{name: self.commands[name] for name in order}, **self.commands}
+        for panel, names in _PANELS.items():
+            for name in names:
+                self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
         imports = next(option for option in self.params if option.name == "imports")
-        imports.callback = _name_imports  # not by typer, which below 0.19 fails where such an option is not given
+        imports.callback = _name_imports  # set here: typer below 0.19 fails if such an option is not given
         for command in _walk(self):
             if command is not self:
                 command.params.append(copy(imports))
-                command.params[-1].expose_value = False  # its callback does all there is to do
+                command.params[-1].expose_value = False  # its callback does the work
             paragraphs = (command.help or "").split("\n\n")
             command.help = "\n\n".join(
                 text if text.startswith("\b") else text.replace("\n", " ") for text in paragraphs
@@ -92,29 +102,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(demo.app)
-app.add_typer(run.app)  # `fedotp run`, `evaluate` and `presets`
-app.add_typer(config.app)
-app.add_typer(many.app)  # `fedotp compare` and `sweep`
-app.add_typer(paper.app, name="paper")
-app.add_typer(join.app)
-app.add_typer(forget.app)
-app.add_typer(value.app)
-app.add_typer(report.app)
-app.add_typer(predict.app)
-app.add_typer(export.app)
-app.add_typer(audit.app)
-app.add_typer(probe.app)
-app.add_typer(calibrate.app)
-app.add_typer(serve.app)
-app.add_typer(figures.app)
-app.add_typer(runs.app, name="runs")
+for module in (demo, run, many, report, figures, predict, serve, bundles, join, server, client, audit, leaving):
+    app.add_typer(module.app)  # its commands
 data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
-app.add_typer(data.app, name="data")
-app.add_typer(weights.app, name="weights")
-app.add_typer(server.app)
-app.add_typer(client.app)
-app.add_typer(keys.app, name="keys")
+for group in (paper, runs, data, weights, keys):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
 def _print_version(wanted: bool) -> None:
@@ -144,11 +136,11 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; bad input becomes one line on stderr and exit status 2, what may pass by itself 75."""
+    """Run the command line; bad input becomes one line on stderr and exit status 2, a temporary failure 75."""
     if not _WAITING & os.environ.keys():
-        os.environ["OMP_WAIT_POLICY"] = "passive"  # threads of torch that wait in a loop take the cores others need
-    atexit.register(gc.freeze)  # all goes away with the process: to look for what is not needed takes half a second
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm, the limits are our own
+        os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning threads of torch take cores that others need
+    atexit.register(gc.freeze)  # a last collection takes half a second and frees nothing that matters
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm: we check limits ourselves
     try:
         try:
             app()
@@ -162,6 +154,6 @@ def main() -> None:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
         sys.exit(TRY_AGAIN if isinstance(error, TransientError) else 2)
     except SystemExit as end:
-        if end.code == INTERRUPTED:  # what is left to do takes seconds, and one more Ctrl-C ends that, too
+        if end.code == INTERRUPTED:  # an orderly exit takes seconds, in which one more Ctrl-C would print a traceback
             end_at_once(INTERRUPTED)
         raise

@@ -1,5 +1,7 @@
-"""Arguments and options of more than one command, each with its words, its default and what it stands for."""
+"""Arguments and options of more than one command: an option means the same wherever it occurs."""
 
+import os
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +15,17 @@ from fedotp.errors import FedotpError
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs.directory import RunDirectory
     from fedotp.runs.many import Engine
+
+# Any command ---------------------------------------------------------------------------------------------------
+
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead, an object a line.")]
+DEVICE = "auto"
+DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda:1 ...; auto is a GPU if there is one.")]
+BackboneOption = Annotated[
+    str | None,
+    typer.Option(help="File of the backbone's weights, if the run's own path is not valid here.", show_default=False),
+]
 
 # Configurations ------------------------------------------------------------------------------------------------
 
@@ -35,28 +48,30 @@ SetOption = Annotated[
         autocompletion=_complete.assignments,
     ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+OutOption = Annotated[
+    Path | None, typer.Option(help="The new directory of the run; named after the run, in runs/, if not given.")
+]
 METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
 
 # Many runs -----------------------------------------------------------------------------------------------------
 
 
 class EngineName(StrEnum):
-    """Where many runs go."""
+    """Where many runs are computed."""
 
     local = "local"
     ray = "ray"
 
 
 EngineOption = Annotated[
-    EngineName, typer.Option(help="Where the runs go: this machine, or the cluster that `ray start` made.")
+    EngineName, typer.Option(help="Where runs are computed: this machine, or the cluster that `ray start` made.")
 ]
 JobsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Processes at a time, each with runs of its own and, where there are several, a GPU of its own; "
-        "if not given, 1, and on a cluster as many as there is room for.",
+        help="Processes at a time, each with its own runs and, if there are several, its own GPU; if not given, 1, "
+        "and on a cluster as many as it has room for.",
         show_default=False,
     ),
 ]
@@ -68,14 +83,14 @@ GpusOption = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="On a cluster, GPUs of each process, or a share such as 0.5; 1 if not given and nodes have any.",
+        help="On a cluster, GPUs of each process, or a share such as 0.5; if not given, 1 if nodes have any.",
         show_default=False,
     ),
 ]
 
 
 def engine_of(name: EngineName, jobs: int | None, cpus: int | None, gpus: float | None) -> "Engine":
-    """Where the runs go, by these options."""
+    """The engine that these options choose."""
     from fedotp.runs.many import Local, RayCluster
 
     if name == EngineName.ray:
@@ -93,7 +108,7 @@ SplitsOption = Annotated[
     typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.", show_default=False),
 ]
 ControlsOption = Annotated[
-    bool, typer.Option("--controls", help="Train every method on shuffled labels, too; it must be above that.")
+    bool, typer.Option("--controls", help="Also train every method on shuffled labels; it must be above that.")
 ]
 
 
@@ -122,7 +137,7 @@ RunArgument = Annotated[
 ]
 ResumeOption = Annotated[
     Path | None,
-    typer.Option(metavar="RUN", help="Go on with the run in this directory.", autocompletion=_complete.runs),
+    typer.Option(metavar="RUN", help="Continue the run in this directory.", autocompletion=_complete.runs),
 ]
 RunsArgument = Annotated[
     list[Path],
@@ -132,6 +147,12 @@ RunsArgument = Annotated[
         show_default=False,
         autocompletion=_complete.runs,
     ),
+]
+_CLIENT = "Name of a client of the run"
+ClientOption = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_CLIENT}.", show_default=False)]
+ClientsOption = Annotated[
+    list[str] | None,
+    typer.Option("--client", metavar="NAME", help=f"{_CLIENT}; any number of times.", show_default=False),
 ]
 
 
@@ -152,15 +173,6 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
     return list(found.values())
 
 
-DialOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER|confidence",
-        help="From 0 (only global prompts count) to 1 (only local ones), or each image's by confidence.",
-        show_default=False,
-    ),
-]
-
 # Classifiers ---------------------------------------------------------------------------------------------------
 
 ClassifierArgument = Annotated[
@@ -171,24 +183,32 @@ ClassifierArgument = Annotated[
         autocompletion=_complete.runs,
     ),
 ]
-ClientOption = Annotated[
-    str | None,
-    typer.Option(help="Whose classifier; may be left out where there is one only.", show_default=False),
-]
 CalibrateOption = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER|test",
-        help="Calibrate by test images of the client's own: of a folder or table, or test for those of the run.",
+        help="Calibrate with test images of the client: a folder or table, or test for those of the run.",
+        show_default=False,
+    ),
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES|FILE",
+        help="Names of the classes, separated by commas, or a file with one per line.",
         show_default=False,
     ),
 ]
 
 
-SiteOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Take the images of this site only: of a table's column site, or a domain's."),
-]
+def class_names(given: str) -> list[str]:
+    """Names separated by commas, or the lines of a file."""
+    from fedotp.data import read_lines
+
+    path = os.path.expanduser(given)
+    return (
+        read_lines(Path(path)) if os.path.isfile(path) else [name.strip() for name in given.split(",") if name.strip()]
+    )
 
 
 class ScoreName(StrEnum):
@@ -201,12 +221,6 @@ class ScoreName(StrEnum):
 ScoreOption = Annotated[
     ScoreName, typer.Option(help="What sets are made by: lac, the smallest on average, or aps, which adapt more.")
 ]
-BackboneOption = Annotated[
-    str | None,
-    typer.Option(help="File of the backbone's weights, where those of the run are not here.", show_default=False),
-]
-DEVICE = "auto"
-DeviceOption = Annotated[str, typer.Option(help="For example cpu or cuda:1; auto: a GPU if there is one.")]
 
 # Data and weights ----------------------------------------------------------------------------------------------
 
@@ -224,7 +238,15 @@ RootOption = Annotated[
 GroupsOption = Annotated[
     str, typer.Option(help="A regular expression that finds patients or parts in paths, as data.groups.")
 ]
-QuietBarOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+SiteOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Take the images of this site only: of a table's column site, or a domain's."),
+]
+WindowOption = Annotated[
+    str, typer.Option(metavar="WINDOW", help="How greys of more than 8 bits are mapped to 8, as data.window.")
+]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Decoding threads; by the number of cores if not given.")]
+SkipBrokenOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
 
 
 class Precision(StrEnum):
@@ -237,12 +259,40 @@ class Precision(StrEnum):
 
 # Real sites ----------------------------------------------------------------------------------------------------
 
+CONNECTION = "Connection"
 KeysOption = Annotated[
     Path | None,
     typer.Option(
-        "--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place.", show_default=False
+        "--keys",
+        metavar="DIR",
+        help="The folder that `fedotp keys make` made for this place.",
+        show_default=False,
+        rich_help_panel=CONNECTION,
     ),
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure", help="No encryption and no keys: for trials on one machine, never for patients.")
+    bool,
+    typer.Option(
+        "--insecure",
+        help="No encryption and no keys: for trials on one machine, never for patients.",
+        rich_help_panel=CONNECTION,
+    ),
 ]
+
+
+def require_keys(keys: Path | None, insecure: bool, where: str) -> None:
+    """Refuse both --keys and --insecure, and neither; `where` says which folder to give."""
+    if (keys is None) != insecure:
+        raise FedotpError(
+            f"give --keys DIR{where}"
+            + (", or --insecure, and not both" if insecure else "; --insecure needs none, on one machine only")
+        )
+
+
+def need_posix(command: str) -> None:
+    """Refuse `command` on Windows: file modes protect keys and private prompts, signals stop a site cleanly."""
+    if sys.platform == "win32":
+        raise FedotpError(
+            f"fedotp {command} needs Linux or macOS: on Windows no file modes protect keys and private prompts; "
+            "WSL is Linux, and `fedotp run` simulates a federation here"
+        )

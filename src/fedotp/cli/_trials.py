@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 
 from fedotp._system import keep_freed
-from fedotp.cli._status import INTERRUPTED, SOME_FAILED
-from fedotp.cli.show import cell, listing, print_checks, print_paths
+from fedotp.cli.show import INTERRUPTED, SOME_FAILED, cell, listing, print_checks, print_paths
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs.many import Engine, Outcome, Trial
@@ -40,8 +39,7 @@ def run_trials(
 def execute(trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet: bool) -> "list[Outcome]":
     """Run what is missing; Ctrl-C a second time ends the command."""
     keep_freed()
-    from fedotp.cli.many_progress import many_progress
-    from fedotp.cli.progress import say
+    from fedotp.cli.progress import many_progress, say
     from fedotp.runs.many import run_many
 
     try:

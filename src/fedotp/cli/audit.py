@@ -1,21 +1,22 @@
-"""`fedotp audit`: one run with canaries, and what epsilon is at least."""
+"""`fedotp audit`: what leaks at least, by a run with canaries or by an attack on members."""
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from fedotp._files import write_atomically
 from fedotp.cli import _complete
-from fedotp.cli._options import SOURCE, QuietOption, SetOption
-from fedotp.cli._status import SOME_FAILED
-from fedotp.cli.show import facts, print_paths
+from fedotp.cli._options import DEVICE, SOURCE, BackboneOption, DeviceOption, JsonOption, QuietOption, SetOption
+from fedotp.cli.show import SOME_FAILED, cell, facts, listing, print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.audit import Audit
+    from fedotp.audit import Audit, Estimate, Probe
     from fedotp.runs.directory import RunDirectory
+    from fedotp.runs.watch import Observer
 
 app = typer.Typer()
 
@@ -25,79 +26,179 @@ _LOOKED_AT = {
     "shared": "from the shared prompt",
     "personal": "from clients' own classifiers",
 }
+_CANARIES, _PROBE = "Canaries", "Probe"
+SourceArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PRESET|FILE|RUN|BUNDLE",
+        help="A preset, a file that ends in .toml, the directory of a run, or, with --probe, a bundle of "
+        f"`fedotp export`; {SOURCE} if not given.",
+        show_default=False,
+        autocompletion=_complete.sources_or_runs,
+    ),
+]
+CanariesOption = Annotated[
+    int | None, typer.Option(metavar="M", help="How many canaries.", show_default="500", rich_help_panel=_CANARIES)
+]
+KindOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="gradients|images",
+        help="What canaries are; gradients if privacy is promised, else images with wrong labels.",
+        show_default=False,
+        rich_help_panel=_CANARIES,
+    ),
+]
+ProbeOption = Annotated[
+    bool, typer.Option("--probe", help="Attack a run or a bundle as it is instead.", rich_help_panel=_PROBE)
+]
+MembersOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Of a bundle: images trained on, a folder per class.",
+        show_default=False,
+        rich_help_panel=_PROBE,
+    ),
+]
+OthersOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Of a bundle: images like them, not trained on.",
+        show_default=False,
+        rich_help_panel=_PROBE,
+    ),
+]
+RunOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        help="Of a bundle: the run it comes from, with its images.",
+        show_default=False,
+        rich_help_panel=_PROBE,
+    ),
+]
 
 
 @app.command()
 def audit(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PRESET|FILE|RUN",
-            help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
-            show_default=False,
-            autocompletion=_complete.sources_or_runs,
-        ),
-    ] = None,
+    source: SourceArgument = None,
     changes: SetOption = None,
-    canaries: Annotated[int, typer.Option(metavar="M", help="How many canaries.")] = 500,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="gradients|images",
-            help="What canaries are; gradients where privacy is promised, else images with wrong labels.",
-            show_default=False,
-        ),
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Of the bounds and intervals.")] = 0.95,
     out: Annotated[
         Path | None,
-        typer.Option(help="The JSON file to write; audit.json in the run if not given.", show_default=False),
+        typer.Option(help="The JSON file to write; audit.json or probe.json in the run if not given."),
     ] = None,
+    canaries: CanariesOption = None,
+    kind: KindOption = None,
+    probe: ProbeOption = False,
+    members: MembersOption = None,
+    others: OthersOption = None,
+    run: RunOption = None,
+    backbone: BackboneOption = None,
+    device: DeviceOption = DEVICE,
     quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Find out what epsilon is at least: run once, with canaries, and guess which of them were in.
+    """Measure what leaks at least: epsilon, by a run with canaries, or membership, by an attack on a run or bundle.
 
-    The run is made in memory, and its prompts are thrown away. Of a RUN the same federation is made again, and
-    what was found is kept in its directory, for the report. If the promise is refuted, the exit status is 1.
+    Without --probe, the federation is run once, in memory, with canaries, and an attacker guesses which of them were
+    in: that bounds epsilon from below. Of a RUN the same federation is run again. The exit status is 1 if the promised
+    epsilon is refuted. With --probe, the loss of images that were trained on is compared with that of test images of
+    the same clients. Both are kept in the run's directory, for the report. Stronger attacks may find more.
 
     \b
     Examples:
       fedotp audit demo --set privacy.unit=example --set privacy.noise=2
       fedotp audit runs/demo
       fedotp audit demo --canaries 1000 --out audit.json
+      fedotp audit runs/demo --probe
+      fedotp audit client-3.bundle --probe --run runs/demo
+      fedotp audit client-3.bundle --probe --members train --others test
     """
-    from fedotp.audit import audit as make_audit
-    from fedotp.cli.progress import print_json, run_progress
-    from fedotp.config import load_config
+    where = source or SOURCE
+    directory = _directory(where)
+    if directory is not None and changes and out is None:
+        raise FedotpError(f"with --set it is another run than {where}: give --out for the file to write")
+    chosen = [*(changes or []), *([] if device == DEVICE else [f"compute.device={device}"])]
+    chosen += [] if backbone is None else [f"backbone.name={backbone}"]
+    if probe:
+        _refuse("not with --probe, which trains nothing", canaries=canaries, kind=kind)
+    if not probe or directory is not None:
+        _refuse("only with --probe of a bundle", run=run, members=members, others=others)
+    from fedotp.audit import probe_bundle, probe_run
+    from fedotp.classifier import load
+    from fedotp.cli.progress import run_progress
+
+    found: Audit | Probe
+    with run_progress(quiet=quiet or as_json) as observer:
+        if not probe:
+            found = _audit(where, directory, chosen, canaries, kind, confidence, observer)
+        elif directory is not None:
+            found = probe_run(directory.path, chosen, confidence=confidence, observer=observer)
+        else:
+            bundle = load(where, backbone=backbone, device=device)
+            found = probe_bundle(bundle, run, members, others, confidence=confidence, observer=observer)
+    _finish(found, directory, out, as_json=as_json)
+
+
+def _directory(where: str) -> "RunDirectory | None":
+    """The run at `where`; None if that is a configuration or a bundle."""
     from fedotp.runs.directory import RunDirectory
 
-    where = source or SOURCE
-    run = RunDirectory.open(where) if Path(where).is_dir() else None
-    if run is not None and changes and out is None:
-        raise FedotpError(f"with --set it is another run than {where}: say with --out where to write what is found")
-    config = (load_config(where) if run is None else run.config).override(changes or [])
-    with run_progress(quiet=quiet or as_json) as observer:
-        found = make_audit(config, canaries=canaries, kind=kind, confidence=confidence, like=run, observer=observer)
-    written = _write(found, run, out)
+    is_other = not Path(where).is_dir() or (Path(where) / "bundle.json").is_file()
+    return None if is_other else RunDirectory.open(where)
+
+
+def _refuse(why: str, **options: object) -> None:
+    """Refuse options that mean nothing here."""
+    for name, value in options.items():
+        if value is not None:
+            raise FedotpError(f"--{name} is {why}: leave it out")
+
+
+def _audit(
+    where: str,
+    directory: "RunDirectory | None",
+    changes: list[str],
+    canaries: int | None,
+    kind: str | None,
+    confidence: float,
+    observer: "Observer",
+) -> "Audit":
+    from fedotp.audit import audit as audit_config
+    from fedotp.config import load_config
+
+    config = (load_config(where) if directory is None else directory.config).override(changes)
+    number = {} if canaries is None else {"canaries": canaries}
+    return audit_config(config, **number, kind=kind, confidence=confidence, like=directory, observer=observer)
+
+
+def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path | None, *, as_json: bool) -> None:
+    """Write what was found to the file, or into the run, and print it; a bundle is not changed."""
+    from fedotp.audit import Audit
+    from fedotp.cli.progress import print_json
+
+    written = out
+    if out is not None:
+        write_atomically(out, json.dumps(found.as_dict(), indent=2) + "\n")
+    elif directory is not None:
+        written = directory.save_finding("audit" if isinstance(found, Audit) else "probe", found.as_dict())
     if as_json:
         print_json(found.as_dict())
     else:
-        _print(found)
+        if isinstance(found, Audit):
+            _print_audit(found)
+        else:
+            _print_probe(found)
         if written is not None:
             print_paths([("written to", written)])
-    if found.is_broken:
+    if isinstance(found, Audit) and found.is_broken:
         raise typer.Exit(SOME_FAILED)
 
 
-def _write(found: "Audit", run: "RunDirectory | None", out: Path | None) -> Path | None:
-    if out is not None:
-        write_atomically(out, json.dumps(found.as_dict(), indent=2) + "\n")
-        return out
-    return None if run is None else run.save_finding("audit", found.as_dict())
-
-
-def _print(found: "Audit") -> None:
+def _print_audit(found: "Audit") -> None:
     rows: list[tuple[object, ...]] = []
     for name, bound in found.bounds.items():
         remark = (
@@ -114,3 +215,42 @@ def _print(found: "Audit") -> None:
     facts(rows)
     if found.is_broken:
         print("The promise is broken: more leaks than is accounted for.")
+
+
+def _print_probe(found: "Probe") -> None:
+    print(f"{found.members:,} images trained on against {found.others:,} others, clients apart")
+    shares = sorted(found.control.rates)
+    titles = [f"TPR at {share:.0%} FPR" for share in shares]
+    table = listing("attack on", "by", "AUC", *titles, right=["AUC", *titles])
+    rows = [(attack.target, attack.score, attack.separation) for attack in found.attacks]
+    for target, score, separation in (*rows, ("zero-shot CLIP", "loss", found.control)):
+        numbers = [_shown(separation.rates[share], 100, 1) for share in shares]
+        table.add_row(*map(cell, (target, score, _shown(separation.auc), *numbers)))
+    if found.allowed is not None:
+        rates = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
+        table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
+    Console().print(table)
+    print(f"learned: how far the loss is below zero-shot CLIP's; intervals hold together with {found.confidence:.0%}")
+    if (most := found.allowed) is not None:
+        print(f"at most: what the account, epsilon {most.epsilon:.3g}, allows any attack on what it covers, on average")
+    print(_verdict(found))
+
+
+def _shown(estimate: "Estimate", unit: float = 1, digits: int = 3) -> str:
+    value, low, high = (f"{unit * number:.{digits}f}" for number in (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def _verdict(found: "Probe") -> str:
+    """What may be said, and no more."""
+    if not found.is_fair:
+        return (
+            "Zero-shot CLIP, which has seen none of them, tells them apart, too: they differ in more than membership, "
+            "and these numbers are not of membership alone."
+        )
+    telling = [attack for attack in found.attacks if attack.separation.auc.low > 0.5]
+    if not telling:
+        return "Neither attack tells members from others here. Stronger ones may: this is what leaks at least."
+    strongest = max(telling, key=lambda attack: attack.separation.auc.value)
+    what = f"{strongest.target} by {strongest.score}, AUC {_shown(strongest.separation.auc)}"
+    return f"Members can be told: {what}. This is what leaks at least."

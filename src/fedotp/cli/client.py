@@ -1,109 +1,139 @@
 """`fedotp client`: one site of a federation."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedotp._files import cache_folder
 from fedotp._text import printable
-from fedotp.cli._options import DEVICE, InsecureOption, KeysOption
-from fedotp.cli.posix import need_posix
+from fedotp.cli._options import (
+    CONNECTION,
+    DEVICE,
+    BackboneOption,
+    DeviceOption,
+    InsecureOption,
+    KeysOption,
+    WindowOption,
+    need_posix,
+    require_keys,
+)
 from fedotp.errors import FedotpError
 from fedotp.flower import LEAST_NOISE, PRIVACY_DELTA, SECURE_SITES, SHARE
 
+if TYPE_CHECKING:  # it imports much, which `--help` need not wait for
+    from fedotp.flower.keys import SiteKeys
+
 app = typer.Typer()
+
+_TERMS = "What the site demands and reveals"
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR", help="The site's images: a folder per class, or the name of a data set.", show_default=False
+    ),
+]
+PartOption = Annotated[
+    int, typer.Option(metavar="N", help="Instead of --data: part N of the server's data set, for trials.")
+]
+NameOption = Annotated[str | None, typer.Option(help="The site's name, if it has no keys, which name it.")]
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Where private prompts and encoded images are kept.", show_default="in the user's cache"
+    ),
+]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help="Where the server listens; as the keys say if not given.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+ShareOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT",
+        help="What the server learns beyond the update: nothing, the training loss, scores on the site's tests, or "
+        "also predictions image by image.",
+        rich_help_panel=_TERMS,
+    ),
+]
+RequireSecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--require-secure",
+        help="Refuse a federation whose server would see this site's update; needs peers.toml among the keys.",
+        rich_help_panel=_TERMS,
+    ),
+]
+SecureSitesOption = Annotated[
+    int, typer.Option(metavar="N", help="Refuse a secure sum of fewer than N sites.", rich_help_panel=_TERMS)
+]
+RequirePrivacyOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="EPSILON",
+        help="Refuse what would spend more than EPSILON of the images' privacy, in all runs together.",
+        show_default=False,
+        rich_help_panel=_TERMS,
+    ),
+]
+PrivacyUnitOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="UNIT",
+        help="With --require-privacy: what is hidden, an example or a group (a patient).",
+        show_default="example",
+        rich_help_panel=_TERMS,
+    ),
+]
+PrivacyDeltaOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="DELTA",
+        help="With --require-privacy: the largest delta; never more than 1 / (training images).",
+        show_default=f"{PRIVACY_DELTA:g}",
+        rich_help_panel=_TERMS,
+    ),
+]
+LeastNoiseOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        help="With --require-privacy: the least noise multiplier.",
+        show_default=f"{LEAST_NOISE:g}",
+        rich_help_panel=_TERMS,
+    ),
+]
 
 
 @app.command()
 def client(
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR", help="The site's images: a folder per class, or the name of a data set.", show_default=False
-        ),
-    ] = None,
-    server: Annotated[
-        str | None, typer.Option(metavar="HOST[:PORT]", help="Where the server listens; else as the keys say.")
-    ] = None,
+    data: DataOption = None,
+    part: PartOption = -1,
+    name: NameOption = None,
+    state: StateOption = None,
+    backbone: BackboneOption = None,
+    device: DeviceOption = DEVICE,
+    window: WindowOption = "",
+    server: ServerOption = None,
     keys: KeysOption = None,
-    name: Annotated[str | None, typer.Option(help="The site's name, where it has no keys that say it.")] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where private prompts and encoded images are kept.", show_default="in the user's cache"
-        ),
-    ] = None,
-    share: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT",
-            help="What the server is told beyond the update: nothing, the training loss, scores on the site's tests, "
-            "or also predictions image by image.",
-        ),
-    ] = SHARE,
-    backbone: Annotated[
-        str, typer.Option(metavar="FILE", help="The backbone's weights, if not where the configuration says.")
-    ] = "",
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda:1 ...")] = DEVICE,
-    window: Annotated[
-        str,
-        typer.Option(
-            metavar="WINDOW",
-            help="How this site's greys of more than 8 bits are seen, as data.window; else as the federation says.",
-        ),
-    ] = "",
-    part: Annotated[
-        int, typer.Option(metavar="N", help="Instead of --data: part N of the server's own data set, for trials.")
-    ] = -1,
-    require_secure: Annotated[
-        bool,
-        typer.Option(
-            "--require-secure",
-            help="Refuse a federation whose server would see this site's update; needs peers.toml among the keys.",
-        ),
-    ] = False,
-    secure_sites: Annotated[
-        int, typer.Option(metavar="N", help="Refuse a secure sum of fewer than N sites.")
-    ] = SECURE_SITES,
-    require_privacy: Annotated[
-        float | None,
-        typer.Option(
-            metavar="EPSILON",
-            help="Refuse what would spend more than EPSILON of the images' privacy, in all runs together.",
-            show_default=False,
-        ),
-    ] = None,
-    privacy_unit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="UNIT",
-            help="With --require-privacy: what is hidden, an example or a group (a patient).",
-            show_default="example",
-        ),
-    ] = None,
-    privacy_delta: Annotated[
-        float | None,
-        typer.Option(
-            metavar="DELTA",
-            help="With --require-privacy: the largest delta; never more than 1 / (training images).",
-            show_default=f"{PRIVACY_DELTA:g}",
-        ),
-    ] = None,
-    least_noise: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            help="With --require-privacy: the least noise multiplier.",
-            show_default=f"{LEAST_NOISE:g}",
-        ),
-    ] = None,
     insecure: InsecureOption = False,
+    share: ShareOption = SHARE,
+    require_secure: RequireSecureOption = False,
+    secure_sites: SecureSitesOption = SECURE_SITES,
+    require_privacy: RequirePrivacyOption = None,
+    privacy_unit: PrivacyUnitOption = None,
+    privacy_delta: PrivacyDeltaOption = None,
+    least_noise: LeastNoiseOption = None,
 ) -> None:
     """Take part in a federation with this site's images; they never leave.
 
     The site keeps a private prompt and sends only what the method shares. It
-    runs until it is stopped, and comes back by itself when the server does.
+    runs until it is stopped, and reconnects by itself. Settings that are not
+    given are those of the federation.
 
     \b
     Examples:
@@ -113,61 +143,75 @@ def client(
       fedotp client --data scans --keys keys/sites/north --require-privacy 8
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
-    need_posix("client")
-    from fedotp.flower import need_flower
-
-    need_flower()
-    if (keys is None) != insecure:
-        raise FedotpError(
-            "give --keys DIR, the folder this site was handed"
-            + (", or --insecure, and not both" if insecure else "; --insecure goes without, on one machine only")
-        )
+    held = _keys(keys, insecure)
+    called = _name(held, name, part)
+    _require_peers(held, require_secure)
+    privacy = _privacy(require_privacy, unit=privacy_unit, delta=privacy_delta, noise=least_noise)
+    address = _address(server, held)
     if (data is None) == (part < 0):
         raise FedotpError("give the site's images with --data DIR (or, for trials, --part N), and not both")
-    from fedotp.flower.keys import read_site_keys
     from fedotp.flower.site import SiteSettings, run_site
 
-    held = None if keys is None else read_site_keys(keys)
-    called = held.name if held else name or (f"site-{part}" if part >= 0 else "")
-    if not called:
-        raise FedotpError("give the site a --name")
-    if held and name not in (None, held.name):
-        raise FedotpError(f"--name {name}: these are the keys of {held.name}")
-    if require_secure and (held is None or held.peers is None):
-        raise FedotpError(
-            "--require-secure: this site cannot tell the other sites from invented ones; put the coordinator's "
-            "peers.toml into the folder that --keys names"
-        )
-    terms = {"privacy_unit": privacy_unit, "privacy_delta": privacy_delta, "least_noise": least_noise}
-    given: dict[str, Any] = {name: value for name, value in terms.items() if value is not None}
-    if given and require_privacy is None:
-        option = next(iter(given)).replace("_", "-")
-        raise FedotpError(f"--{option}: belongs to --require-privacy EPSILON; give both")
-    if require_privacy is not None and not require_privacy > 0:
-        raise FedotpError(f"--require-privacy {require_privacy:g}: must be more than 0, for example 8")
-    address = server or (held.server if held else "")
-    if not address:
-        raise FedotpError("give --server HOST[:PORT]")
     settings = SiteSettings(
         name=called,
         state=(state or cache_folder() / "sites" / called).expanduser().resolve(),
         data=_existing(data) if data else "",
         part=part,
         share=share,  # type: ignore[arg-type]
-        backbone=backbone,
+        backbone=backbone or "",
         device=device,
         window=window,
         keys="" if keys is None else str(keys.expanduser().resolve()),
         require_secure=require_secure,
         secure_sites=secure_sites,
-        require_privacy=require_privacy or 0.0,
-        **given,
+        **privacy,
     )
-    run_site(settings, _with_port(address), held)
+    run_site(settings, address, held)
+
+
+def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":
+    """The site's keys; None with --insecure."""
+    need_posix("client")
+    from fedotp.flower import need_flower
+
+    need_flower()
+    require_keys(folder, insecure, ", the folder of this site's keys")
+    from fedotp.flower.keys import read_site_keys
+
+    return None if folder is None else read_site_keys(folder)
+
+
+def _name(held: "SiteKeys | None", name: str | None, part: int) -> str:
+    if held and name not in (None, held.name):
+        raise FedotpError(f"--name {name}: these are the keys of {held.name}")
+    called = held.name if held else name or (f"site-{part}" if part >= 0 else "")
+    if not called:
+        raise FedotpError("give the site a --name")
+    return called
+
+
+def _require_peers(held: "SiteKeys | None", require_secure: bool) -> None:
+    if require_secure and (held is None or held.peers is None):
+        raise FedotpError(
+            "--require-secure: this site cannot distinguish the other sites from invented ones; put the coordinator's "
+            "peers.toml into the folder that --keys names"
+        )
+
+
+def _privacy(epsilon: float | None, **terms: str | float | None) -> dict[str, Any]:
+    """What the site demands of the images' privacy, for its settings."""
+    names = {"unit": "privacy_unit", "delta": "privacy_delta", "noise": "least_noise"}
+    given = {names[key]: value for key, value in terms.items() if value is not None}
+    if given and epsilon is None:
+        option = next(iter(given)).replace("_", "-")
+        raise FedotpError(f"--{option}: belongs to --require-privacy EPSILON; give both")
+    if epsilon is not None and not epsilon > 0:
+        raise FedotpError(f"--require-privacy {epsilon:g}: must be more than 0, for example 8")
+    return {"require_privacy": epsilon or 0.0, **given}
 
 
 def _existing(data: str) -> str:
-    """`data` with its folder looked up now: a site should not find out when the server asks."""
+    """`data`, which is looked up now: what is wrong with it must not wait for the server."""
     from fedotp.data import load_dataset
 
     path = Path(data).expanduser()
@@ -177,7 +221,11 @@ def _existing(data: str) -> str:
     return known
 
 
-def _with_port(server: str) -> str:
+def _address(server: str | None, held: "SiteKeys | None") -> str:
+    """HOST:PORT of the server."""
+    server = server or (held.server if held else "")
+    if not server:
+        raise FedotpError("give --server HOST[:PORT]")
     host, colon, port = server.rpartition(":")
     if not colon or server.endswith("]"):
         return f"{server}:8000"

@@ -20,7 +20,14 @@ from rich.table import Table
 from fedotp import data
 from fedotp._text import counted, printable
 from fedotp.cli import _complete
-from fedotp.cli._options import DatasetArgument, GroupsOption, RootOption
+from fedotp.cli._options import (
+    DatasetArgument,
+    GroupsOption,
+    RootOption,
+    SkipBrokenOption,
+    WindowOption,
+    WorkersOption,
+)
 from fedotp.cli.show import cell
 from fedotp.data.partition import SCHEMES, PartitionSettings
 from fedotp.errors import FedotpError
@@ -89,8 +96,8 @@ def check(
     dataset: DatasetArgument,
     root: RootOption = None,
     groups: GroupsOption = "",
-    window: Annotated[str, typer.Option(help="How greys of more than 8 bits are seen, as data.window.")] = WINDOW,
-    workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one per core if not given.")] = None,
+    window: WindowOption = WINDOW,
+    workers: WorkersOption = None,
 ) -> None:
     """Decode every image; report broken files, test images that are also in train, images that are there twice or under
     two labels, and class counts. Of greys of more than 8 bits, report those that the window makes black or white.
@@ -133,7 +140,7 @@ def download(
     dataset: Annotated[str, typer.Argument(help="A name from `fedotp data list`.", autocompletion=_complete.datasets)],
     root: RootOption = None,
 ) -> None:
-    """Fetch a data set from its official source; an interrupted download goes on where it stopped.
+    """Fetch a data set from its official source; an interrupted download is resumed.
 
     Example: fedotp data download oxford_pets --root ~/data
     """
@@ -173,7 +180,7 @@ def download(
 @app.command()
 def partition(
     dataset: DatasetArgument,
-    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(SCHEMES)}; or one of your own.")],
+    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(SCHEMES)}; or your own.")],
     clients: Annotated[
         int | None,
         typer.Option(help="Clients in all; if not given 10, 1 or 3 per domain, 5 per coarse label."),
@@ -192,7 +199,7 @@ def partition(
     groups: GroupsOption = "",
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
-    skip_broken: Annotated[bool, typer.Option(help="Decode every image first, leave broken ones out.")] = False,
+    skip_broken: SkipBrokenOption = False,
 ) -> None:
     """Divide a data set among clients.
 

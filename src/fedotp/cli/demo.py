@@ -31,7 +31,7 @@ def demo(
     ] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Fifty small sites: FedOTP, everyone alone (CoOp), one prompt for all (PromptFL), and zero-shot CLIP.
+    """Fifty small sites: FedOTP, each site alone (CoOp), one prompt for all (PromptFL), and zero-shot CLIP.
 
     Backbone and images come with fedotp: nothing is downloaded. It ends with a table, in which differences carry
     intervals, and a page about all of it. The same command again shows the same table.

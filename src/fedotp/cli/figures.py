@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from fedotp._text import printable
-from fedotp.cli._options import RunsArgument, runs_at
+from fedotp.cli._options import ClientOption, RunsArgument, runs_at
 from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 
@@ -35,7 +35,7 @@ _USUAL = ("curves", "similarity", "maps", "plans", "tsne")
 
 
 @dataclass(frozen=True)
-class _Wishes:
+class _Request:
     """What to draw, and of whom."""
 
     runs: "Sequence[RunDirectory]"
@@ -53,9 +53,7 @@ def figures(
     against: Annotated[
         str | None, typer.Option(metavar="KEY", help="The setting to draw accuracy against, such as partition.shots.")
     ] = None,
-    client: Annotated[
-        str | None, typer.Option(help="Whose images to show; one each of several clients if not given.")
-    ] = None,
+    client: ClientOption = None,
     images: Annotated[int, typer.Option(min=1, help="How many images to show.")] = 4,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the figures; if not given, figures/ in the run, or here for several.")
@@ -65,7 +63,8 @@ def figures(
     """Draw the figures of the paper from runs, and print what transport does in them.
 
     Curves, accuracy against a setting, t-SNE, words and the bound need the
-    run's directory only (words and t-SNE also the backbone); the others read the data.
+    run's directory only (words and t-SNE also the backbone); the others read the
+    data: images of --client, or one each of several clients.
 
     \b
     Examples:
@@ -78,13 +77,13 @@ def figures(
     kinds = _kinds(only, against)
     endings = _formats(formats)
     found = runs_at(runs)
-    wishes = _Wishes(found, client, images, against)
+    wanted = _Request(found, client, images, against)
     folder = out or (found[0].path / "figures" if len(found) == 1 else Path("figures"))
     written: list[tuple[str, str | Path]] = []
     try:
         for kind in kinds:
             try:
-                for name, figure in _MAKERS[kind](wishes):
+                for name, figure in _MAKERS[kind](wanted):
                     written += [("figure", save_figure(figure, folder / f"{name}.{ending}")) for ending in endings]
             except FedotpError as error:
                 if only is not None or against is not None:
@@ -101,69 +100,69 @@ def figures(
 _Figures = Iterator[tuple[str, "Figure"]]
 
 
-def _curves(wishes: _Wishes) -> _Figures:
+def _curves(wanted: _Request) -> _Figures:
     from fedotp.report import plot_curves
 
-    yield "curves", plot_curves(wishes.runs, _labels(wishes.runs))
+    yield "curves", plot_curves(wanted.runs, _labels(wanted.runs))
 
 
-def _against(wishes: _Wishes) -> _Figures:
+def _against(wanted: _Request) -> _Figures:
     from fedotp.report import lines_against, plot_against
 
-    assert wishes.key is not None
-    table = listing("method", wishes.key, "accuracy %", "± std", right=(wishes.key, "accuracy %", "± std"))
-    for line in lines_against(wishes.runs, wishes.key):
+    assert wanted.key is not None
+    table = listing("method", wanted.key, "accuracy %", "± std", right=(wanted.key, "accuracy %", "± std"))
+    for line in lines_against(wanted.runs, wanted.key):
         for value, mean, std in zip(line.values or ("any",), line.mean, line.std, strict=True):
             at = value if isinstance(value, str) else f"{value:g}"
             row = (line.label, at, f"{100 * mean:.2f}", "-" if std is None else f"{100 * std:.2f}")
             table.add_row(*map(cell, row))
     Console().print(table)
-    yield f"against-{wishes.key.rpartition('.')[2]}", plot_against(wishes.runs, wishes.key)
+    yield f"against-{wanted.key.rpartition('.')[2]}", plot_against(wanted.runs, wanted.key)
 
 
-def _similarity(wishes: _Wishes) -> _Figures:
+def _similarity(wanted: _Request) -> _Figures:
     from fedotp.report import plot_similarity, same_images
 
-    maps = same_images(_with_images("similarity", wishes.runs), wishes.images, wishes.client)
+    maps = same_images(_with_images("similarity", wanted.runs), wanted.images, wanted.client)
     yield "similarity", plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
 
 
-def _maps(wishes: _Wishes) -> _Figures:
+def _maps(wanted: _Request) -> _Figures:
     from fedotp.report import plot_plan_maps, some_maps
 
-    for name, run in _with_plans("maps", wishes.runs):
-        yield name, plot_plan_maps(some_maps(run, wishes.images, wishes.client))
+    for name, run in _with_plans("maps", wanted.runs):
+        yield name, plot_plan_maps(some_maps(run, wanted.images, wanted.client))
 
 
-def _plans(wishes: _Wishes) -> _Figures:
+def _plans(wanted: _Request) -> _Figures:
     from fedotp.report import plan_statistics, plot_plans
 
-    for name, run in _with_plans("plans", wishes.runs):
-        found = plan_statistics(run, clients=None if wishes.client is None else [wishes.client])
+    for name, run in _with_plans("plans", wanted.runs):
+        found = plan_statistics(run, clients=None if wanted.client is None else [wanted.client])
         _print_plans(found)
         title = f"{run.path.name}: {found.n_images} test images of {found.n_clients} clients"
         yield name, plot_plans(found, title)
 
 
-def _tsne(wishes: _Wishes) -> _Figures:
+def _tsne(wanted: _Request) -> _Figures:
     from fedotp.report import plot_projection, project_prompts
 
-    several = len(wishes.runs) > 1
-    for run in wishes.runs:
+    several = len(wanted.runs) > 1
+    for run in wanted.runs:
         try:
-            yield _named("tsne", run, wishes.runs), plot_projection(project_prompts(run))
+            yield _named("tsne", run, wanted.runs), plot_projection(project_prompts(run))
         except FedotpError as error:
             if not several:
                 raise
             print(f"{printable(run.path.name)}: {printable(error)}")
 
 
-def _words(wishes: _Wishes) -> _Figures:
+def _words(wanted: _Request) -> _Figures:
     from fedotp.report import prompt_words, word_spacing
 
-    for run in wishes.runs:
+    for run in wanted.runs:
         table = listing("prompt", "vector", "nearest words, with their distances", right=("vector",))
-        for prompt in prompt_words(run, None if wishes.client is None else [wishes.client]):
+        for prompt in prompt_words(run, None if wanted.client is None else [wanted.client]):
             for i, vector in enumerate(prompt.vectors, 1):
                 name = f"{prompt.kind} of {prompt.client or 'all'}" if i == 1 else ""
                 near = "  ".join(f"{word} {far:.2f}" for word, far in zip(vector.words, vector.distances, strict=True))
@@ -173,10 +172,10 @@ def _words(wishes: _Wishes) -> _Figures:
     yield from ()
 
 
-def _bound(wishes: _Wishes) -> _Figures:
+def _bound(wanted: _Request) -> _Figures:
     from fedotp.report import measure_bound
 
-    for run in wishes.runs:
+    for run in wanted.runs:
         bound = measure_bound(run)
         formulas = ("sqrt(M/2 log(N/δ))", "sqrt(dN/M log(eM/d))", "L (L_g A_g + L_l A_l)")
         rows = zip(bound.terms.items(), formulas, strict=True)
@@ -187,7 +186,7 @@ def _bound(wishes: _Wishes) -> _Figures:
     yield from ()
 
 
-_MAKERS: dict[str, Callable[[_Wishes], _Figures]] = {
+_MAKERS: dict[str, Callable[[_Request], _Figures]] = {
     "curves": _curves,
     "against": _against,
     "similarity": _similarity,

@@ -1,4 +1,4 @@
-"""`fedotp join`: a client that comes after training."""
+"""`fedotp join`: a client that joins after training."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedotp._bars import encoding_progress
 from fedotp._text import printable
-from fedotp.cli._options import QuietBarOption, RunArgument, SiteOption
+from fedotp.cli._options import JsonOption, QuietOption, RunArgument, SiteOption
 
 app = typer.Typer()
 
@@ -24,15 +24,15 @@ def join(
     site: SiteOption = None,
     name: Annotated[
         str | None,
-        typer.Option(help="What to call the client; the site's or folder's name if not given.", show_default=False),
+        typer.Option(help="Name of the new client; the site's or folder's if not given.", show_default=False),
     ] = None,
     epochs: Annotated[
         int, typer.Option(min=0, help="Passes over its images; 0: as many as a client of the run had.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: QuietBarOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Fit a private prompt for a client the run has never seen, and evaluate it.
+    """Fit a private prompt for a new client of a finished run, and evaluate it.
 
     The prompt that the run's clients share is not changed, and nothing is sent to them. The classes of the new client
     must be among those of the run.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedotp.cli.posix import need_posix
+from fedotp.cli._options import need_posix
 from fedotp.cli.show import cell, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 from fedotp.flower import SERVER_DAYS

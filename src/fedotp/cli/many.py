@@ -57,12 +57,12 @@ def compare(
 ) -> None:
     """Compare methods over splits of the data and seeds: a table of means, and of differences with intervals.
 
-    Every method with every split and seed is a run of its own below --out. Stop
-    it when you like: the same command again keeps what is complete and does the
-    rest. The runs of a method are trained side by side, as many as fit into
-    memory: twelve take far less than twelve times as long as one. Methods are
-    compared on the same splits and seeds, pair by pair; a difference that is not
-    significant is said to be so. The table is also saved, as table.csv and table.md.
+    Every method with every split and seed is a run below --out. Stop it at any
+    time: the same command keeps complete runs and runs the rest. The runs of a
+    method are trained side by side, as many as fit into memory: twelve take far
+    less than twelve times as long as one. Methods are compared on the same splits
+    and seeds, pair by pair, with intervals and significance. The table is also
+    saved, as table.csv and table.md.
 
     \b
     Examples:
@@ -111,12 +111,12 @@ def sweep(
 ) -> None:
     """Run every combination of some settings: a table of them, means over splits and seeds.
 
-    Every combination with every split and seed is a run of its own below --out.
-    Stop it when you like: the same command again keeps what is complete and does
-    the rest. The first combination is what the others are compared with. Seeds,
-    splits, learning rates, masses, and whatever else does not change what a
-    training step is, are trained side by side, as many as fit into memory. The
-    table is also saved, as table.csv and table.md.
+    Every combination with every split and seed is a run below --out. Stop it at
+    any time: the same command keeps complete runs and runs the rest. The others
+    are compared with the first combination. Seeds, splits, learning rates, masses
+    and other settings that do not change a training step are trained side by
+    side, as many as fit into memory. The table is also saved, as table.csv and
+    table.md.
 
     \b
     Examples:
@@ -138,7 +138,7 @@ def sweep(
 
 
 def _open_driver(engine: EngineName, jobs: int | None, changes: list[str] | None) -> None:
-    """Unless others than this process compute."""
+    """If this process computes."""
     if engine == EngineName.local and (jobs is None or jobs == 1):
         open_driver(changes or [])
 

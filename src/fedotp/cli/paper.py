@@ -23,7 +23,7 @@ from fedotp.cli._options import (
     whole_numbers,
 )
 from fedotp.cli._trials import execute, require_complete
-from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
+from fedotp.cli.show import SOME_FAILED, cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -81,9 +81,6 @@ def run(
     only: OnlyOption = None,
     controls: ControlsOption = False,
     changes: SetOption = None,
-    device: Annotated[
-        str | None, typer.Option(help="For example cuda:1; as compute.device, by default a GPU if there is one.")
-    ] = None,
     out: OutOption = _OUT,
     jobs: JobsOption = None,
     engine: EngineOption = EngineName.local,
@@ -93,22 +90,22 @@ def run(
 ) -> None:
     """Run what is missing of a table or figure; print and save it beside the paper's numbers.
 
-    Weights and data that are not here are named before anything starts. Every
-    run has its directory below --out, where other entries find it again. Stop it
-    when you like: the same command again keeps what is complete and does the rest.
+    Missing weights and data are named before anything starts. Every run has its
+    directory below --out, where other entries find it again. Stop it at any
+    time: the same command keeps complete runs and runs the rest.
 
     \b
     Examples:
       fedotp paper run table1 --set data.root=~/data
       fedotp paper run table1 --only OxfordPets,fedotp,coop --seeds 0
-      fedotp paper run tableA4 --set data.root=~/data --device cuda:1
+      fedotp paper run tableA4 --set data.root=~/data --set compute.device=cuda:1
     """
     from fedotp.paper import by_part, config_of, draw, entry_named, missing_inputs, trials_of
 
     where = engine_of(engine, jobs, cpus, gpus)
     whole = entry_named(entry)
     wanted = _only(whole, only)
-    given = [*(changes or []), *([f"compute.device={device}"] if device else [])]
+    given = changes or []
     numbers = None if splits is None else whole_numbers(splits, "--splits")
     trials = trials_of(wanted, whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
     _require_inputs(missing_inputs(config_of(part, given) for part in wanted.parts))

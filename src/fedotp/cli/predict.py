@@ -15,13 +15,16 @@ from fedotp.cli._options import (
     DEVICE,
     BackboneOption,
     CalibrateOption,
+    ClassesOption,
     ClassifierArgument,
     ClientOption,
     DeviceOption,
-    DialOption,
+    JsonOption,
+    SetOption,
+    class_names,
 )
 from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Set, Shown
-from fedotp.cli._status import SOME_FAILED
+from fedotp.cli.show import SOME_FAILED
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -35,47 +38,46 @@ _BATCH = 64  # images predicted before the next lines are printed
 _WIDTH = 44  # of the column of names, at most
 
 
+CoverageOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Add a set of classes that contains the true one with this probability, such as 0.9; needs a calibrated "
+        "client.",
+        show_default=False,
+    ),
+]
+MapsOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False),
+]
+CsvOption = Annotated[
+    bool, typer.Option("--csv", help="CSV: image, predicted class, its probability, then all classes.")
+]
+
+
 @app.command()
 def predict(
     source: ClassifierArgument,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Images, or folders of them.")],
     client: ClientOption = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(help="Other class names: separated by commas, or a file with one per line.", show_default=False),
-    ] = None,
-    mass: Annotated[
-        float | None,
-        typer.Option(help="Share of the image that is transported, from 0 to 1; the run's own if not given."),
-    ] = None,
-    dial: DialOption = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            help="Add a set of classes that holds the true one with this probability, such as 0.9; of a calibrated "
-            "client only.",
-            show_default=False,
-        ),
-    ] = None,
+    classes: ClassesOption = None,
+    changes: SetOption = None,
+    coverage: CoverageOption = None,
     calibrate: CalibrateOption = None,
     top: Annotated[int, typer.Option(min=1, help="Classes shown per image.")] = 3,
-    maps: Annotated[
-        Path | None,
-        typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False),
-    ] = None,
+    maps: MapsOption = None,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per image and line.")] = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="CSV: image, predicted class, its probability, then all classes.")
-    ] = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """Predict the classes of images with what a client has learned.
 
-    Only the run's directory and the backbone are needed, not its data. Folders are searched for images, with all
-    folders below. An image that cannot be read is reported, the others are predicted, and the exit status is 1. If the
-    client is calibrated, every image has a p-value: how often one of the client's own is at least as outlying. Up to
-    0.05 the image is flagged as unlike these.
+    Only the run's directory and the backbone are needed, not its data; --client if there are several. Folders are
+    searched for images, with all folders below. --set takes method.mass and method.dial, --classes other names than
+    the run's. If an image cannot be read, the others are predicted and the exit status is 1. If the client is
+    calibrated, every image has a p-value: how often an image of the client is at least as outlying. Up to 0.05 the
+    image is flagged.
 
     \b
     Examples:
@@ -83,7 +85,7 @@ def predict(
       fedotp predict runs/pets --client client-3 ~/photos --json
       fedotp predict runs/pets --client client-3 cat.jpg --classes "lynx,puma,cat"
       fedotp predict runs/pets --client client-3 cat.jpg --maps maps
-      fedotp predict runs/pets --client client-3 cat.jpg --dial 0.2
+      fedotp predict runs/pets --client client-3 cat.jpg --set method.dial=0.2
       fedotp predict client-3.bundle cat.jpg
       fedotp predict client-3.bundle ~/photos --csv > predictions.csv
       fedotp predict client-3.bundle ~/photos --coverage 0.9
@@ -94,48 +96,79 @@ def predict(
     found = list(_distinct(image for given in images for image in _find(given)))
     from fedotp.classifier import load
     from fedotp.limits import require_coverage
-    from fedotp.methods import dial_of
 
     if coverage is not None:
         require_coverage(coverage)
-    classifier = load(source, client, backbone=backbone, device=device, calibrate=calibrate)
-    if mass is not None:
-        classifier = classifier.with_mass(mass)
-    if dial is not None:
-        classifier = classifier.with_dial(dial_of(dial))
-    if classes is not None:
-        classifier = classifier.with_classes(_class_names(classes))
+    trained = load(source, client, backbone=backbone, device=device, calibrate=calibrate)
+    classifier = _changed(trained, changes or [], classes)
+    if classifier is not trained and coverage is not None and classifier.calibration is None:
+        raise FedotpError("--coverage is promised for the classifier as it was trained: leave --set and --classes out")
     if maps is not None and not classifier.matching.has_plan:
-        raise FedotpError(
-            f"{classifier.method.title} looks at the image as a whole and has no maps; leave --maps out, "
-            "or give a run of FedOTP"
-        )
-    if coverage is not None and classifier.calibration is None and (mass is not None or dial is not None or classes):
-        raise FedotpError(
-            "--coverage is promised for the classifier as it was trained: leave --mass, --dial and --classes out"
-        )
-    widths = (_longest([image.path for image in found], _WIDTH), _longest(classifier.classes, _WIDTH // 2))
-    extra = {"has_sets": coverage is not None, "has_p_values": classifier.calibration is not None}
-    printer = CsvPrinter(classifier.classes, **extra) if as_csv else JsonPrinter() if as_json else LinePrinter(*widths)
+        raise FedotpError(f"{classifier.method.title} has no maps; leave --maps out, or give a run of FedOTP")
+    printer = _printer(found, classifier, as_json=as_json, as_csv=as_csv, has_sets=coverage is not None)
     for start in range(0, len(found), _BATCH):
         pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
-        if not pictures:
-            continue
-        prediction = classifier.predict([picture for _, picture in pictures], coverage=coverage)
-        sets = [] if coverage is None else prediction.sets
-        for number, ((image, picture), best) in enumerate(zip(pictures, prediction.top(top), strict=True)):
-            shown = Shown(
-                best,
-                dict(zip(prediction.classes, prediction.probabilities[number].tolist(), strict=True)),
-                set=None if coverage is None else Set(coverage, sets[number]),
-                p_value=None if prediction.p_values is None else float(prediction.p_values[number]),
-                is_unlike=bool(prediction.unlike[number]),
-                drawn=None if maps is None else _draw(classifier, image, picture, maps),
-            )
-            printer.show(image, shown)
+        if pictures:
+            _show(pictures, classifier, printer, coverage=coverage, top=top, maps=maps)
     if printer.n_failed:
         typer.echo(f"{printer.n_failed} of {len(found)} images could not be read", err=True)
         raise typer.Exit(SOME_FAILED)
+
+
+def _changed(classifier: "Classifier", changes: list[str], classes: str | None) -> "Classifier":
+    """The classifier with other settings of its method, or other classes."""
+    from fedotp.methods import dial_of
+
+    for change in changes:
+        key, _, value = change.partition("=")
+        if key.strip() == "method.mass":
+            classifier = classifier.with_mass(_number(change, value))
+        elif key.strip() == "method.dial":
+            classifier = classifier.with_dial(dial_of(value.strip()))
+        else:
+            raise FedotpError(f"--set {change}: of a trained client only method.mass and method.dial can be changed")
+    return classifier if classes is None else classifier.with_classes(class_names(classes))
+
+
+def _number(change: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FedotpError(f"--set {change}: must be a number, for example method.mass=0.5") from None
+
+
+def _printer(
+    images: Sequence[Found], classifier: "Classifier", *, as_json: bool, as_csv: bool, has_sets: bool
+) -> Printer:
+    if as_csv:
+        return CsvPrinter(classifier.classes, has_sets=has_sets, has_p_values=classifier.calibration is not None)
+    if as_json:
+        return JsonPrinter()
+    return LinePrinter(_longest([image.path for image in images], _WIDTH), _longest(classifier.classes, _WIDTH // 2))
+
+
+def _show(
+    pictures: "Sequence[tuple[Found, Image]]",
+    classifier: "Classifier",
+    printer: Printer,
+    *,
+    coverage: float | None,
+    top: int,
+    maps: Path | None,
+) -> None:
+    """Predict a batch of images and print what was predicted."""
+    prediction = classifier.predict([picture for _, picture in pictures], coverage=coverage)
+    sets = [] if coverage is None else prediction.sets
+    for number, ((image, picture), best) in enumerate(zip(pictures, prediction.top(top), strict=True)):
+        shown = Shown(
+            best,
+            dict(zip(prediction.classes, prediction.probabilities[number].tolist(), strict=True)),
+            set=None if coverage is None else Set(coverage, sets[number]),
+            p_value=None if prediction.p_values is None else float(prediction.p_values[number]),
+            is_unlike=bool(prediction.unlike[number]),
+            drawn=None if maps is None else _draw(classifier, image, picture, maps),
+        )
+        printer.show(image, shown)
 
 
 def _find(given: Path) -> Iterator[Found]:
@@ -168,7 +201,7 @@ def _distinct(images: Iterable[Found]) -> Iterator[Found]:
 
 
 def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer) -> "Iterator[tuple[Found, Image]]":
-    """What the tower sees of the images that can be read; of the others the printer is told."""
+    """What the tower sees of the images that can be read; the printer reports the others."""
     from fedotp.images import open_image
 
     for image in images:
@@ -181,13 +214,6 @@ def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer)
 def _longest(names: Sequence[object], most: int) -> int:
     """The width of a column of names."""
     return min(most, max(len(printable(name)) for name in names))
-
-
-def _class_names(given: str) -> list[str]:
-    """Names separated by commas, or the lines of a file."""
-    from fedotp.data import read_lines
-
-    return read_lines(Path(given)) if os.path.isfile(given) else given.split(",")
 
 
 def _draw(classifier: "Classifier", image: Found, picture: "Image", folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""How a run reports while it goes: a live display, plain lines, JSON lines, or not at all."""
+"""Progress of one run (a live display, plain lines, JSON lines) and of many runs (bars, or a line for each)."""
 
 import json
 import sys
@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from fedotp._text import counted, printable
+from fedotp.cli.show import cell
 from fedotp.config import Config
 from fedotp.federation import Evaluation, RoundReport, View
+from fedotp.runs.many import ManyObserver, Outcome, Update
 from fedotp.runs.one import round_record
-from fedotp.runs.watch import STOPPING, LiveDisplay, Observer, accuracy_text
+from fedotp.runs.watch import STOPPING, EncodingBars, LiveDisplay, Observer, accuracy_text
+
+_STOPPING_MANY = "Ctrl-C: ending after the rounds in progress; press it again to stop at once"
 
 
 @contextmanager
@@ -93,3 +99,123 @@ def print_json(record: dict[str, Any]) -> None:
 def say(text: str) -> None:
     """One line on stderr, whatever names are in it."""
     print(printable(text), file=sys.stderr, flush=True)
+
+
+# Many runs -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def many_progress(*, quiet: bool) -> Iterator[ManyObserver]:
+    """The observer that suits the terminal and the options."""
+    console = Console(stderr=True)
+    if quiet:
+        yield ManyObserver()
+    elif console.is_terminal:
+        with ManyBars(console) as bars:
+            yield bars
+    else:
+        yield ManyLines()
+
+
+class ManyLines(ManyObserver):
+    """A line on stderr for every run that ends."""
+
+    def __init__(self) -> None:
+        self._encoding = PlainLines()
+        self._done = 0
+        self._total = 0
+
+    def on_encoding(self, what: str, done: int, total: int) -> None:
+        """One line for each split that has to be encoded."""
+        self._encoding.on_encoding(what, done, total)
+
+    def on_begin(self, n_trials: int, n_complete: int) -> None:
+        """How much there is to do."""
+        self._done, self._total = n_complete, n_trials
+        self._say(counted(n_trials, "run") + (f", {n_complete} of them complete already" if n_complete else ""))
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """A line."""
+        name = outcome.trial.name
+        if outcome.directory.is_complete:
+            self._done += 1
+            accuracy = 100 * outcome.directory.summary["final"]["accuracy"]
+            self._say(f"{self._done} of {self._total}: {name}, accuracy {accuracy:.1f} %")
+        else:
+            self._say(f"{name}: {'failed' if outcome.error else 'interrupted'}")
+
+    def on_lost(self, name: str, why: str) -> None:
+        """A line, for it takes a while until there is another."""
+        self._say(f"{name}: goes on elsewhere from its last checkpoint ({why})")
+
+    def on_interrupt(self) -> None:
+        """Say that it was heard."""
+        self._say(_STOPPING_MANY)
+
+    def _say(self, text: str) -> None:
+        say(text)
+
+
+class ManyBars(ManyLines):
+    """The same lines, and below them a bar for all runs and one for each that is running."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._bars = EncodingBars()
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[state]}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            expand=True,
+        )
+        self._all: TaskID | None = None
+        self._running: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "ManyBars":
+        """Use it as a context, so that the terminal is left as it was whatever happens."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.close()
+        self._progress.stop()
+
+    def on_encoding(self, what: str, done: int, total: int) -> None:
+        """Bars of their own."""
+        self._bars.show(what, done, total)
+
+    def on_begin(self, n_trials: int, n_complete: int) -> None:
+        """Show the bar for all runs."""
+        self._bars.close()
+        super().on_begin(n_trials, n_complete)
+        self._all = self._progress.add_task("all runs", total=n_trials, completed=n_complete, state="")
+        self._progress.start()
+
+    def on_update(self, update: Update) -> None:
+        """Show or move the bar of a run."""
+        if update.name not in self._running:
+            self._running[update.name] = self._progress.add_task(update.name, total=1, state="")
+        state = f"round {update.round} of {update.rounds}" if update.rounds else "evaluation"
+        if update.accuracy is not None:
+            state += f", {100 * update.accuracy:.1f} %"
+        task = self._running[update.name]
+        self._progress.update(task, completed=update.round, total=max(update.rounds, 1), state=state)
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Take its bar away."""
+        task = self._running.pop(outcome.trial.name, None)
+        if task is not None:
+            self._progress.remove_task(task)
+        super().on_outcome(outcome)
+        if self._all is not None:
+            self._progress.update(self._all, completed=self._done, state=f"{self._done} of {self._total}")
+
+    def on_interrupt(self) -> None:
+        """Say that it was heard; drawn by the display's own thread, for this runs inside a signal handler."""
+        if self._all is not None:
+            self._progress.update(self._all, description=_STOPPING_MANY)
+
+    def _say(self, text: str) -> None:
+        self._progress.console.print(cell(text), soft_wrap=True)

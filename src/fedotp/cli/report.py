@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli._options import RunsArgument, runs_at
+from fedotp.cli._options import QuietOption, RunsArgument, runs_at
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
@@ -38,7 +38,7 @@ def report(
         typer.Option(help="What methods are compared with, as the table calls it; FedOTP if not given, or the first."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say what is being analysed.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Write one self-contained HTML page about one or several runs.
 
@@ -57,7 +57,7 @@ def report(
     path = out or (runs[0] if len(runs) == 1 else Path()) / _NAME
     if out is None and len(runs) > 1 and path.exists():  # of other runs, perhaps
         raise FedotpError(f"{path} exists already; say where to write with --out, --out {path} to overwrite it")
-    if path.exists() and not is_page(path):  # said before the analysis, which takes a while
+    if path.exists() and not is_page(path):  # checked before the analysis, which takes a while
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
     write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None, against=against)
     print_paths([("report", path)])

@@ -1,4 +1,4 @@
-"""`fedotp run`, `fedotp evaluate` and `fedotp presets`."""
+"""`fedotp run`, `evaluate`, `presets` and `config`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,19 +10,29 @@ from rich.console import Console
 
 from fedotp._system import keep_freed, open_driver
 from fedotp._text import printable
+from fedotp.cli import _complete
 from fedotp.cli._options import (
     METHODS,
     SOURCE,
-    DialOption,
+    JsonOption,
+    OutOption,
     QuietOption,
     ResumeOption,
     RunArgument,
     SetOption,
     SourceArgument,
 )
-from fedotp.cli._status import INTERRUPTED
-from fedotp.cli._views import print_views
-from fedotp.cli.show import cell, command, listing, print_headline, print_numbers, print_paths, print_run
+from fedotp.cli.show import (
+    INTERRUPTED,
+    cell,
+    command,
+    listing,
+    print_headline,
+    print_numbers,
+    print_paths,
+    print_run,
+    print_views,
+)
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -35,46 +45,48 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 app = typer.Typer()
 
 
+_LOGS = "Logs"
+PartitionOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The images of each client, from `fedotp data partition --out`.")
+]
+TensorBoardOption = Annotated[
+    bool, typer.Option("--tensorboard", help="Log for TensorBoard, into the run's directory.", rich_help_panel=_LOGS)
+]
+WandbOption = Annotated[
+    bool,
+    typer.Option(
+        "--wandb",
+        help="Log for W&B, into the run's directory; to its server with WANDB_MODE=online only.",
+        rich_help_panel=_LOGS,
+    ),
+]
+MlflowOption = Annotated[
+    bool,
+    typer.Option(
+        "--mlflow",
+        help="Log for MLflow, into mlruns beside the run, or to MLFLOW_TRACKING_URI.",
+        rich_help_panel=_LOGS,
+    ),
+]
+
+
 @app.command()
 def run(
     source: SourceArgument = None,
     changes: SetOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The new directory of the run; named after the run, in runs/, if not given."),
-    ] = None,
-    partition: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who has which images, from `fedotp data partition --out`.")
-    ] = None,
+    out: OutOption = None,
+    partition: PartitionOption = None,
     resume: ResumeOption = None,
-    holdout_clients: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="K", help="K clients never train; at the end they join and are evaluated."),
-    ] = None,
-    sequential: Annotated[
-        bool, typer.Option("--sequential", help="Train clients one by one; the result is the same.")
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Log for TensorBoard, into the run's directory.")
-    ] = False,
-    wandb: Annotated[
-        bool,
-        typer.Option(
-            "--wandb", help="Log for W&B, into the run's directory; to its server with WANDB_MODE=online only."
-        ),
-    ] = False,
-    mlflow: Annotated[
-        bool, typer.Option("--mlflow", help="Log for MLflow, into mlruns beside the run, or to MLFLOW_TRACKING_URI.")
-    ] = False,
+    tensorboard: TensorBoardOption = False,
+    wandb: WandbOption = False,
+    mlflow: MlflowOption = False,
     quiet: QuietOption = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="JSON lines on stdout: start, round, evaluation, view, summary.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a federation from images to prompts and numbers, all in one directory.
 
-    Ctrl-C ends the round in progress; --resume goes on from there, and ends
-    with the very result of a run never stopped.
+    Ctrl-C ends the round in progress; --resume continues from there, and the
+    result is the same as that of an uninterrupted run.
 
     \b
     Examples:
@@ -82,38 +94,23 @@ def run(
       fedotp run demo --set method.name=promptfl --set seed=1
       fedotp run office --set data.root=~/data --out runs/office
       fedotp run office --set data.root=~/data --partition office.json
+      fedotp run demo --set federation.holdout_clients=1
       fedotp run --resume runs/office
       fedotp run demo --out runs/first --wandb --mlflow
       fedotp run demo --json | jq 'select(.kind == "evaluation").accuracy'
     """
-    chosen = [*(changes or [])]
+    chosen = changes or []
     open_driver(chosen)
     trackers = [name for name, asked in {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}.items() if asked]
-    if holdout_clients is not None:
-        chosen.append(f"federation.holdout_clients={holdout_clients}")
-    if sequential:
-        chosen.append("compute.sequential=true")
     if resume is not None:
         if source is not None or out is not None or partition is not None or chosen:
             raise FedotpError(
-                "--resume goes on with the configuration and in the directory of the run it names: leave out "
-                "PRESET|FILE, --set, --out, --partition, --holdout-clients and --sequential"
+                "--resume uses the configuration and the directory of the run it names: leave out PRESET|FILE, --set, "
+                "--out and --partition"
             )
-        directory, where = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json), None
+        directory = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json)
     else:
-        from fedotp.config import load_config
-        from fedotp.data.partition import Partition
-        from fedotp.runs.directory import free_name
-
-        where = source or SOURCE
-        if partition is not None and any(change.startswith("partition.") for change in chosen):
-            raise FedotpError(f"--partition {partition} says who has which images; leave partition.* out of --set")
-        config = load_config(where).override(chosen)
-        divided = None if partition is None else Partition.load(partition)
-        if divided is not None:
-            config = replace(config, partition=divided.settings)
-        path = out or free_name(config, Path("runs"))
-        directory = _run(config, path, divided, trackers, quiet=quiet, as_json=as_json)
+        directory = _run_new(source or SOURCE, chosen, out, partition, trackers, quiet=quiet, as_json=as_json)
     if as_json:
         from fedotp.cli.progress import print_json
 
@@ -122,26 +119,21 @@ def run(
     print_run(directory)
     print_views(directory.summary)
     print()
-    paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
-    if where is not None and partition is None:
-        options = [word for change in chosen for word in ("--set", change)]
-        own, others = directory.config.method.name, METHODS.split(",")
-        methods = ",".join([own, *(other for other in others if other != own)])
-        paths.append(("", command("compare", where, "--methods", methods, *options)))
-    print_paths(paths)
+    _print_next(directory, source or SOURCE, chosen, can_compare=resume is None and partition is None)
 
 
 @app.command()
 def evaluate(
     run: RunArgument,
     changes: SetOption = None,
-    dial: DialOption = None,
     views: Annotated[
         str | None,
-        typer.Option(metavar="VIEW,...", help="Views to evaluate too, such as base,novel,global.", show_default=False),
+        typer.Option(
+            metavar="VIEW,...", help="Also evaluate these views, such as base,novel,global.", show_default=False
+        ),
     ] = None,
     quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, client by client.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Evaluate the prompts of a run again, perhaps with other settings; nothing is written.
 
@@ -149,14 +141,14 @@ def evaluate(
     Examples:
       fedotp evaluate runs/office
       fedotp evaluate runs/office --set method.mass=0.5
-      fedotp evaluate runs/office --dial 0.3
+      fedotp evaluate runs/office --set method.dial=0.3
       fedotp evaluate runs/office --views global,base,neighbours
     """
     from fedotp.cli.progress import print_json, run_progress
     from fedotp.runs.directory import RunDirectory
     from fedotp.runs.one import evaluate_run, see_run
 
-    chosen = [*(changes or []), *([] if dial is None else [f"method.dial={dial}"])]
+    chosen = changes or []
     seen: list[View] | None = None
     found: dict[str, Any] = {}
     with run_progress(quiet=quiet or as_json) as observer:
@@ -188,6 +180,63 @@ def presets() -> None:
     for name, summary in all_presets().items():
         table.add_row(cell(name), cell(summary))
     Console().print(table)
+
+
+@app.command()
+def config(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PRESET|FILE|RUN",
+            help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
+            show_default=False,
+            autocompletion=_complete.sources_or_runs,
+        ),
+    ] = None,
+    changes: SetOption = None,
+) -> None:
+    """Print the complete configuration of a future run, with what each key means.
+
+    It is a file to start from: keys that you do not change may be left out.
+
+    \b
+    Examples:
+      fedotp config demo
+      fedotp config demo --set method.name=promptfl > mine.toml
+      fedotp config runs/office
+    """
+    from fedotp.config import explained, load_config
+    from fedotp.runs.directory import RunDirectory
+
+    where = source or SOURCE
+    found = RunDirectory.open(where).config if Path(where).is_dir() else load_config(where)
+    for line in explained(found.override(changes or [])).splitlines():
+        print(printable(line))
+
+
+def _run_new(
+    source: str,
+    changes: list[str],
+    out: Path | None,
+    partition: Path | None,
+    trackers: list[str],
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> "RunDirectory":
+    """Start a run of what was asked for."""
+    from fedotp.config import load_config
+    from fedotp.data.partition import Partition
+    from fedotp.runs.directory import free_name
+
+    if partition is not None and any(change.startswith("partition.") for change in changes):
+        raise FedotpError(f"--partition {partition} has the images of each client; leave partition.* out of --set")
+    config = load_config(source).override(changes)
+    divided = None if partition is None else Partition.load(partition)
+    if divided is not None:
+        config = replace(config, partition=divided.settings)
+    path = out or free_name(config, Path("runs"))
+    return _run(config, path, divided, trackers, quiet=quiet, as_json=as_json)
 
 
 def _run(
@@ -225,7 +274,7 @@ def _run(
 
 
 def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
-    """Say how to go on."""
+    """Print how to continue; return the exit."""
     from fedotp.cli.progress import print_json, say
     from fedotp.runs.directory import RunDirectory
 
@@ -239,3 +288,14 @@ def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
     if as_json:
         print_json({"kind": "interrupted", "run": str(path), "round": done})
     return typer.Exit(INTERRUPTED)
+
+
+def _print_next(directory: "RunDirectory", source: str, changes: list[str], *, can_compare: bool) -> None:
+    """Print where the run is, and commands to go on with."""
+    paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
+    if can_compare:
+        options = [word for change in changes for word in ("--set", change)]
+        own, others = directory.config.method.name, METHODS.split(",")
+        methods = ",".join([own, *(other for other in others if other != own)])
+        paths.append(("", command("compare", source, "--methods", methods, *options)))
+    print_paths(paths)

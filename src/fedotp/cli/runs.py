@@ -11,9 +11,7 @@ from fedotp._imports import import_named
 from fedotp._text import printable
 from fedotp.cli import _complete
 from fedotp.cli._options import RunArgument
-from fedotp.cli._value import print_value
-from fedotp.cli._views import print_views
-from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_wide
+from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_value, print_views, print_wide
 from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for

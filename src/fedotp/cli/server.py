@@ -7,103 +7,151 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedotp._files import cache_folder
-from fedotp.cli._options import SOURCE, InsecureOption, KeysOption, ResumeOption, SetOption, SourceArgument
-from fedotp.cli._status import INTERRUPTED
-from fedotp.cli.posix import need_posix
-from fedotp.cli.show import command, print_paths, print_run
+from fedotp.cli._options import (
+    CONNECTION,
+    SOURCE,
+    ClassesOption,
+    InsecureOption,
+    KeysOption,
+    OutOption,
+    ResumeOption,
+    SetOption,
+    SourceArgument,
+    class_names,
+    need_posix,
+    require_keys,
+)
+from fedotp.cli.show import INTERRUPTED, command, print_paths, print_run
 from fedotp.errors import FedotpError
 from fedotp.flower import PORT
 from fedotp.flower.server import ServerSettings
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 
-KEPT = ("allow_new_counts", "secure", "secure_threshold", "secure_range")  # or what they did: a run has it for good
+KEPT = ("allow_new_counts", "secure", "secure_threshold", "secure_range")  # a run keeps them, or what they did
+
+_WAITING, _LIMITS, _SECURE = "Waiting for sites", "Limits of a site's influence", "Secure sums"
+HostOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Address to listen at.",
+        show_default="all of the machine's; this machine's, if --insecure",
+        rich_help_panel=CONNECTION,
+    ),
+]
+PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.", rich_help_panel=CONNECTION)]
+MinSitesOption = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="N", help="Begin when N sites are ready; 0: all that have keys.", rich_help_panel=_WAITING
+    ),
+]
+StartTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.", rich_help_panel=_WAITING
+    ),
+]
+RoundTimeoutOption = Annotated[
+    float, typer.Option(metavar="SECONDS", help="Later answers of a round do not count.", rich_help_panel=_WAITING)
+]
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", help="Wait so long for a site that has just disconnected.", rich_help_panel=_WAITING
+    ),
+]
+MaxUpdateOption = Annotated[
+    float,
+    typer.Option(
+        metavar="X",
+        help="Refuse an update that moves the prompt by more than X times its length.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+MaxTimesOption = Annotated[
+    float,
+    typer.Option(
+        metavar="X",
+        help="No site counts with more images, or moves the prompt further, than X times the median of all.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+MaxImagesOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="No site counts with more than N images; 0: as --max-times says, nor more than all others together.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+NewCountsOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-new-counts",
+        help="A site that comes back with more images counts with all of them.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+SecureOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--secure",
+        help="Add updates up securely: the server sees their sum and no single update.",
+        rich_help_panel=_SECURE,
+    ),
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X",
+        help="More than this share of a round's sites open a secure sum; the others may drop out.",
+        show_default=f"{ServerSettings.secure_threshold:.3g}",
+        rich_help_panel=_SECURE,
+    ),
+]
+RangeOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="X",
+        help="The largest value of a prompt in a secure sum.",
+        show_default=str(ServerSettings.secure_range),
+        rich_help_panel=_SECURE,
+    ),
+]
 
 
 @app.command()
 def server(
     source: SourceArgument = None,
-    keys: KeysOption = None,
     changes: SetOption = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES|FILE",
-            help="Names of the classes, with commas, or a file with one per line.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The new directory of the run; named after the run, in runs/, if not given.")
-    ] = None,
+    classes: ClassesOption = None,
+    out: OutOption = None,
     resume: ResumeOption = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"),
-    ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = PORT,
-    min_sites: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Begin when N sites are ready; 0: when all are that have keys.")
-    ] = ServerSettings.min_sites,
-    start_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.")
-    ] = ServerSettings.start_timeout,
-    round_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="What a site answers later does not count.")
-    ] = ServerSettings.round_timeout,
-    patience: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Wait so long for a site that has just gone away.")
-    ] = ServerSettings.patience,
-    max_update: Annotated[
-        float, typer.Option(metavar="X", help="Refuse an update that moves the prompt by more than X times its length.")
-    ] = ServerSettings.max_update,
-    max_times: Annotated[
-        float,
-        typer.Option(
-            metavar="X",
-            help="No site counts with more images, or moves the prompt further, than X times the median of all.",
-        ),
-    ] = ServerSettings.max_times,
-    max_images: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="No site counts with more than N images; 0: as --max-times says, nor more than all others together.",
-        ),
-    ] = ServerSettings.max_images,
-    allow_new_counts: Annotated[
-        bool,
-        typer.Option("--allow-new-counts", help="A site that comes back with more images counts with all of them."),
-    ] = ServerSettings.allow_new_counts,
-    secure: Annotated[
-        bool | None,
-        typer.Option("--secure", help="Add updates up securely: the server sees their sum and no site's own."),
-    ] = None,
-    secure_threshold: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            help="More than this share of a round's sites open a secure sum; the others may drop out.",
-            show_default=f"{ServerSettings.secure_threshold:.3g}",
-        ),
-    ] = None,
-    secure_range: Annotated[
-        int | None,
-        typer.Option(
-            metavar="X",
-            help="The largest value of a prompt in a secure sum.",
-            show_default=str(ServerSettings.secure_range),
-        ),
-    ] = None,
+    keys: KeysOption = None,
+    host: HostOption = None,
+    port: PortOption = PORT,
     insecure: InsecureOption = False,
+    min_sites: MinSitesOption = ServerSettings.min_sites,
+    start_timeout: StartTimeoutOption = ServerSettings.start_timeout,
+    round_timeout: RoundTimeoutOption = ServerSettings.round_timeout,
+    patience: PatienceOption = ServerSettings.patience,
+    max_update: MaxUpdateOption = ServerSettings.max_update,
+    max_times: MaxTimesOption = ServerSettings.max_times,
+    max_images: MaxImagesOption = ServerSettings.max_images,
+    allow_new_counts: NewCountsOption = ServerSettings.allow_new_counts,
+    secure: SecureOption = None,
+    secure_threshold: ThresholdOption = None,
+    secure_range: RangeOption = None,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
     Sites connect with `fedotp client`. The connection is encrypted, and only
-    sites whose keys are in --keys are let in. The run can be stopped, or the
-    machine can fail: --resume goes on from the last round.
+    sites whose keys are in --keys are accepted. The run can be stopped, or the
+    machine can fail: --resume continues after the last round.
 
     \b
     Examples:
@@ -111,19 +159,7 @@ def server(
       fedotp server study.toml --keys keys/server --out runs/study --secure
       fedotp server --resume runs/study --keys keys/server
     """
-    need_posix("server")
-    from fedotp.flower import need_flower, quiet_flower
-
-    need_flower()
-    quiet_flower(cache_folder() / "flower")
-    from fedotp.flower.server import run_server, start_logging
-
-    start_logging()
-    if (keys is None) != insecure:
-        raise FedotpError(
-            "give --keys DIR (`fedotp keys make` makes them)"
-            + (", or --insecure, and not both" if insecure else "; --insecure goes without, on one machine only")
-        )
+    _start_flower(keys, insecure)
     settings = ServerSettings.asked_for(
         min_sites=min_sites,
         start_timeout=start_timeout,
@@ -138,27 +174,43 @@ def server(
         secure_range=secure_range,
     )
     if resume is not None and (source is not None or out is not None or changes or classes):
-        raise FedotpError(
-            "--resume goes on with its own configuration: leave out PRESET|FILE, --set, --classes and --out"
-        )
-    listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
+        raise FedotpError("--resume has its own configuration: leave out PRESET|FILE, --set, --classes and --out")
+    from fedotp.flower.server import run_server
+
     directory = run_server(
         settings,
-        listen_at,
+        host or ("127.0.0.1" if insecure else "0.0.0.0"),
         port,
         keys,
         source=source or SOURCE,
         changes=changes or [],
-        classes=_classes(classes) if classes else (),
+        classes=_classes(classes),
         out=out,
         resume=resume,
     )
-    where = [*(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
+    _print_end(directory, [*_where(keys, host, port), *_given(settings)])
+
+
+def _start_flower(keys: Path | None, insecure: bool) -> None:
+    """Refuse what cannot work, and start Flower and the log."""
+    need_posix("server")
+    from fedotp.flower import need_flower, quiet_flower
+
+    need_flower()
+    quiet_flower(cache_folder() / "flower")
+    from fedotp.flower.server import start_logging
+
+    start_logging()
+    require_keys(keys, insecure, " (`fedotp keys make` makes them)")
+
+
+def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
+    """The options of the connection that were given."""
     access = ["--insecure"] if keys is None else ["--keys", str(keys)]
-    _tell(directory, [*access, *where, *_given(settings)])
+    return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
 
 
-def _given(settings: "ServerSettings") -> list[str]:
+def _given(settings: ServerSettings) -> list[str]:
     """The options that were set and that the run does not keep by itself."""
     options = [item for item in fields(settings) if item.compare and item.name not in KEPT]
     values = {item.name.replace("_", "-"): getattr(settings, item.name) for item in options}
@@ -166,7 +218,7 @@ def _given(settings: "ServerSettings") -> list[str]:
     return [word for name in changed for word in (f"--{name}", f"{values[name]:.15g}")]
 
 
-def _tell(directory: "RunDirectory", options: list[str]) -> None:
+def _print_end(directory: "RunDirectory", options: list[str]) -> None:
     if not directory.is_complete:
         begun = (directory.path / "config.toml").is_file()
         go_on = f"go on with: {command('server', '--resume', directory.path, *options)}"
@@ -177,14 +229,11 @@ def _tell(directory: "RunDirectory", options: list[str]) -> None:
     print_paths([("run", str(directory.path)), ("next", command("report", directory.path))])
 
 
-def _classes(text: str) -> tuple[str, ...]:
-    """Names from a list with commas, or from a file with one per line."""
-    path = Path(text).expanduser()
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(",")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FedotpError(f"--classes {path}: cannot be read ({error})") from error
-    names = tuple(name.strip() for name in lines if name.strip())
+def _classes(given: str | None) -> tuple[str, ...]:
+    """The names given, which must be different; none if nothing is given."""
+    if given is None:
+        return ()
+    names = tuple(class_names(given))
     repeated = [name for i, name in enumerate(names) if name in names[:i]]
     if repeated or len(names) < 2:
         raise FedotpError(

@@ -1,9 +1,12 @@
-"""What the commands on runs print: numbers of a run, tables, names that cannot harm a terminal."""
+"""What commands print: tables, the numbers of a run, its views, what clients contributed; and their exit statuses.
+
+Names from elsewhere cannot harm the terminal.
+"""
 
 import io
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,13 @@ from fedotp._imports import import_options
 from fedotp._text import counted, printable
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.limits import Calibration
     from fedotp.runs.directory import RunDirectory
+
+# Exit statuses beside 0, and beside 2 for bad input
+SOME_FAILED = 1
+TRY_AGAIN = 75  # EX_TEMPFAIL: the cause may pass by itself
+INTERRUPTED = 130  # ended by Ctrl-C
 
 _TITLE_WIDTH = 10  # of a column of numbers; longer titles take several lines
 _ANY_WIDTH = 10_000
@@ -167,3 +176,85 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print(f"{name:<{width}}  {printable(text)}")
+
+
+# Views -----------------------------------------------------------------------------------------------------------
+
+_MODELS = "personal: what each client predicts with; global: the method's global part."
+_MEANS = (
+    "HM: harmonic mean of base and novel; HM3: of personal (local), base and novel; CM: mean of personal and HM. "
+    "The base of the global model is the view global."
+)
+
+
+def print_views(numbers: Mapping[str, Any]) -> None:
+    """Print `views` of a summary, or of an evaluation in the shape of one, and which there cannot be."""
+    from fedotp.federation import percent
+
+    views: Sequence[Mapping[str, Any]] = numbers.get("views", ())
+    means: Mapping[str, Mapping[str, Any]] = numbers.get("base_to_novel", {})
+    over_rounds = any(view["evaluations"] > 1 for view in views)
+    titles = ("classes", "images", "clients", "last %", *(("best %", "in round", "mean of last 5 %") * over_rounds))
+    table = listing("view", "model", *titles, right=titles)
+
+    def add(name: str, model: str, sizes: Sequence[str], values: Mapping[str, Any]) -> None:
+        more = [percent(values["best"]), values["best_round"], percent(values["last_five"])] if over_rounds else []
+        table.add_row(*map(cell, (name, model, *sizes, percent(values["last"]), *more)))
+
+    for view in views:
+        sizes = [f"{n:,}" for n in (view["classes"], view["images"], len(view["clients"]))]
+        add(view["view"], view["model"], sizes, view)
+    for model, found in means.items():
+        for name in ("hm", "hm3", "cm"):
+            add(name.upper(), model, ["", "", ""], found[name])
+    if views:
+        print()
+        Console().print(table)
+        Console().print(cell(f"{_MODELS} {_MEANS}" if means else _MODELS, "dim"))
+    for missing in numbers.get("missing_views", ()):
+        print(f"no {printable(missing['view'])} view: {printable(missing['why'])}")
+
+
+# Contributions ---------------------------------------------------------------------------------------------------
+
+_ONE, _ALL, _INTERVAL, _OTHERS = "leave one out", "Shapley", "95 % interval", "others' own"
+
+
+def print_value(result: dict[str, Any]) -> None:
+    """Print what each site contributed, most first, in points of accuracy."""
+    whole, nothing = 100 * result["everybody"], 100 * result["nobody"]
+    what = "the shared part, for all sites" if result["of"] == "global" else "each site's own classifier"
+    Console().print(cell(f"{what}: {whole:.2f} % with everybody, {nothing:.2f} % with nobody", "bold"))
+    titles = (_ALL, *([] if result["exact"] else [_INTERVAL]), _ONE, _OTHERS)
+    table = listing("site", *titles, right=titles)
+    for site in sorted(result["sites"], key=lambda site: -site["shapley"]):
+        between = [] if result["exact"] else [_interval(site["low"], site["high"])]
+        table.add_row(
+            *map(cell, (site["name"], _points(site["shapley"]), *between)),
+            *map(cell, (_points(site["leave_one_out"]), _points(site["gain_of_others"]))),
+        )
+    Console().print(table)
+    how = "exact, from all coalitions" if result["exact"] else f"from {result['permutations']} random orders"
+    Console().print(cell(f"in points of accuracy; Shapley values are {how}, of one seed", "dim"))
+
+
+def _points(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:+.2f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "-" if low is None else f"{_points(low)} to {_points(high)}"
+
+
+# Calibrations ----------------------------------------------------------------------------------------------------
+
+
+def promise(calibration: "Calibration") -> str:
+    """In one line what can be promised with it."""
+    from fedotp.limits import COVERAGES, least_images
+
+    n = len(calibration)
+    possible = [f"{coverage:g}" for coverage in COVERAGES if n >= least_images(coverage)]
+    sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {COVERAGES[0]:g}"
+    flags = "unlike images are flagged" if calibration.can_flag else "too few to flag unlike images"
+    return f"calibrated by {counted(n, 'image')}: {sets}; {flags}"

@@ -10,7 +10,18 @@ import typer
 from fedotp import data
 from fedotp._bars import encoding_progress
 from fedotp._text import counted, printable
-from fedotp.cli._options import DatasetArgument, GroupsOption, Precision, QuietBarOption, RootOption
+from fedotp.cli._options import (
+    DEVICE,
+    DatasetArgument,
+    DeviceOption,
+    GroupsOption,
+    Precision,
+    QuietOption,
+    RootOption,
+    SkipBrokenOption,
+    WindowOption,
+    WorkersOption,
+)
 from fedotp.data import store as tokens
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW
@@ -39,34 +50,34 @@ class Storage(StrEnum):
 _STORAGE = Storage(tokens.STORAGE)
 
 
+CropsOption = Annotated[
+    int, typer.Option(min=0, help="Random crops and flips of each training image; 0: its central part.")
+]
+StorageOption = Annotated[Storage, typer.Option(help="How tokens are stored; int8 takes half the space.")]
+PrecisionOption = Annotated[Precision, typer.Option(help="Number format the tower computes in.")]
+
+
 @app.command()
 def encode(
     dataset: DatasetArgument,
     backbone: Annotated[str, typer.Option(help="A checkpoint, or a name such as ViT-B/16.", show_default=False)],
-    crops: Annotated[
-        int,
-        typer.Option(min=0, help="Random crops and flips of each training image; 0: its central part."),
-    ] = 0,
+    crops: CropsOption = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random crops.")] = 0,
-    storage: Annotated[Storage, typer.Option(help="How tokens are kept; int8 takes half the space.")] = _STORAGE,
-    device: Annotated[
-        str | None, typer.Option(help="For example cuda:1; a GPU if there is one.", show_default=False)
-    ] = None,
-    precision: Annotated[Precision, typer.Option(help="Number format the tower computes in.")] = Precision.float32,
-    window: Annotated[str, typer.Option(help="How greys of more than 8 bits are seen, as data.window.")] = WINDOW,
+    storage: StorageOption = _STORAGE,
+    device: DeviceOption = DEVICE,
+    precision: PrecisionOption = Precision.float32,
+    window: WindowOption = WINDOW,
     batch_size: Annotated[int, typer.Option(min=1, help="Crops in a step of the tower.")] = tokens.BATCH_SIZE,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Decoding threads; one per core, at most 8, if not given.")
-    ] = None,
-    skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")] = False,
+    workers: WorkersOption = None,
+    skip_broken: SkipBrokenOption = False,
     store: StoreOption = None,
     root: RootOption = None,
     groups: GroupsOption = "",
-    quiet: QuietBarOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Encode every image of a data set once; later runs with this backbone read the tokens back.
 
-    Stop it whenever you like: it goes on where it was.
+    Stop it at any time: the same command continues.
 
     \b
     Examples:
@@ -76,9 +87,10 @@ def encode(
     import torch
 
     from fedotp.clip import load
+    from fedotp.runs.one import find_device
 
     loaded = data.load_dataset(dataset, root=root, groups=groups)
-    clip = load(backbone, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    clip = load(backbone, device=find_device(device))
     with encoding_progress(quiet=quiet) as on_progress:
         encoded = tokens.encode(
             loaded,
@@ -95,12 +107,7 @@ def encode(
             on_progress=on_progress,
             on_broken=lambda broken: typer.echo(printable(f"broken: {broken.where}: {broken.reason}"), err=True),
         )
-    n_crops = encoded.train.records.size + encoded.test.records.size
-    repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
-    print(f"{printable(loaded.name)}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
-    print(f"{n_crops:,} crops, {encoded.n_encoded:,} encoded now{repaired}")
-    if encoded.dataset.skipped:
-        print(f"{len(encoded.dataset.skipped)} broken images left out")
+    _print_encoded(encoded)
 
 
 @cache.command()
@@ -151,6 +158,16 @@ def prune(
     if not yes:
         typer.confirm(f"delete {_size(sum(info.n_bytes for info in chosen))}?", abort=True)
     print(f"freed {_size(tokens.remove_stores(chosen))}")
+
+
+def _print_encoded(encoded: "tokens.EncodedDataset") -> None:
+    n_crops = encoded.train.records.size + encoded.test.records.size
+    repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
+    name = printable(encoded.dataset.name)
+    print(f"{name}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
+    print(f"{n_crops:,} crops, {encoded.n_encoded:,} encoded now{repaired}")
+    if encoded.dataset.skipped:
+        print(f"{len(encoded.dataset.skipped)} broken images left out")
 
 
 def _print_stores(infos: "list[tokens.StoreInfo]") -> None:

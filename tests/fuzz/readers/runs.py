@@ -86,7 +86,7 @@ def _left_run(folder: Path) -> Path:
     if not made.is_dir():
         whole = inputs_of(folder) / "whole"
         package.run(_config(folder, federation={**_QUICK, "rounds": 1}), whole)
-        fedotp("forget", whole, "--site", "client-1", "--out", made, "--quiet")
+        fedotp("forget", whole, "--client", "client-1", "--out", made, "--quiet")
     shutil.copytree(made, folder / "run")
     return folder / "run"
 

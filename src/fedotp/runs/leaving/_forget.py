@@ -83,9 +83,9 @@ def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
         if site not in there:
             gone = "has no part in this run already" if site in away else "is not in this run"
             meant = f"; did you mean {near}?" if site not in away and (near := nearest(site, there)) else ""
-            raise FedotpError(f"--site {site}: {gone}{meant or f'; there are {listed(there)}'}")
+            raise FedotpError(f"--client {site}: {gone}{meant or f'; there are {listed(there)}'}")
     if {*sites} == {*there}:
-        raise FedotpError(f"--site {', '.join(sites)}: these are all {len(there)} clients; somebody must be left")
+        raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; somebody must be left")
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
 
 

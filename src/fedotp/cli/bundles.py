@@ -1,0 +1,127 @@
+"""`fedotp export` and `calibrate`: a client's classifier as a folder to copy or an ONNX file, and its limits."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedotp._text import printable
+from fedotp.cli._options import (
+    DEVICE,
+    BackboneOption,
+    CalibrateOption,
+    ClientOption,
+    DeviceOption,
+    RunArgument,
+    ScoreName,
+    ScoreOption,
+    SiteOption,
+)
+from fedotp.cli.show import command, print_paths, promise
+from fedotp.errors import FedotpError
+
+app = typer.Typer()
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    client: ClientOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder or file to write; named after the client, in this folder, if not given."),
+    ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One ONNX file instead: image tower, classifier, scores; no Python needed.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it if it exists.")] = False,
+    calibrate: CalibrateOption = None,
+    score: ScoreOption = ScoreName.lac,
+    with_memory: Annotated[
+        bool,
+        typer.Option(
+            "--with-memory", help="For pFedPrompt: include the features and labels of the client's training images."
+        ),
+    ] = False,
+    backbone: BackboneOption = None,
+    device: DeviceOption = DEVICE,
+) -> None:
+    """Write what a client has learned as a small bundle: prompts, class names, class features.
+
+    --client is needed if the run has several. The backbone is not in the bundle, only its name and digest; with
+    --onnx its image tower is. Either holds the client's private prompt, and of calibration images the scores and the
+    mean and spread of their features: give it only to those who may have that.
+
+    \b
+    Examples:
+      fedotp export runs/pets --client client-3
+      fedotp export runs/pets --client client-3 --out pets.bundle --force
+      fedotp export runs/pets --client client-3 --onnx
+      fedotp export runs/pets --client client-3 --calibrate test
+    """
+    from fedotp.classifier import load
+
+    where = "cpu" if onnx else device
+    classifier = load(run, client, backbone=backbone, device=where, calibrate=calibrate, score=score.value)
+    written = out or Path(f"{_plain(classifier.client)}.{'onnx' if onnx else 'bundle'}")
+    save = classifier.save_onnx if onnx else classifier.save
+    save(written, force=force, with_memory=with_memory)
+    n_bytes = sum(path.stat().st_size for path in ([written] if onnx else written.iterdir()))
+    what = f"{classifier.method.title} of {printable(classifier.client)}"
+    print(f"{what}, {len(classifier.classes)} classes, {n_bytes / 1e3:.0f} kB")
+    if classifier.calibration is not None:
+        print(promise(classifier.calibration))
+    size = classifier.tower.config.image_size
+    usage = f"image, uint8 (n, {size}, {size}, 3), in; probabilities, (n, {len(classifier.classes)}), out"
+    print_paths([("written to", written), ("use it", usage if onnx else command("predict", written, "IMAGE"))])
+
+
+@app.command()
+def calibrate(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A bundle of `fedotp export`, or a site's.", show_default=False)
+    ],
+    images: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="Images of the site in a folder per class, or a table *.csv.", show_default=False
+        ),
+    ],
+    site: SiteOption = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also take training images: the site has trained on none of them.")
+    ] = False,
+    score: ScoreOption = ScoreName.lac,
+    backbone: BackboneOption = None,
+    device: DeviceOption = DEVICE,
+) -> None:
+    """Calibrate a bundle with labelled images of the site that it did not train on.
+
+    From then on `fedotp predict --coverage 0.9` gives sets of classes that contain the true one nine times in ten, and
+    images unlike these are flagged. That is guaranteed for images like these: from the same place, classes as frequent.
+    Only test images are taken, also if fedotp draws the split, and images of equal content count once.
+    Their scores, and the mean and spread of their features, are written into the bundle; no image is.
+
+    \b
+    Examples:
+      fedotp calibrate client-3.bundle ~/photos
+      fedotp calibrate client-3.bundle ~/checked --all
+      fedotp calibrate oslo.bundle scans.csv --site oslo
+      fedotp predict client-3.bundle ~/new --coverage 0.9
+    """
+    from fedotp.classifier import Bundle, calibrated_by, save_calibration
+
+    if not (bundle / "bundle.json").is_file():
+        raise FedotpError(f"{bundle} is not a bundle: it has no bundle.json; `fedotp export` makes one of a run")
+    classifier = Bundle(bundle).classifier(backbone=backbone, device=device)
+    calibrated = calibrated_by(classifier, images, score=score.value, site=site, every=every, on_left_out=print)
+    save_calibration(calibrated, bundle)
+    assert calibrated.calibration is not None
+    print(f"{printable(calibrated.client)}: {promise(calibrated.calibration)}")
+    print_paths([("use it", command("predict", bundle, "IMAGE", "--coverage", "0.9"))])
+
+
+def _plain(client: str) -> str:
+    """A client's name as that of a folder."""
+    return re.sub(r"[^\w.-]+", "-", client).strip(".-") or "client"
