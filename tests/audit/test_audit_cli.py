@@ -68,12 +68,13 @@ def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("private", "--set", "seed=1"), "say with --out"),
+        (("private", "--set", "seed=1"), "give --out"),
         (("private", "--canaries", "3"), "canaries = 3: must be from 10"),
         (("private", "--kind", "sounds"), "must be gradients or images"),
         (("plain", "--kind", "gradients"), "privacy.unit"),
         (("private", "--confidence", "95"), "confidence = 95.0: must be in (0, 1)"),
         (("data",), "is not a run"),
+        (("private", "--probe", "--kind", "images"), "--kind: not with --probe"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(

@@ -144,7 +144,7 @@ def test_a_bundle_is_probed_by_its_run_and_by_folders(made, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "--members", "data"), "leave out --members"),
+        (("run", "--members", "data"), "--members: only with --probe of a bundle"),
         (("bundle",), "give --run RUN"),
         (("bundle", "--members", "data"), "give --run RUN"),
         (("bundle", "--members", "data/day", "--others", "store"), "no image in"),

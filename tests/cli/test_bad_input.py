@@ -95,8 +95,8 @@ CASES = {
         f"File name too long: {'x' * 60} ...; choose a shorter one",
     ),
     "run --resume done --set seed=1": (
-        "--resume goes on with the configuration and in the directory of the run it names: leave out PRESET|FILE, "
-        "--set, --out, --partition, --holdout-clients and --sequential"
+        "--resume uses the configuration and the directory of the run it names: leave out PRESET|FILE, "
+        "--set, --out and --partition"
     ),
     "run --resume nowhere": "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
     "evaluate done --quiet --set backbone.name={made}/other.safetensors": (

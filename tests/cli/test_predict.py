@@ -171,7 +171,7 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
             "error: compute.device = 'warp' cannot be used",
         ),
         (("nowhere", image), "error: nowhere is neither a run nor a bundle"),
-        (("promptfl", image, "--client", client, "--maps", "maps"), "error: PromptFL looks at the image as a whole"),
+        (("promptfl", image, "--client", client, "--maps", "maps"), "error: PromptFL has no maps"),
         (("promptfl", image, "--client", client, "--set", "method.mass=0.5"), "error: PromptFL has no mass to choose"),
         (
             (trained.path, image, "--client", client, "--set", "method.dial=2"),

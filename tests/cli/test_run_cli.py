@@ -85,7 +85,7 @@ def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: 
     again = fedotp("evaluate", "here", "--quiet", "--json")
     assert json.loads(again.out)["accuracy"] == run.summary["final"]["accuracy"]
     both = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", "partition.seed=1")
-    assert both.err == "error: --partition who.json says who has which images; leave partition.* out of --set\n"
+    assert both.err == "error: --partition who.json has the images of each client; leave partition.* out of --set\n"
     other = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", f"data.dataset={made}/images/day", "--quiet")
     assert other.err.startswith(
         f"error: the partition divides images {saved.data_digest[:12]}, but the data read are day"

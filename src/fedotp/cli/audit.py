@@ -155,7 +155,7 @@ def _refuse(why: str, **options: object) -> None:
     """Refuse options that mean nothing here."""
     for name, value in options.items():
         if value is not None:
-            raise FedotpError(f"--{name} is {why}: leave it out")
+            raise FedotpError(f"--{name}: {why}; leave it out")
 
 
 def _audit(
