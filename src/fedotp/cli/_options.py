@@ -245,7 +245,7 @@ SiteOption = Annotated[
 WindowOption = Annotated[
     str, typer.Option(metavar="WINDOW", help="How greys of more than 8 bits are mapped to 8, as data.window.")
 ]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Decoding threads; by the number of cores if not given.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Decoding threads; by default as the cores allow.")]
 SkipBrokenOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
 
 

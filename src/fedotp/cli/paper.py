@@ -23,7 +23,7 @@ from fedotp.cli._options import (
     whole_numbers,
 )
 from fedotp.cli._trials import execute, require_complete
-from fedotp.cli.show import SOME_FAILED, cell, command, listing, print_checks, print_paths, print_wide
+from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
