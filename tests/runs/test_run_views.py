@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from fedotp.cli._views import print_views
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_run import assert_same_outcome, make_config, outcome
@@ -17,6 +16,7 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from coloured_squares import draw_day_and_night
 from fedotp.cli import app
+from fedotp.cli.show import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import View, percent
