@@ -7,7 +7,7 @@ and with K classes about one label in K is right.
     python -m recipes.defect emoji mispaired --scheme domain-dirichlet --alpha 0.3
     fedotp compare demo --set data.dataset=mispaired --set partition.scheme=domain-dirichlet --set partition.alpha=0.3
 
-In a run it is `data.labels = "mispaired"`; this makes a folder that any program can be tried on.
+In a run it is `authors.mispaired_labels = true`; this makes a folder that any program can be tried on.
 """
 
 import argparse

@@ -39,7 +39,7 @@ def mispaired_copy(config: Config, folder: Path, seed: int) -> Config:
     config = config.override([f"partition.seed={seed}"])
     dataset = load_dataset(config.data.source)
     if not folder.exists():
-        partition = make_partition(dataset, config.partition)
+        partition = make_partition(dataset, config.partition, authors=config.authors.partition)
         write_folder(mispaired(dataset, partition.clients, seed=seed), folder)
     return config.override([f"data.dataset={folder}"])
 

@@ -17,7 +17,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "fedotp, average": {"method": {"rule": "average"}},
     "fedotp, per class": {"prompt": {"per_class": True}},
     "fedotp, int8 and float64": {"data": {"storage": "int8"}, "compute": {"precision": "float64"}},
-    "fedotp, the look of cifar": {"data": {"look": "cifar10"}},
+    "fedotp, normalised as cifar": {"authors": {"normalisation": "cifar10"}},
     "coop, optimizer kept": {"method": {"name": "coop"}, "optimizer": {"reset": False}},
     "zeroshot": {"method": {"name": "zeroshot"}},
     "promptfl": {"method": {"name": "promptfl"}},

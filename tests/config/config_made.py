@@ -76,7 +76,7 @@ def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls is Method:
         return st.sampled_from(sorted(METHODS)).flatmap(lambda method: _section(name, METHODS[method]))
     required = {"dataset"}
-    apart = {"holdout_clients": "holdout", "look": "crops", "of": "clients"}  # one or the other
+    apart = {"holdout_clients": "holdout"}  # one or the other
     keys = {key: _values(f"{name}.{key}", kind) for key, kind in kinds_of(cls).items()}
     return st.fixed_dictionaries(
         {key: values for key, values in keys.items() if key in required},
@@ -95,14 +95,19 @@ def _partition(scheme: str) -> st.SearchStrategy[PartitionSettings]:
         shots=st.none() | st.integers(1, 64),
         min_size=st.integers(1, 100) if draws_sizes else st.just(1),
         seed=st.integers(0, 2**63 - 1),
-        variant=st.sampled_from(["paper", "authors"] if PartitionSettings(scheme).has_variants else ["paper"]),
     )
 
 
 def _agreeing(**sections: Any) -> Config:
-    """One in which nobody attacks labels that are wrong already, or bounds what privacy bounds."""
-    if sections["data"].labels != "true" and sections["attack"].is_on_data:
+    """One whose sections go together: labels are wrong for one reason only, privacy alone bounds updates."""
+    if sections["data"].labels != "true":
+        sections["authors"] = replace(sections["authors"], mispaired_labels=False)
+    if (sections["data"].labels != "true" or sections["authors"].mispaired_labels) and sections["attack"].is_on_data:
         sections["attack"] = AttackSettings()
+    if sections["authors"].normalisation != "clip":
+        sections["data"] = replace(sections["data"], crops=0)
+    if sections["authors"].evaluate_sampled:
+        sections["evaluation"] = replace(sections["evaluation"], clients=0)
     if sections["privacy"].unit == "site":
         sections["server"] = replace(sections["server"], rule="average")
     return Config(**sections)

@@ -10,33 +10,33 @@ from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 
 ALWAYS = {
-    "prompt.half": True,
+    "authors.half_precision": True,
     "federation.drop_last": True,
-    "optimizer.leak": True,
+    "authors.leaked_momentum": True,
 }
-FEDOTP = {"method.solver": "batch", "federation.first_round": "all"}
+FEDOTP = {"authors.batch_solver": True, "federation.first_round": "all"}
 CASES = {
     "fewshot-pets": {
         "data.crops": 50,
-        "partition.variant": "authors",
+        "authors.partition": True,
         "partition.seed": 2023,
         "federation.batch_size": 16,
     },
-    "cifar10": {"data.look": "cifar10", "partition.variant": "authors", "evaluation.every": 1},
+    "cifar10": {"authors.normalisation": "cifar10", "authors.partition": True, "evaluation.every": 1},
     "cifar100": {
-        "data.look": "cifar100",
-        "partition.variant": "authors",
+        "authors.normalisation": "cifar100",
+        "authors.partition": True,
         "partition.seed": 12345,
         "prompt.n_ctx": 4,
         "evaluation.every": 1,
     },
     "office": {
         "data.crops": 10,
-        "data.names": "shuffled",
-        "data.labels": "mispaired",
-        "partition.variant": "authors",
+        "authors.shuffled_names": True,
+        "authors.mispaired_labels": True,
+        "authors.partition": True,
     },
-    "office-domain": {"data.crops": 10, "data.names": "shuffled"},
+    "office-domain": {"data.crops": 10, "authors.shuffled_names": True},
 }
 
 
@@ -62,9 +62,9 @@ def test_every_preset_can_be_bridged_and_the_word_is_not_kept(preset: str) -> No
     ("method", "own"),
     [
         ("promptfl", {}),  # which tests everyone after every round
-        ("promptfl-fedprox", {"method.detached": True, "evaluation.of": "sampled"}),
-        ("coop", {"federation.rounds": 1, "evaluation.of": "sampled"}),
-        ("zeroshot", {"evaluation.of": "sampled"}),
+        ("promptfl-fedprox", {"authors.detached_proximal": True, "authors.evaluate_sampled": True}),
+        ("coop", {"federation.rounds": 1, "authors.evaluate_sampled": True}),
+        ("zeroshot", {"authors.evaluate_sampled": True}),
         ("fedpgp", {}),  # which is not in their code
     ],
 )
@@ -77,9 +77,16 @@ def test_what_is_said_beside_it_wins(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('bridge = "authors"\n[data]\ndataset = "cifar10"\n[federation]\ndrop_last = false\n')
     config = load_config(path)
-    assert (config.federation.drop_last, config.federation.first_round, config.data.look) == (False, "all", "cifar10")
-    changed = load_config("cifar10").override(["optimizer.leak=false", "bridge=authors", "data.look=clip"])
-    assert (changed.optimizer.leak, changed.data.look, changed.prompt.half) == (False, "clip", True)
+    assert (config.federation.drop_last, config.federation.first_round, config.authors.normalisation) == (
+        False,
+        "all",
+        "cifar10",
+    )
+    changed = load_config("cifar10").override(
+        ["authors.leaked_momentum=false", "bridge=authors", "authors.normalisation=clip"]
+    )
+    authors = changed.authors
+    assert (authors.leaked_momentum, authors.normalisation, authors.half_precision) == (False, "clip", True)
 
 
 def test_another_word_is_refused(tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_another_word_is_refused(tmp_path: Path) -> None:
 
 
 def test_crops_do_not_go_with_the_look_of_cifar() -> None:
-    with pytest.raises(FedotpError, match=r'data.crops = 3: must be 0 beside data.look = "cifar10"'):
-        load_config("cifar10").override(["data.crops=3", "data.look=cifar10"])
-    with pytest.raises(FedotpError, match=r'evaluation.clients = 3: must be 0 beside evaluation.of = "sampled"'):
-        load_config("cifar10").override(["evaluation.clients=3", "evaluation.of=sampled"])
+    with pytest.raises(FedotpError, match=r'data.crops = 3: must be 0 beside authors.normalisation = "cifar10"'):
+        load_config("cifar10").override(["data.crops=3", "authors.normalisation=cifar10"])
+    with pytest.raises(FedotpError, match=r"evaluation.clients = 3: must be 0 beside authors.evaluate_sampled = true"):
+        load_config("cifar10").override(["evaluation.clients=3", "authors.evaluate_sampled=true"])

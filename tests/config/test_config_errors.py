@@ -52,7 +52,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         (
             "[qqq]\nalpha = 1.0",
             "unknown section qqq; the sections are data, partition, backbone, prompt, method, federation, optimizer, "
-            "server, attack, evaluation, compute, privacy",
+            "server, attack, evaluation, compute, privacy, authors",
         ),
         ("[partitions]\nalpha = 1.0", "unknown section partitions; did you mean partition?"),
         ('"se\\ned" = 1', 'unknown key "se\\ned"; did you mean seed?'),

@@ -137,13 +137,6 @@ def test_another_scheme_drops_what_it_has_no_use_for() -> None:
     assert dirichlet.partition == PartitionSettings("dirichlet", n_clients=10, shots=16)
     iid = dirichlet.override(["partition.alpha=0.1", "partition.min_size=2"]).override(["partition.scheme=iid"])
     assert iid.partition == PartitionSettings("iid", n_clients=10, shots=16)
-    authors = dirichlet.override(["partition.variant=authors"])
-    assert authors.override(["partition.scheme=pathological"]).partition.variant == "authors"
-    assert authors.override(["partition.scheme=iid"]).partition.variant == "paper"
-    assert authors.override(["partition.scheme=site"]).partition.variant == "paper"
-    assert _refusal("partition.scheme=iid", "partition.variant=authors").startswith(
-        "--set: partition.variant = 'authors': must be paper"
-    )
     assert _refusal("partition.scheme=iid", "partition.min_size=4") == (
         "--set: partition.min_size = 4: must be left out: it is for dirichlet, domain-dirichlet, quantity, not iid"
     )

@@ -1,13 +1,12 @@
 """Dividing as the authors' code does: sizes by hand."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from data_made import assert_sound, make_dataset, uniform_dataset
 
-from fedotp.data.partition import Partition, PartitionSettings, make_partition, other_images
+from fedotp.data.partition import PartitionSettings, make_partition, other_images
 from fedotp.errors import FedotpError
 
 
@@ -25,26 +24,26 @@ from fedotp.errors import FedotpError
 )
 def test_classes_are_rounded_and_the_last_client_has_the_rest(n_classes: int, n_clients: int, sizes: list[int]) -> None:
     dataset = uniform_dataset(n_classes, 4, 2)
-    partition = make_partition(dataset, PartitionSettings("pathological", n_clients, variant="authors"))
+    partition = make_partition(dataset, PartitionSettings("pathological", n_clients), authors=True)
     assert_sound(partition, dataset)
     assert (partition.counts(dataset) > 0).sum(1).tolist() == sizes
 
 
 def test_a_last_client_without_classes_is_refused() -> None:
-    settings = PartitionSettings("pathological", 10, variant="authors")
+    settings = PartitionSettings("pathological", 10)
     with pytest.raises(FedotpError, match=r"round\(15 / 10\) = 2 classes leave 0 for the last; use n_clients = 8"):
-        make_partition(uniform_dataset(15, 4, 2), settings)
-    assert len(make_partition(uniform_dataset(15, 4, 2), replace(settings, n_clients=8))) == 8
+        make_partition(uniform_dataset(15, 4, 2), settings, authors=True)
+    assert len(make_partition(uniform_dataset(15, 4, 2), replace(settings, n_clients=8), authors=True)) == 8
 
 
 def test_who_has_his_share_of_the_images_gets_no_more() -> None:
     dataset = uniform_dataset(10, 500, 100)
     for seed in range(5):
-        settings = PartitionSettings("dirichlet", 10, alpha=0.3, seed=seed, variant="authors")
-        counts = make_partition(dataset, settings).counts(dataset)  # (C, K)
+        settings = PartitionSettings("dirichlet", 10, alpha=0.3, seed=seed)
+        counts = make_partition(dataset, settings, authors=True).counts(dataset)  # (C, K)
         before = np.cumsum(counts, axis=1) - counts
         assert counts[before >= 500].max(initial=0) <= 1  # the one image that everybody is sure of
-        free = make_partition(dataset, replace(settings, variant="paper")).counts(dataset)
+        free = make_partition(dataset, settings).counts(dataset)
         assert counts.sum(1).max() < free.sum(1).max()
         assert counts.sum() == free.sum() == 5000
 
@@ -52,17 +51,17 @@ def test_who_has_his_share_of_the_images_gets_no_more() -> None:
 def test_with_coarse_labels_sizes_are_equal_and_classes_come_in_families() -> None:
     coarse_of = tuple(k // 5 for k in range(100))
     dataset = make_dataset(np.full((1, 100), 50), np.full((1, 100), 10), coarse_of=coarse_of)
-    settings = PartitionSettings("dirichlet", 20, alpha=0.3, variant="authors")
-    partition = make_partition(dataset, settings)
+    settings = PartitionSettings("dirichlet", 20, alpha=0.3)
+    partition = make_partition(dataset, settings, authors=True)
     assert_sound(partition, dataset)
     counts = partition.counts(dataset)
     assert (counts.sum(1) == 250).all()
     assert (counts.sum(0) == 50).all()
-    plain = make_partition(dataset, replace(settings, variant="paper")).counts(dataset)
+    plain = make_partition(dataset, settings).counts(dataset)
     ours, theirs = (np.square(_families(each)).sum(1).mean() for each in (plain, counts))
     assert theirs > 1.5 * ours  # a client's images are of few coarse labels
     uneven = make_dataset(np.full((1, 100), 7), np.full((1, 100), 3), coarse_of=coarse_of)
-    sizes = make_partition(uneven, replace(settings, n_clients=9)).counts(uneven).sum(1)
+    sizes = make_partition(uneven, replace(settings, n_clients=9), authors=True).counts(uneven).sum(1)
     assert sorted(sizes) == [77] * 2 + [78] * 7
 
 
@@ -70,8 +69,8 @@ def test_a_client_has_as_many_classes_as_drawing_image_by_image_gives() -> None:
     """Against their draws restated in NumPy: Dirichlet(alpha) over coarse labels, Dirichlet(10) over classes within."""
     coarse_of = tuple(k % 20 for k in range(100))
     dataset = make_dataset(np.full((1, 100), 200), np.full((1, 100), 20), coarse_of=coarse_of)
-    settings = PartitionSettings("dirichlet", 100, alpha=0.3, variant="authors")
-    ours = _effective(make_partition(dataset, settings).counts(dataset))
+    settings = PartitionSettings("dirichlet", 100, alpha=0.3)
+    ours = _effective(make_partition(dataset, settings, authors=True).counts(dataset))
     rng, drawn = np.random.default_rng(0), np.zeros((400, 100))
     for client in drawn:
         coarse, within = rng.dirichlet([0.3] * 20), rng.dirichlet([10] * 5, 20)
@@ -89,8 +88,8 @@ def _effective(counts: np.ndarray) -> float:
 def test_by_domain_sizes_are_capped_and_classes_of_equal_size_are_divided_alike() -> None:
     train = np.array([[300, 300, 300, 150], [60, 90, 60, 30]])
     dataset = make_dataset(train, train // 3)
-    settings = PartitionSettings("domain-dirichlet", 6, alpha=5.0, seed=1, variant="authors")
-    partition = make_partition(dataset, settings)
+    settings = PartitionSettings("domain-dirichlet", 6, alpha=5.0, seed=1)
+    partition = make_partition(dataset, settings, authors=True)
     assert_sound(partition, dataset)
     counts = partition.counts(dataset).reshape(2, 3, 4)  # domain, client, class
     before = np.cumsum(counts, axis=2) - counts
@@ -101,7 +100,7 @@ def test_by_domain_sizes_are_capped_and_classes_of_equal_size_are_divided_alike(
     assert same
     for domain, j, k in same:
         assert np.abs(counts[domain, :, j] - counts[domain, :, k]).max() <= 2  # seats, and rounding
-    paper = make_partition(dataset, replace(settings, variant="paper")).counts(dataset).reshape(2, 3, 4)
+    paper = make_partition(dataset, settings).counts(dataset).reshape(2, 3, 4)
     assert any(np.abs(paper[domain, :, j] - paper[domain, :, k]).max() > 10 for domain, j, k in same)
 
 
@@ -111,11 +110,11 @@ def _families(counts: np.ndarray) -> np.ndarray:
     return np.asarray(families / families.sum(1, keepdims=True))
 
 
-def test_other_schemes_have_no_variant() -> None:
-    with pytest.raises(FedotpError, match="must be paper: pathological, dirichlet, domain-dirichlet are"):
-        PartitionSettings("iid", variant="authors")
-    with pytest.raises(FedotpError, match="variant = 'ours': must be paper or authors"):
-        PartitionSettings("iid", variant="ours")  # type: ignore[arg-type]
+@pytest.mark.parametrize("scheme", ["iid", "coarse", "quantity"])
+def test_other_schemes_do_not_change(scheme: str) -> None:
+    dataset = make_dataset(np.full((1, 6), 20), np.full((1, 6), 5), coarse_of=(0, 0, 0, 1, 1, 1))
+    ours, theirs = (make_partition(dataset, PartitionSettings(scheme, 4), authors=authors) for authors in (False, True))
+    assert ours.digest == theirs.digest
 
 
 @pytest.mark.parametrize("scheme", ["pathological", "dirichlet"])
@@ -129,20 +128,11 @@ def test_groups_are_not_divided_as_the_authors_would(scheme: str) -> None:
         test=replace(dataset.test, groups=test + train.max() + 1),
         groups=names,
     )
-    settings = PartitionSettings(scheme, 2, variant="authors")
-    with pytest.raises(FedotpError, match=rf"^{scheme}: .*; set partition.variant = paper, or leave the groups out$"):
-        make_partition(of_patients, settings)
-    assert len(make_partition(dataset, settings)) == 2
-    assert len(make_partition(of_patients, replace(settings, variant="paper"))) == 2
-
-
-def test_the_variant_is_in_the_file_and_the_default_is_not(tmp_path: Path) -> None:
-    dataset = uniform_dataset(10, 5, 2)
-    for variant in ("paper", "authors"):
-        made = make_partition(dataset, PartitionSettings("pathological", 4, variant=variant))  # type: ignore[arg-type]
-        made.save(tmp_path / variant)
-        assert ("variant" in (tmp_path / variant).read_text()) == (variant == "authors")
-        assert Partition.load(tmp_path / variant).settings == made.settings
+    settings = PartitionSettings(scheme, 2)
+    with pytest.raises(FedotpError, match=rf"^{scheme}: .*; set authors.partition = false, or leave the groups out$"):
+        make_partition(of_patients, settings, authors=True)
+    assert len(make_partition(dataset, settings, authors=True)) == 2
+    assert len(make_partition(of_patients, settings)) == 2
 
 
 def test_labels_stand_beside_the_first_images_of_their_domain() -> None:

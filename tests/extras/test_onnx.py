@@ -44,7 +44,7 @@ KINDS = [
     "fedotp, classical",
     "fedotp, average",
     "fedotp, int8 and float64",
-    "fedotp, the look of cifar",
+    "fedotp, normalised as cifar",
     "pfedmoap",
 ]
 

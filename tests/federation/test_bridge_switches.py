@@ -1,6 +1,5 @@
 """What the authors' code does otherwise, restated: one optimizer for all, float16, who is tested."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,15 +12,16 @@ from fedotp.federation import OptimizerSettings, Progress, load_checkpoint
 from fedotp.federation._local import LocalWork
 from fedotp.federation._sampling import sampled
 from fedotp.federation._steps import learning_rate
-from fedotp.methods import Batch, FedOTP, PromptFLProx, weighted_average
+from fedotp.methods import Batch, FedOTP, weighted_average
 
-LEAK = {"lr": 0.05, "momentum": 0.9, "leak": True}
+LEAK = {"leaked_momentum": True}
+SGD = {"lr": 0.05, "momentum": 0.9}
 
 
 def test_momentum_goes_from_client_to_client_and_from_round_to_round() -> None:
     """Against one torch.optim.SGD that never hears that the client has changed."""
-    task, data = make_task(torch.float64), make_data()
-    settings = make_settings(optimizer=LEAK, participation=0.6, compute={"precision": "float64"})
+    task, data = make_task(torch.float64, authors=LEAK), make_data()
+    settings = make_settings(optimizer=SGD, participation=0.6, compute={"precision": "float64"})
     federation = simulator(FedOTP(), settings, task=task, data=data)
     names = ("shared", "private")
     start = {**FedOTP().shared(task, 5), **FedOTP().private(task)}
@@ -49,15 +49,15 @@ def test_momentum_goes_from_client_to_client_and_from_round_to_round() -> None:
         federation.run_round()
     torch.testing.assert_close(federation.server["shared"], server, rtol=0, atol=1e-10)
     torch.testing.assert_close(kept_rows(federation)["private"], torch.stack(private), rtol=0, atol=1e-10)
-    fresh = simulator(FedOTP(), replace(settings, optimizer=OptimizerSettings(lr=0.05)), task=task, data=data)
+    fresh = simulator(FedOTP(), settings, task=make_task(torch.float64), data=data)
     for _ in range(2):
         fresh.run_round()
     assert float((fresh.server["shared"] - server).abs().max()) > 1e-4
 
 
 def test_a_leaking_federation_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    settings = make_settings(optimizer=LEAK, participation=0.6, dropout=0.3)
-    make = partial(simulator, FedOTP(), settings)
+    settings = make_settings(optimizer=SGD, participation=0.6, dropout=0.3)
+    make = partial(simulator, FedOTP(), settings, task=make_task(authors=LEAK))
     through, stopped = make(kept=tmp_path / "a"), make(kept=tmp_path / "b")
     for _ in range(2):
         through.run_round()
@@ -72,7 +72,7 @@ def test_a_leaking_federation_goes_on_where_it_was_stopped(tmp_path: Path) -> No
 
 def test_what_is_learned_is_float16() -> None:
     settings = make_settings(optimizer={"reset": False})
-    task = make_task(half=True)
+    task = make_task(authors={"half_precision": True})
     federation = simulator(FedOTP(), settings, task=task)
     for _ in range(2):
         federation.run_round()
@@ -101,13 +101,14 @@ def test_averages_are_added_up_in_float16() -> None:
 
 @pytest.mark.parametrize("method", ["promptfl-fedamp", "pfedmoap", "promptfl"])
 def test_servers_that_keep_what_was_sent_take_float16(method: str) -> None:
-    federation = simulator(method, task=make_task(half=True))
+    federation = simulator(method, task=make_task(authors={"half_precision": True}))
     federation.run_round()
     assert all(value.dtype == torch.float32 for value in federation.server.values() if value.is_floating_point())
 
 
 def test_a_penalty_without_gradient_is_none() -> None:
-    runs = [simulator(method) for method in (PromptFLProx(detached=True), PromptFLProx(), "promptfl")]
+    detached = make_task(authors={"detached_proximal": True})
+    runs = [simulator("promptfl-fedprox", task=detached), simulator("promptfl-fedprox"), simulator("promptfl")]
     reports = [[run.run_round() for _ in range(2)] for run in runs]
     assert_same_bits(state_of(runs[0]), state_of(runs[2]))
     assert not torch.equal(runs[1].server["prompt"], runs[2].server["prompt"])
@@ -115,8 +116,8 @@ def test_a_penalty_without_gradient_is_none() -> None:
 
 
 def test_only_those_sampled_are_tested_in_the_end_too() -> None:
-    settings = make_settings(participation=0.4, evaluation={"of": "sampled"})
-    federation = simulator("promptfl", settings)
+    task = make_task(authors={"evaluate_sampled": True})
+    federation = simulator("promptfl", make_settings(participation=0.4), task=task)
     assert len(federation.evaluate()[0].clients) == 5  # nobody has been sampled yet
     for round_ in range(2):
         report = federation.run_round()
@@ -127,8 +128,11 @@ def test_only_those_sampled_are_tested_in_the_end_too() -> None:
 
 
 def test_a_schedule_may_be_longer_than_the_run() -> None:
-    settings = OptimizerSettings(lr=1.0, schedule="cosine", warmup_rounds=1, schedule_rounds=41)
-    found = [learning_rate(settings, round_, 10) for round_ in (0, 1, 21, 41, 60)]
+    settings = make_settings(optimizer={"lr": 1.0, "schedule": "cosine", "warmup_rounds": 1})
+    federation = simulator("promptfl", settings, task=make_task(authors={"schedule_rounds": 41}))
+    found = []
+    for federation.round in (0, 1, 21, 41, 60):
+        found.append(federation.lr)
     np.testing.assert_allclose(found, [0.5, 1.0, 0.5, 0.0, 0.0], atol=1e-12)
     own = OptimizerSettings(lr=1.0, schedule="cosine")
     assert learning_rate(own, 5, 10) == pytest.approx(0.5)

@@ -260,7 +260,6 @@ class OwnLoss(PromptFL):
         ("pfedprompt", {}, "pFedPrompt: it looks up the training images themselves"),
         ("promptfl-ft", {"private": True}, "it fine-tunes before it predicts, without noise"),
         ("coop", {}, "it shares nothing: set privacy.private = true"),
-        (FedOTP(solver="batch"), {}, "in its loss images see each other (method.solver = batch"),
         (FedCLIP(variant="code"), {}, "in its loss images see each other"),
         (OwnLoss(), {}, "its loss is not made of `terms`"),
         ("fedotp", {"unit": "group"}, 'privacy.unit = "group": must be "example", or data with groups'),
@@ -277,13 +276,24 @@ def test_what_cannot_be_promised_is_refused(method: Method | str, privacy: dict,
     ("section", "why"),
     [
         ({"compute": {"precision": "bfloat16"}}, 'compute.precision = "bfloat16": must be "float32" or "float64"'),
-        ({"optimizer": {"leak": True}}, "optimizer.leak = true: must be false beside privacy.unit"),
         ({"holdout_clients": 1}, "federation.holdout = 1: must be empty beside privacy.private = true"),
     ],
 )
 def test_settings_that_do_not_go_with_it_are_refused(section: dict, why: str) -> None:
     with pytest.raises(FedotpError, match=why):
         simulator("fedotp", with_privacy(make_settings(**section), private=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("batch_solver", "in its loss images see each other (authors.batch_solver"),
+        ("leaked_momentum", "authors.leaked_momentum = true: must be false beside privacy.unit"),
+    ],
+)
+def test_what_the_authors_code_does_is_refused_beside_it(key: str, why: str) -> None:
+    with pytest.raises(FedotpError, match=why.replace("(", r"\(")):
+        simulator("fedotp", with_privacy(make_settings()), task=make_task(authors={key: True}))
 
 
 def test_nothing_changes_where_nothing_is_promised() -> None:

@@ -320,7 +320,9 @@ def test_a_round_in_which_too_few_answer_changes_nothing() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_prompts_in_half_precision_are_handled_too(rule: str) -> None:
-    federation = simulator("fedotp", make_settings(server={"rule": rule}, local_epochs=1), task=make_task(half=True))
+    federation = simulator(
+        "fedotp", make_settings(server={"rule": rule}, local_epochs=1), task=make_task(authors={"half_precision": True})
+    )
     before = federation.server["shared"].clone()
     federation.run_round()
     assert federation.server["shared"].dtype == before.dtype

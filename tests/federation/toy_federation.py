@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedotp._authors import AuthorsSettings
 from fedotp.clip import CLIP, TINY
 from fedotp.federation import (
     ComputeSettings,
@@ -51,8 +52,11 @@ def small_clip(dtype: torch.dtype = torch.float32) -> CLIP:
     return clip.to(dtype)
 
 
-def make_task(dtype: torch.dtype = torch.float32, *, seed: int = 0, **prompt: Any) -> Task:
-    return Task(small_clip(dtype), CLASSES, PromptSettings(**{"n_ctx": 3, "std": 0.1, **prompt}), seed=seed)
+def make_task(
+    dtype: torch.dtype = torch.float32, *, seed: int = 0, authors: dict[str, Any] | None = None, **prompt: Any
+) -> Task:
+    settings = PromptSettings(**{"n_ctx": 3, "std": 0.1, **prompt})
+    return Task(small_clip(dtype), CLASSES, settings, seed=seed, authors=AuthorsSettings(**(authors or {})))
 
 
 def _images(

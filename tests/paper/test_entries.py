@@ -123,6 +123,6 @@ def test_the_authors_settings_are_each_methods_own() -> None:
     for name, config in by_name.items():
         alone = load_config("fewshot-pets").override(["partition.shots=4", f"method.name={name}", *changes])
         assert config == alone
-    assert by_name["fedotp"].method.solver == "batch"
-    assert by_name["coop"].evaluation.of == "sampled"
-    assert {(c.partition.variant, c.federation.first_round) for c in by_name.values()} == {("authors", "sampled")}
+    assert by_name["fedotp"].authors.batch_solver
+    assert by_name["coop"].authors.evaluate_sampled
+    assert {(c.authors.partition, c.federation.first_round) for c in by_name.values()} == {(True, "sampled")}

@@ -16,7 +16,7 @@ QUICK = {"federation": {"rounds": 2, "holdout_clients": 0}, "evaluation": {"ever
 
 def test_labels_stand_beside_other_images(inputs: Path, tmp_path: Path) -> None:
     true = prepare(make_config(inputs, **QUICK))
-    wrong = prepare(make_config(inputs, **QUICK, data={"labels": "mispaired"}))
+    wrong = prepare(make_config(inputs, **QUICK, authors={"mispaired_labels": True}))
     for name in ("train", "test"):
         ours, theirs = getattr(true.data, name), getattr(wrong.data, name)
         np.testing.assert_array_equal(ours.labels, theirs.labels)
@@ -30,7 +30,7 @@ def test_labels_stand_beside_other_images(inputs: Path, tmp_path: Path) -> None:
 
 
 def test_names_are_each_others(inputs: Path) -> None:
-    config = make_config(inputs, **QUICK, data={"names": "shuffled"})
+    config = make_config(inputs, **QUICK, authors={"shuffled_names": True})
     assert config.title == "FedOTP, shuffled names"
     names = {prepare(config.override([f"seed={seed}"])).task.classes for seed in range(6)}
     true = prepare(make_config(inputs, **QUICK)).task.classes
@@ -38,30 +38,30 @@ def test_names_are_each_others(inputs: Path) -> None:
     assert {tuple(sorted(each)) for each in names} == {tuple(sorted(true))}
 
 
-@pytest.mark.parametrize(("key", "value"), [("labels", "mispaired"), ("names", "shuffled")])
-def test_its_classifiers_are_of_no_use(key: str, value: str, inputs: Path, tmp_path: Path) -> None:
-    config = make_config(inputs, federation={"rounds": 0, "holdout_clients": 0}, data={key: value})
+@pytest.mark.parametrize("key", ["mispaired_labels", "shuffled_names"])
+def test_its_classifiers_are_of_no_use(key: str, inputs: Path, tmp_path: Path) -> None:
+    config = make_config(inputs, federation={"rounds": 0, "holdout_clients": 0}, authors={key: True})
     run = fedotp.run(config, tmp_path / "run")
-    with pytest.raises(FedotpError, match=f'data.{key} = "{value}": it is for comparison with the authors'):
+    with pytest.raises(FedotpError, match=f"authors.{key} = true: it is for comparison with the authors"):
         fedotp.load(run.path, client="client-0")
 
 
-def test_its_look_is_written_down(inputs: Path, tmp_path: Path) -> None:
-    for look in ("clip", "cifar10"):
-        config = make_config(inputs, federation={"rounds": 0, "holdout_clients": 0}, data={"look": look})
-        run = fedotp.run(config, tmp_path / look)
-        assert ("bilinear" in run.manifest["transforms"]["test"]) == (look == "cifar10")
+def test_its_normalisation_is_written_down(inputs: Path, tmp_path: Path) -> None:
+    for name in ("clip", "cifar10"):
+        config = make_config(inputs, federation={"rounds": 0, "holdout_clients": 0}, authors={"normalisation": name})
+        run = fedotp.run(config, tmp_path / name)
+        assert ("bilinear" in run.manifest["transforms"]["test"]) == (name == "cifar10")
 
 
 def test_everything_at_once_is_written_down_and_runs_side_by_side_as_alone(inputs: Path, tmp_path: Path) -> None:
     config = make_config(inputs, **QUICK, compute={"precision": "float64"})
-    config = config.override(["bridge=authors", "data.crops=0", "prompt.half=false"])
+    config = config.override(["bridge=authors", "data.crops=0", "authors.half_precision=false"])
     trials = [Trial(f"{seed}", {"seed": str(seed)}, config.override([f"seed={seed}"])) for seed in (0, 1)]
     for found in run_many(trials, tmp_path / "together"):
         assert not found.error
         text = (found.directory.path / "config.toml").read_text()
-        assert "leak = true" in text
-        assert 'solver = "batch"' in text
+        assert "leaked_momentum = true" in text
+        assert "batch_solver = true" in text
         assert "bridge" not in text
         alone = fedotp.run(found.trial.config, tmp_path / found.trial.name)
         for one, other in zip(found.directory.metrics("evaluation"), alone.metrics("evaluation"), strict=True):

@@ -40,7 +40,7 @@ def test_shuffled_labels_are_a_setting_that_stays(inputs: Path, tmp_path: Path) 
     true, wrong = prepare(make_config(inputs, **QUICK)), prepare(run.config, like=RunDirectory.open(run.path))
     assert not np.array_equal(true.data.train.labels, wrong.data.train.labels)
     np.testing.assert_array_equal(true.data.test.labels, wrong.data.test.labels)
-    with pytest.raises(FedotpError, match=r'data.labels = "wrong": must be true, shuffled or mispaired'):
+    with pytest.raises(FedotpError, match=r'data.labels = "wrong": must be true or shuffled'):
         make_config(inputs, data={"labels": "wrong"})
 
 

@@ -97,21 +97,22 @@ def test_splits_are_runs_of_their_own(tmp_path: Path) -> None:
 def test_the_authors_settings_are_each_methods_own() -> None:
     """As if each had been asked for alone; what is said beside the word wins, for whoever has it."""
     methods = {"coop": [], "fedotp": [], "promptfl-fedprox": ["optimizer.momentum=0.5"]}
-    beside = ["bridge=authors", "optimizer.leak=false"]
+    beside = ["bridge=authors", "authors.leaked_momentum=false"]
     for base in (CONFIG, CONFIG.override(["method.name=promptfl-fedprox"])):
         trials = by_method(base, [":".join([name, *own]) for name, own in methods.items()], [5], changes=beside)
         for trial, (name, own) in zip(trials, methods.items(), strict=True):
             assert trial.config == base.override([f"method.name={name}", *own, *beside])
-    assert [trial.config.evaluation.of for trial in trials] == ["sampled", "all", "sampled"]
-    assert {trial.config.optimizer.leak for trial in trials} == {False}
-    assert {trial.config.partition.variant for trial in trials} == {"authors"}
+    assert [trial.config.authors.evaluate_sampled for trial in trials] == [True, False, True]
+    assert {trial.config.authors.leaked_momentum for trial in trials} == {False}
+    assert {trial.config.authors.partition for trial in trials} == {True}
 
 
 def test_an_option_beside_the_authors_settings_wins_for_its_own_method() -> None:
-    fedotp, coop = by_method(CONFIG, ["fedotp", "coop"], [0], changes=["bridge=authors", "method.solver=newton"])
-    assert fedotp.config.method.solver == "newton"
+    beside = "authors.batch_solver=false"
+    fedotp, coop = by_method(CONFIG, ["fedotp", "coop"], [0], changes=["bridge=authors", beside])
+    assert not fedotp.config.authors.batch_solver
     assert (fedotp.config.federation.rounds, coop.config.federation.rounds) == (CONFIG.federation.rounds, 1)
-    (fixed,) = by_method(CONFIG, ["fedotp:solver=newton"], [0], changes=["bridge=authors"])
+    (fixed,) = by_method(CONFIG, [f"fedotp:{beside}"], [0], changes=["bridge=authors"])
     assert fixed.config == replace(fedotp.config, seed=0)
 
 
@@ -120,7 +121,7 @@ def test_the_authors_settings_in_a_grid() -> None:
     trials = by_grid(CONFIG, grid, [5], changes=["bridge=authors", "partition.alpha=none"])
     for trial in trials:
         assert trial.config == CONFIG.override([*(f"{k}={v}" for k, v in trial.labels.items()), "bridge=authors"])
-    assert [trial.config.partition.variant for trial in trials] == ["paper", "authors"] * 2
+    assert [trial.config.authors.partition for trial in trials] == [False, True] * 2
     with pytest.raises(FedotpError, match=r"^--grid bridge=authors: unknown key bridge"):
         by_grid(CONFIG, ["bridge=authors"], [0])
     with pytest.raises(FedotpError, match=r'^--set: bridge = "author": must be authors'):

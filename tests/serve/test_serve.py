@@ -16,6 +16,7 @@ from PIL import Image
 from serve_made import EVIL, Served, make_run, served
 
 from fedotp.classifier import Classifier, calibrated_by, open_classifiers
+from fedotp.config import AuthorsSettings
 from fedotp.errors import FedotpError
 from fedotp.methods import Dial
 from fedotp.runs.directory import RunDirectory
@@ -129,16 +130,16 @@ def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
         assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no mass to c")
 
 
-def test_images_have_the_look_of_the_run(tmp_path: Path) -> None:
-    look = {"dataset": str(tmp_path / "data"), "store": str(tmp_path / "store"), "look": "cifar10"}
-    run = make_run(tmp_path, data=look, method={"name": "coop"})
+def test_images_are_normalised_as_in_the_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path, authors={"normalisation": "cifar10"}, method={"name": "coop"})
     Image.effect_noise((57, 90), 80).save(tmp_path / "new.png")
     classifier = Classifier.from_run(run.path, "client-1")
     with served(run.path) as page:
         found = page.look(page.upload((tmp_path / "new.png").read_bytes()), "client-1").json["best"]
     (best,) = classifier.predict(tmp_path / "new.png").top(3)
     np.testing.assert_allclose([each["probability"] for each in found], [p for _, p in best], atol=1e-6)
-    (other,) = replace(classifier, look="clip").predict(tmp_path / "new.png").top(3)
+    plain = replace(classifier.predictor, task=replace(classifier.task, authors=AuthorsSettings()))
+    (other,) = replace(classifier, predictor=plain).predict(tmp_path / "new.png").top(3)
     assert dict(other) != dict(best)
 
 

@@ -106,7 +106,7 @@ def _require_free(target: Path, force: bool) -> None:
 def facts(classifier: Classifier) -> dict[str, Any]:
     """What a classifier is, for whoever uses it elsewhere: method, classes, backbone, preprocessing, origin."""
     method, task, origin = classifier.method, classifier.task, classifier.origin
-    mean, std = CHANNELS[classifier.look]
+    mean, std = CHANNELS[classifier.normalisation]
     return {
         "format": FORMAT,
         "client": origin.client,
@@ -114,6 +114,7 @@ def facts(classifier: Classifier) -> dict[str, Any]:
         "template": task.template,
         "method": {"name": method.name, **asdict(method)},
         "prompt": asdict(task.prompt),
+        "authors": asdict(task.authors),
         "prompts": list(classifier.kinds),
         "backbone": {
             "name": backbone_name(origin.backbone),
@@ -125,9 +126,8 @@ def facts(classifier: Classifier) -> dict[str, Any]:
             "image_size": classifier.tower.config.image_size,
             "mean": mean,
             "std": std,
-            "interpolation": "bicubic" if classifier.look == "clip" else "bilinear",
+            "interpolation": "bicubic" if classifier.normalisation == "clip" else "bilinear",
             "window": classifier.window,
-            "look": classifier.look,
             "spec": classifier.transform.spec,
         },
         "storage": classifier.storage,

@@ -50,7 +50,6 @@ class Classifier:
         precision: in what the run's text tower computes.
         image_precision: in what its image tower does.
         window: how the run sees pictures of more than 8 bits.
-        look: how it shows images to the tower.
         calibration: what images of the client's own, not trained on, say of its limits; None before `calibrated`.
 
     Examples:
@@ -67,7 +66,6 @@ class Classifier:
     precision: Precision = PRECISION
     image_precision: Precision = PRECISION
     window: str = WINDOW
-    look: Look = "clip"
     calibration: Calibration | None = None
 
     def __repr__(self) -> str:
@@ -124,9 +122,14 @@ class Classifier:
         return self.tower.config.vision.grid
 
     @property
+    def normalisation(self) -> Look:
+        """How images are resized and normalised for the tower."""
+        return self.task.authors.normalisation
+
+    @property
     def transform(self) -> EvalTransform:
         """From a picture to the tower's pixels."""
-        return EvalTransform(self.tower.config.image_size, self.look, self.window)
+        return EvalTransform(self.tower.config.image_size, self.normalisation, self.window)
 
     # Prediction --------------------------------------------------------------------------------------------
 
@@ -268,12 +271,11 @@ class Classifier:
         precision: Precision = PRECISION,
         image_precision: Precision = PRECISION,
         window: str = WINDOW,
-        look: Look = "clip",
         memory: Memory | None = None,
     ) -> "Classifier":
         """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
         predictor = Predictor.of(method, task, params, memory=memory)
-        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision, window, look)
+        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision, window)
 
     @classmethod
     def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":

@@ -45,9 +45,10 @@ class RunClassifiers:
             raise FedotpError(
                 f"{run} was trained on shuffled labels: it is a control, and its classifiers are of no use"
             )
-        if odd := self.run.config.data.as_the_authors:
+        if wrong := self.run.config.authors.wrong_data:
             raise FedotpError(
-                f"{run} has {odd}: it is for comparison with the authors' code, and its classifiers are of no use"
+                f"{run} has authors.{wrong[0]} = true: it is for comparison with the authors' code, and its "
+                "classifiers are of no use"
             )
         self._stored: StoredParameters = stored_parameters(self.run)
         config, manifest = self.run.config, self.run.manifest
@@ -86,7 +87,6 @@ class RunClassifiers:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window_of(site),
-            look=config.data.look,
             memory=memory,
         )
 

@@ -64,7 +64,7 @@ class _Graph(nn.Module):
         super().__init__()
         self.classifier = classifier
         self.visual = classifier.tower.visual
-        mean, std = CHANNELS[classifier.look]
+        mean, std = CHANNELS[classifier.normalisation]
         self.register_buffer("pixel_mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("pixel_std", torch.tensor(std)[:, None, None], persistent=False)
 

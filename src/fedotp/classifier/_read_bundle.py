@@ -16,9 +16,8 @@ from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
 from fedotp.federation import Predictor, prompt_lengths
-from fedotp.images import WINDOW
 from fedotp.limits import Calibration
-from fedotp.methods import PRECISION, Memory, Parameters, Task
+from fedotp.methods import Memory, Parameters, Task
 from fedotp.runs.one import find_device, load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
@@ -68,7 +67,6 @@ class Bundle:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
-            look=config.data.look,
             calibration=self._calibrated(task.clip.config.embed_dim),
         )
         if self._spec != loaded.transform.spec:
@@ -165,10 +163,10 @@ def _config(facts: dict[str, Any]) -> Config:
             "dataset": "-",
             "template": facts.get("template"),
             "storage": facts.get("storage"),
-            "precision": facts.get("image_precision", PRECISION),  # these three are not in those of older versions
-            "window": shown.get("window", WINDOW),
-            "look": shown.get("look", "clip"),
+            "precision": facts.get("image_precision"),
+            "window": shown.get("window"),
         },
+        "authors": facts.get("authors"),
         "method": facts.get("method"),
         "prompt": facts.get("prompt"),
         "compute": {"precision": facts.get("precision")},

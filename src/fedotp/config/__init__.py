@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
+    from fedotp._authors import AuthorsSettings as AuthorsSettings
     from fedotp.config._config import Config as Config
     from fedotp.config._config import difference as difference
     from fedotp.config._config import flatten as flatten
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from fedotp.config._keys import explained as explained
     from fedotp.config._keys import keys_of as keys_of
     from fedotp.config._keys import sections as sections
-    from fedotp.config._known import Word as Word
     from fedotp.config._known import known_keys as known_keys
     from fedotp.config._known import known_methods as known_methods
     from fedotp.config._known import presets as presets

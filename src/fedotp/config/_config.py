@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fedotp._authors import BRIDGES, AuthorsSettings, bridged
 from fedotp._files import read_regular
 from fedotp._imports import import_named
 from fedotp._values import Tables, Value, parse_toml, require, show, write_tables
-from fedotp.config._bridge import bridged
 from fedotp.config._known import preset_text, preset_texts
 from fedotp.config._override import apply, assigned
-from fedotp.config._reading import located
+from fedotp.config._reading import located, one_of
 from fedotp.config._schema import SECTIONS, read_tables
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data.partition import PartitionSettings
@@ -28,7 +28,7 @@ from fedotp.federation import (
 from fedotp.methods import FedOTP, Method, PromptSettings
 from fedotp.privacy import PrivacySettings
 
-_BRIDGE = "bridge"  # a key that stands for others, see `_bridge`
+_BRIDGE = "bridge"  # a key that stands for others: `fedotp._authors.bridged`
 _MOST_BYTES = 4 << 20  # of a file
 _MOST = 2**63 - 1  # TOML's and torch's largest whole number
 
@@ -56,6 +56,7 @@ class Config:
         attack: who attacks a simulated federation, and how.
         evaluation: when and on whom the clients' classifiers are tested.
         compute: where and how to compute; none of it changes the result beyond rounding.
+        authors: what the authors' code does differently from the paper, for comparison with it.
         privacy: whose presence what is released must not tell, and at what price.
         seed: draws everything but who gets which images.
 
@@ -77,11 +78,13 @@ class Config:
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    authors: AuthorsSettings = field(default_factory=AuthorsSettings)
     seed: int = 0
 
     def __post_init__(self) -> None:
         require(0 <= self.seed <= _MOST, "seed", self.seed, "from 0 to 2^63 - 1")
         self._require_what_views_need()
+        self._require_what_authors_need()
         if self.attack.is_on_data and self.data.labels != "true":
             right = f'"none", "sign-flip", "scaled" or "colluding" beside data.labels = {show(self.data.labels)}'
             raise SettingError("attack.name", show(self.attack.name), right)
@@ -97,6 +100,18 @@ class Config:
         if "holdout" in views and not (rounds.holdout or rounds.holdout_clients):
             right = 'without "holdout", which needs federation.holdout or federation.holdout_clients'
             raise SettingError("evaluation.views", show(views), right)
+
+    def _require_what_authors_need(self) -> None:
+        authors = self.authors
+        if authors.normalisation != "clip" and self.data.crops:
+            right = f"0 beside authors.normalisation = {show(authors.normalisation)}"
+            raise SettingError("data.crops", str(self.data.crops), right)
+        if authors.evaluate_sampled and self.evaluation.clients:
+            right = "0 beside authors.evaluate_sampled = true"
+            raise SettingError("evaluation.clients", str(self.evaluation.clients), right)
+        if authors.mispaired_labels and (self.attack.is_on_data or self.data.labels != "true"):
+            right = "false beside an attack on data, or data.labels that are not true"
+            raise SettingError("authors.mispaired_labels", "true", right)
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":
@@ -164,10 +179,10 @@ class Config:
     @property
     def title(self) -> str:
         """What was run: the method; wrong labels or names, with which it is no result but a control; an attack."""
-        wrong = {"labels": self.data.labels, "names": self.data.names}
         attack = [f"{self.attack.name} from {self.attack.share:.0%}"] if self.attack.name != "none" else []
-        controls = [f"{kind} {what}" for what, kind in wrong.items() if kind != "true"]
-        return ", ".join([self.method.title, *controls, *attack])
+        control = ["shuffled labels"] if self.data.labels == "shuffled" else []
+        wrong = [key.replace("_", " ") for key in self.authors.wrong_data]
+        return ", ".join([self.method.title, *control, *wrong, *attack])
 
     def to_dict(self) -> Tables:
         """Every key with its value, defaults included, in the order of the file; None where a key has no value."""
@@ -206,8 +221,10 @@ class Config:
 
     def _bridged(self, bridge: object, given: Collection[str]) -> "Config":
         """The same with all that a bridge sets, but for the keys `given` (dotted)."""
+        if bridge not in BRIDGES:
+            raise SettingError(_BRIDGE, show(bridge), one_of(BRIDGES, bridge))
         tables: dict[str, Any] = self.to_dict()
-        for key, value in bridged(bridge, _flat(tables)).items():
+        for key, value in bridged(_flat(tables)).items():
             if key not in given:
                 section, _, name = key.partition(".")
                 tables[section][name] = value

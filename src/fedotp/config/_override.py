@@ -71,9 +71,7 @@ def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
     if scheme == tables["partition"]["scheme"] or not (scheme in SCHEMES or find_scheme(str(scheme))):
         return
     settings = PartitionSettings(str(scheme))
-    useless: set[str] = set() if settings.has_variants else {"variant"}
-    if not settings.draws_sizes:
-        useless |= {"alpha", "min_size"}
+    useless = set() if settings.draws_sizes else {"alpha", "min_size"}
     if scheme in ("domain", "domain-dirichlet", "site", "coarse") or scheme not in SCHEMES:
         useless.add("n_clients")
     tables["partition"] = {key: value for key, value in tables["partition"].items() if key not in useless}

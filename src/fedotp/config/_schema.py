@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedotp._authors import AuthorsSettings
 from fedotp._values import show, show_key
 from fedotp.config._reading import Kind, convert, kinds_of, one_of, read_fields
 from fedotp.config._settings import BackboneSettings, DataSettings
@@ -36,6 +37,7 @@ SECTIONS: dict[str, type[Any]] = {
     "evaluation": EvaluationSettings,
     "compute": ComputeSettings,
     "privacy": PrivacySettings,
+    "authors": AuthorsSettings,
 }
 """In the order in which they are written. [method] is one of the methods, told apart by its key `name`."""
 

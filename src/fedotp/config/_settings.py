@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from fedotp._values import require_choices, require_from, show
-from fedotp.clip import Look
 from fedotp.data.store import STORAGE, Storage
 from fedotp.errors import FedotpError, SettingError
 from fedotp.images import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read_windows
@@ -38,12 +37,7 @@ class DataSettings:
         test_split: "val" tests on validation images instead, which are not trained on: to choose settings by.
         skip_broken: leave out images that cannot be decoded; they are an error otherwise.
         labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
-            from which nothing can be learned but how frequent classes are. "mispaired" is a defect of the authors'
-            code, for comparison with it: a client's labels, in training and in tests, stand beside the first images of
-            its domain instead of its own.
-        names: "shuffled" gives classes each other's names, drawn from the seed: a defect of the authors' code, too.
-        look: "cifar10" and "cifar100" show images as the authors' code shows these data sets: resized bilinearly, with
-            its mean and standard deviation of each.
+            from which nothing can be learned but how frequent classes are.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
         classes: "all", or "base" for the first half of them in the order of their labels, rounded up. Clients then have
             images of base classes only; the others are the novel ones of evaluation.views.
@@ -60,9 +54,7 @@ class DataSettings:
     groups: str = ""
     test_split: Literal["test", "val"] = "test"
     skip_broken: bool = False
-    labels: Literal["true", "shuffled", "mispaired"] = "true"
-    names: Literal["true", "shuffled"] = "true"
-    look: Look = "clip"
+    labels: Literal["true", "shuffled"] = "true"
     template: str = ""
     classes: Literal["all", "base"] = "all"
 
@@ -72,8 +64,6 @@ class DataSettings:
         hint = " (0: the central crop; the authors' code: rounds x local_epochs)"
         require_from(0, _MOST_CROPS, "data.crops", self.crops, hint)
         require_choices(self, "data.")
-        if self.crops and self.look != "clip":
-            raise SettingError("data.crops", str(self.crops), f"0 beside data.look = {show(self.look)}")
         try:
             read_window(self.window)
         except FedotpError:
@@ -101,12 +91,6 @@ class DataSettings:
     def site_windows(self) -> dict[str, str]:
         """The windows of single sites, by name."""
         return read_windows(self.windows)
-
-    @property
-    def as_the_authors(self) -> str:
-        """What of the authors' code makes a classifier of no use, as a key and its value; "" where nothing does."""
-        odd = {"labels": "mispaired", "names": "shuffled"}
-        return next((f"data.{key} = {show(value)}" for key, value in odd.items() if getattr(self, key) == value), "")
 
     @property
     def source(self) -> str:

@@ -75,7 +75,7 @@ class Clients(ABC):
             require_noisy(method, task, data, settings)
         private = method.private(task)
         self.private_names = frozenset(private)
-        kept = {**private, **(self._optimizer_state(private) if settings.optimizer.is_kept else {})}
+        kept = {**private, **(self._optimizer_state(private) if self._keeps_optimizer else {})}
         self.kept = make_kept(kept, len(data))
 
     @abstractmethod
@@ -92,14 +92,20 @@ class Clients(ABC):
     @property
     def lr(self) -> float:
         """The learning rate of this round."""
-        return learning_rate(self.settings.optimizer, self.round, self.settings.federation.rounds)
+        rounds = self.task.authors.schedule_rounds or self.settings.federation.rounds
+        return learning_rate(self.settings.optimizer, self.round, rounds)
+
+    @property
+    def _keeps_optimizer(self) -> bool:
+        """Whether a client's optimizer is remembered after a round."""
+        return self.task.authors.leaked_momentum or not self.settings.optimizer.reset
 
     def train(
         self, work: LocalWork, on_images: OnImages | None = None, *, new: bool = False
     ) -> Iterator[tuple[Ints, LocalResult]]:
         """Train the clients of `work` in groups that fit; `new` clients start from the initial private parameters."""
         todo = work.clients
-        one_by_one = self.settings.optimizer.leak and work.purpose == LocalWork.purpose
+        one_by_one = self.task.authors.leaked_momentum and work.purpose == LocalWork.purpose
         left = self._left_behind() if one_by_one else {}
         while len(todo):
             clients = todo[: 1 if one_by_one else self.group_size]
@@ -142,7 +148,7 @@ class Clients(ABC):
         rows = {name: result.params[name] for name in self.private_names}
         if sent:
             rows |= self.method.keep(result.params, self._received(clients), self._upload_draws(clients))
-        if self.settings.optimizer.is_kept:
+        if self._keeps_optimizer:
             # A client that joins has trained some parameters only; the optimizer of the others is still fresh.
             fresh = self.kept.read(clients, self.device, initial=True)
             rows = fresh | rows | {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}

@@ -92,9 +92,7 @@ def in_common(settings: Settings) -> Settings:
     rounds, optimizer = settings.federation, settings.optimizer
     return Settings(
         RoundSettings(local_epochs=rounds.local_epochs, batch_size=rounds.batch_size, drop_last=rounds.drop_last),
-        replace(
-            optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0, schedule_rounds=0
-        ),
+        replace(optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0),
         ServerStepSettings(),
         EvaluationSettings(batch_size=settings.evaluation.batch_size),
         settings.compute,
@@ -108,8 +106,8 @@ def can_join(first: Job, second: Job) -> bool:
     return (
         first.test == second.test
         and one.task.clip is other.task.clip
-        and (one.task.classes, one.task.prompt, one.task.template)
-        == (other.task.classes, other.task.prompt, other.task.template)
+        and (one.task.classes, one.task.prompt, one.task.template, one.task.authors)
+        == (other.task.classes, other.task.prompt, other.task.template, other.task.authors)
         and one.data.has_the_images_of(other.data)
         and in_common(first.federation.settings) == in_common(second.federation.settings)
         and one.method.side_by_side([other.method]) is not None

@@ -253,7 +253,7 @@ class LocalTrainer:
         if kept is None:
             kept = {**state, "steps": torch.zeros(n_clients, device=self.device)}
         state = {name: kept[name] for name in state}
-        half = self.task.prompt.half
+        half = self.task.authors.half_precision
         return Optimizer(self.settings.optimizer, trained, state, kept["steps"], self.method.rate, half=half)
 
     def _steps(self, work: LocalWork, clients: Ints, noisy: NoisySteps | None) -> Iterator[Step]:

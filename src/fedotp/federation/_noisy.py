@@ -214,13 +214,17 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
     reasons = {
         "it looks up the training images themselves": method.uses_memory,
         "its loss is not made of `terms`, of which each image has its own": type(method).loss is not Method.loss,
-        "in its loss images see each other (method.solver = batch, method.variant = code)": method.couples_images,
+        "in its loss images see each other (authors.batch_solver, method.variant = code)": (
+            method.couples_images or task.authors.batch_solver
+        ),
         "it fine-tunes before it predicts, without noise": privacy.private and method.finetune_epochs != 0,
         "it shares nothing: set privacy.private = true, which covers what clients keep": alone,
     }
     for reason, holds in reasons.items():
         if holds:
             raise FedotpError(f"privacy.unit = {unit}: cannot be promised for {method.title}: {reason}")
+    if task.authors.leaked_momentum:
+        raise SettingError("authors.leaked_momentum", "true", f"false beside privacy.unit = {unit}")
     _require_settings(settings.federation, settings)
     if privacy.unit == "group" and data.train.groups is None:
         right = '"example", or data with groups (data.groups, a column group, patient or part)'
@@ -231,8 +235,6 @@ def _require_settings(rounds: RoundSettings, settings: Settings) -> None:
     unit = show(settings.privacy.unit)
     if settings.compute.precision == "bfloat16":
         raise SettingError("compute.precision", '"bfloat16"', f'"float32" or "float64" beside privacy.unit = {unit}')
-    if settings.optimizer.leak:
-        raise SettingError("optimizer.leak", "true", f"false beside privacy.unit = {unit}")
     if settings.privacy.private and (rounds.holdout or rounds.holdout_clients):
         right = "empty beside privacy.private = true: who joins later fits its own without noise"
         raise SettingError("federation.holdout", show(rounds.holdout or rounds.holdout_clients), right)

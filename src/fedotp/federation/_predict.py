@@ -110,7 +110,7 @@ class Predictor:
 
         `similar` is their `similarity` (C, B, V, N).
         """
-        rule = matching or self.matching
+        rule = self.task.rule(matching or self.matching)
         weights = self.method.weights_of(self.task, self.params, image, self.classes)
         if weights is not None and weights.dim() == 2:
             weights = weights[:, None].expand(-1, similar.shape[1], -1)

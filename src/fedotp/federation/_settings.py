@@ -89,10 +89,6 @@ class OptimizerSettings:
         warmup_rounds: rounds in which the learning rate rises linearly.
         reset: every client starts each round with a fresh optimizer, as a real deployment must. Without, its momentum
             is kept on the client.
-        schedule_rounds: rounds after which the schedule would end; 0 for those of the run.
-        leak: for comparison with the authors' code, where one optimizer serves all clients in turn: each begins with
-            the momentum that the one before it left, from round to round. Only a simulation can do that, and clients
-            then train one after the other.
     """
 
     name: Literal["own", "sgd", "adam", "adamw"] = "own"
@@ -103,9 +99,7 @@ class OptimizerSettings:
     epsilon: float = 1e-8
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     warmup_rounds: int = 0
-    schedule_rounds: int = 0
     reset: bool = True
-    leak: bool = False
 
     def __post_init__(self) -> None:
         require_choices(self, "optimizer.")
@@ -118,7 +112,6 @@ class OptimizerSettings:
         require_from(0, MOST, "optimizer.weight_decay", self.weight_decay)
         require_from(_SMALLEST_EPSILON, MOST, "optimizer.epsilon", self.epsilon, " (torch uses 1e-08)")
         require_from(0, MOST, "optimizer.warmup_rounds", self.warmup_rounds)
-        require_from(0, MOST, "optimizer.schedule_rounds", self.schedule_rounds, " (0: the rounds of the run)")
 
     def of(self, method: Method) -> "OptimizerSettings":
         """The same with the method's own optimizer and learning rate in place of words."""
@@ -131,11 +124,6 @@ class OptimizerSettings:
         """`lr` of settings that are `of` a method."""
         assert not isinstance(self.lr, str)
         return self.lr
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether a client's optimizer is remembered after a round."""
-        return self.leak or not self.reset
 
 
 @dataclass(frozen=True)
@@ -194,8 +182,6 @@ class EvaluationSettings:
         every: evaluate after every so many rounds, always before the first and after the last; 0: only after the last.
         clients: how many clients to evaluate after a round, drawn anew each time; 0 for all. The last evaluation is of
             all clients.
-        of: "all", or "sampled" for the clients that took part in the round before, in the last evaluation too: so the
-            authors' code tests FedProx, CoOp and zero-shot CLIP.
         batch_size: images of a client that are predicted at once.
         patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
             obtained this way is chosen on the data it is reported on.
@@ -212,7 +198,6 @@ class EvaluationSettings:
 
     every: int = 1
     clients: int = 0
-    of: Literal["all", "sampled"] = "all"
     batch_size: int = 100
     patience: int = 0
     min_delta: float = 0.0
@@ -222,9 +207,6 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if not set(self.views) <= set(VIEWS):
             raise SettingError("evaluation.views", show(self.views), f"a list of {alternatives(VIEWS)}")
-        require_choices(self, "evaluation.")
-        if self.of == "sampled" and self.clients:
-            raise SettingError("evaluation.clients", str(self.clients), '0 beside evaluation.of = "sampled"')
         for key in ("every", "clients", "patience", "views_every"):
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")

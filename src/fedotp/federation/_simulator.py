@@ -269,7 +269,7 @@ class Simulator(Clients):
 
     def evaluate(self, *, everyone: bool = True) -> tuple[Evaluation, Predictions]:
         """Evaluate all that took part in training, or those drawn for this round, or those it sampled."""
-        whole = everyone and self.settings.evaluation.of == "all"
+        whole = everyone and not self.task.authors.evaluate_sampled
         predictions = self.predict(None if whole else self.drawn_for_evaluation())
         if not len(predictions.row):
             raise FedotpError(
@@ -311,7 +311,7 @@ class Simulator(Clients):
     def drawn_for_evaluation(self) -> Ints | None:
         """The clients evaluated after this round; None for all."""
         everyone = self.honest[self.data.test.sizes(self.honest) > 0]
-        if self.settings.evaluation.of == "sampled":
+        if self.task.authors.evaluate_sampled:
             return np.intersect1d(everyone, self._who_trains(self.round - 1)[0]) if self.round else None
         return drawn_for_evaluation(self.settings.evaluation, everyone, self.round, self.settings.seed)
 
@@ -345,7 +345,7 @@ class Simulator(Clients):
 
     def _as_learned(self, uploads: Parameters) -> Parameters:
         """The uploads in the number format that clients learn in."""
-        return {name: value.half() for name, value in uploads.items()} if self.task.prompt.half else uploads
+        return {name: value.half() for name, value in uploads.items()} if self.task.authors.half_precision else uploads
 
     def _messages(self) -> Parameters:
         """What one client is sent, with a client axis of 1."""

@@ -76,7 +76,7 @@ def learning_rate(settings: OptimizerSettings, round_: int, rounds: int) -> floa
     warmup = settings.warmup_rounds
     if round_ < warmup:
         return settings.rate * (round_ + 1) / (warmup + 1)
-    done = min(1.0, (round_ - warmup) / max((settings.schedule_rounds or rounds) - warmup, 1))
+    done = min(1.0, (round_ - warmup) / max(rounds - warmup, 1))
     if settings.schedule == "cosine":
         return settings.rate * (1 + math.cos(math.pi * done)) / 2
     return settings.rate * (1 - done) if settings.schedule == "linear" else settings.rate

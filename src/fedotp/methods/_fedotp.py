@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from fedotp._values import alternatives, require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
-from fedotp.methods._batch import Batch
 from fedotp.methods._dial import CONFIDENCE, Dial, by_confidence, fixed_shares, require_dial, shares
 from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._prompt import Kind, Parameters, Prompt
@@ -32,8 +31,7 @@ class FedOTP(Method):
         rule: how patches are matched with prompts: by unbalanced or classical transport, or all alike ("average").
         reg: lambda, weight of the entropy: the larger, the more even the plan.
         mass: gamma, the share of the patches' mass that is transported; "unbalanced" only.
-        solver: how the transport problem is solved; the result is the same but for "batch", which stops as the authors'
-            code does: one stop for all images of a batch makes scores depend on who is in it.
+        solver: how the transport problem is solved; the result is the same.
         dial: the share of the mass that the local prompts take together, from 0 (only the global ones count) to 1 (only
             the local ones). It is ours; None is the paper's, N_l / N. "confidence" finds it for every image: as certain
             as the local prompts alone are of it, compared with the global ones alone (`_dial.by_confidence`).
@@ -44,7 +42,7 @@ class FedOTP(Method):
     rule: ot.Rule = "unbalanced"
     reg: float = Matching.reg
     mass: float = Matching.mass
-    solver: ot.Solver = Matching.solver
+    solver: Literal["newton", "scaling", "log"] = "newton"  # not "batch": that is authors.batch_solver
     dial: Dial | None = None
 
     name: ClassVar[str] = "fedotp"
@@ -74,7 +72,7 @@ class FedOTP(Method):
         """The same prompts, matched in another way."""
         if matching.rule == "pooled":
             raise FedotpError(f"FedOTP matches patches: its rule must be {alternatives(get_args(ot.Rule))}")
-        return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass, solver=matching.solver)
+        return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass)
 
     def with_dial(self, dial: Dial) -> "FedOTP":
         """The same prompts, the mass divided in another way."""
@@ -122,11 +120,6 @@ class FedOTP(Method):
         """The global prompts alone."""
         return replace(self, n_private=0, dial=None) if self.n_shared else None
 
-    def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
-        """As by default; a solver that asks its batch when to stop hears nothing of padding."""
-        weights = self.weights_of(task, params, batch.image, classes)
-        return self.matching(batch.image, classes, weights, batch.counted)
-
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """P_g (N_g, s, d)."""
         return {"shared": task.contexts(self.n_shared + self.n_private)[: self.n_shared]} if self.n_shared else {}
@@ -150,7 +143,7 @@ class FedOTP(Method):
             return self.weights(task, params)
         kinds = classes.split([self.n_shared, self.n_private], dim=1)
         with torch.no_grad():
-            of_global, of_local = (self.matching(image, kind) for kind in kinds)
+            of_global, of_local = (task.rule(self.matching)(image, kind) for kind in kinds)
             dial = by_confidence(of_global, of_local, task.logit_scale)
         return shares(dial, self.n_shared, self.n_private)
 

@@ -110,7 +110,7 @@ class Method(ABC):
     @property
     def couples_images(self) -> bool:
         """Whether the loss of an image depends on the other images of its batch: then it cannot be made private."""
-        return self.matching.solver == "batch"
+        return False
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -207,7 +207,8 @@ class Method(ABC):
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """Scores (C, B, K) of images for class features (C, N, K, e): by default the matching's."""
-        return self.matching(batch.image, classes, self.weights_of(task, params, batch.image, classes))
+        weights = self.weights_of(task, params, batch.image, classes)
+        return task.rule(self.matching)(batch.image, classes, weights, batch.counted)
 
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
         """What is added to the cross-entropy of each client (C,); `classes` are its class features (C, N, K, e)."""

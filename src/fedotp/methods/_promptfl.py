@@ -109,12 +109,9 @@ class PromptFLProx(PromptFL):
 
     Attributes:
         mu: how strongly a client is drawn to the global prompt (0.5 in the FedOTP authors' code).
-        detached: for comparison with that code, whose term has no gradient: it is added to the loss that is reported,
-            pulls nothing, and the method is PromptFL.
     """
 
     mu: float = 0.5
-    detached: bool = False
 
     name: ClassVar[str] = "promptfl-fedprox"
     title: ClassVar[str] = "PromptFL+FedProx"
@@ -127,7 +124,7 @@ class PromptFLProx(PromptFL):
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
         """mu / 2 times the squared distance from what the server sent, (C,)."""
         distance = (params["prompt"] - received["prompt"]).square().flatten(1).sum(1)
-        return self.mu / 2 * (distance.detach() if self.detached else distance)
+        return self.mu / 2 * (distance.detach() if task.authors.detached_proximal else distance)
 
 
 @dataclass(frozen=True)

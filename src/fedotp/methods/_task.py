@@ -12,9 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedotp._authors import AuthorsSettings
 from fedotp._values import MOST, require_choices, require_from
 from fedotp.clip import CLIP
 from fedotp.errors import FedotpError
+from fedotp.matching import Matching
 from fedotp.prompts import N_CTX, POSITION, STD, Position, PromptEncoder, random_context, word_context
 
 Precision = Literal["float32", "bfloat16", "float64"]
@@ -35,8 +37,6 @@ class PromptSettings:
         words: text whose embeddings the vectors start as, such as "a photo of a"; it fixes their number. "" for none.
         kgcoop: weight of a penalty on what prompts forget, 0 for none. It is KgCoOp's (Yao et al., CVPR 2023): 1 less
             the mean cosine of their class features and those of the hand-written template. That paper uses 8.
-        half: for comparison with the authors' code, which keeps whatever it learns in float16: prompts, gradients and
-            momentum are rounded to it after every step, and averages are summed in it. All else is computed as ever.
     """
 
     n_ctx: int = N_CTX
@@ -45,7 +45,6 @@ class PromptSettings:
     std: float = STD
     words: str = ""
     kgcoop: float = 0.0
-    half: bool = False
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, f" (the paper uses {N_CTX})")
@@ -58,7 +57,8 @@ class PromptSettings:
 class Task:
     """A frozen backbone, the classes to tell apart, and the shape of the prompts.
 
-    `template` is the caption of zero-shot CLIP, with {} for the class name; `seed` draws the initial prompts.
+    `template` is the caption of zero-shot CLIP, with {} for the class name; `seed` draws the initial prompts; `authors`
+    says what is done as in the authors' code.
     """
 
     clip: CLIP
@@ -66,6 +66,7 @@ class Task:
     prompt: PromptSettings = field(default_factory=PromptSettings)
     template: str = "a photo of a {}."
     seed: int = 0
+    authors: AuthorsSettings = field(default_factory=AuthorsSettings)
     _encoders: dict[int, PromptEncoder] = field(default_factory=dict, init=False, repr=False)
     _captions: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     _words: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
@@ -116,6 +117,10 @@ class Task:
         """Logarithm of 1 / tau, the backbone's own."""
         return self.clip.logit_scale
 
+    def rule(self, matching: Matching) -> Matching:
+        """`matching` as it is computed here: with the solver of the authors' code where that is asked for."""
+        return replace(matching, solver="batch") if self.authors.batch_solver else matching
+
     @cached_property
     def encoder(self) -> PromptEncoder:
         """The text tower on this task's prompts."""
@@ -159,7 +164,7 @@ class Task:
         return self._words[words]
 
     def _rounded(self, context: Tensor) -> Tensor:
-        return (context.half() if self.prompt.half else context).to(self.dtype)
+        return (context.half() if self.authors.half_precision else context).to(self.dtype)
 
     def features(self, *contexts: Tensor | None) -> Tensor:
         """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.

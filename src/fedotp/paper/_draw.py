@@ -35,7 +35,7 @@ def _partition(entry: Entry, part: Part, folder: Path, changes: Sequence[str]) -
     dataset = load_dataset(config.data.source, root=config.data.root_folder)
     path = folder / f"{entry.name}-{config.partition.scheme}.png"
     folder.mkdir(parents=True, exist_ok=True)
-    plot_partition(make_partition(dataset, config.partition), dataset, path)
+    plot_partition(make_partition(dataset, config.partition, authors=config.authors.partition), dataset, path)
     return path
 
 

@@ -115,8 +115,8 @@ def in_turn(rows: Ints, labels: Ints) -> Ints:
 
 def pixels(prepared: Prepared, row: int) -> Floats:
     """A test image as the tower sees it: (H, W, 3) in 0 to 1."""
-    shown = prepared.config.data
-    transform = EvalTransform(prepared.task.clip.config.image_size, shown.look, shown.window)
+    config = prepared.config
+    transform = EvalTransform(prepared.task.clip.config.image_size, config.authors.normalisation, config.data.window)
     return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255
 
 

@@ -22,7 +22,7 @@ def rounded_sizes(n_classes: int, n_clients: int) -> Ints:
     if each == 0 or last <= 0:
         fitting = [n for n in range(1, n_clients) if round(n_classes / n) * (n - 1) < n_classes]
         raise FedotpError(
-            f"pathological: with partition.variant = authors {n_clients} clients of round({n_classes} / {n_clients}) = "
+            f"pathological: with authors.partition = true {n_clients} clients of round({n_classes} / {n_clients}) = "
             f"{each} classes leave {max(last, 0)} for the last; use n_clients = {fitting[-1]}"
         )
     return np.array([each] * (n_clients - 1) + [last], np.int64)

@@ -90,16 +90,12 @@ class Partition:
             "format": _FORMAT,
             "dataset": self.dataset,
             "data_digest": self.data_digest,
-            "settings": self._settings_as_dict(),
+            "settings": asdict(self.settings),
             "clients": [
                 {"name": c.name, "domain": c.domain, "train": c.train.tolist(), "test": c.test.tolist()}
                 for c in self.clients
             ],
         }
-
-    def _settings_as_dict(self) -> dict[str, Any]:
-        """The settings; one that came later is left out where it is the default, so that old digests hold."""
-        return {key: value for key, value in asdict(self.settings).items() if (key, value) != ("variant", "paper")}
 
     def save(self, path: Path) -> None:
         """Write the partition to `path`; a crash leaves the old file or the new one, never half of it."""

@@ -12,7 +12,7 @@ each class of the pool goes to which client of the group. `_deal` does the rest 
 Random draws, in this order, from one PCG64 stream: the class order (pathological only); then, group by group,
 the shares class by class, and for every class in label order the shuffle of its training images and that of
 its test images. The paper's code shuffles the classes with seed 2023 whatever the run's seed; here it is the
-run's seed. With `variant` "authors", `_authors` forms the groups and draws the counts.
+run's seed. With `authors`, `_authors` forms the groups and draws the counts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp._authors import DIVIDED
 from fedotp.data._dataset import Dataset
 from fedotp.data._draws import apportion, dirichlet, generator, shuffled
 from fedotp.data._types import Floats, Ints
@@ -45,13 +46,17 @@ class _Group:
     test: Ints
 
 
-def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
-    """Divide `dataset` among clients; the same settings give the same partition on every platform."""
+def make_partition(dataset: Dataset, settings: PartitionSettings, *, authors: bool = False) -> Partition:
+    """Divide `dataset` among clients; the same settings give the same partition on every platform.
+
+    With `authors` the schemes pathological, dirichlet and domain-dirichlet are those of the authors' code (`_authors`).
+    """
     if (own := find_scheme(settings.scheme)) is not None:
         clients = tuple(own(dataset, settings))
         require_sound_clients(dataset, clients, settings)
         return Partition(dataset.name, dataset.digest, replace(settings, n_clients=len(clients)), clients)
-    form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings)
+    authors = authors and settings.scheme in DIVIDED
+    form_groups, draw_shares, n_groups, per_group = _scheme(dataset, settings, authors)
     n_clients = settings.clients_for(n_groups=n_groups, per_group=per_group)
     alpha = DEFAULT_ALPHA.get(settings.scheme) if settings.alpha is None else settings.alpha
     settings = replace(settings, n_clients=n_clients, alpha=alpha)
@@ -60,17 +65,19 @@ def make_partition(dataset: Dataset, settings: PartitionSettings) -> Partition:
     dealt: list[Client] = []
     groups = list(form_groups(dataset, n_clients, rng))
     if dataset.groups:
-        if settings.variant == "authors":
+        if authors:
             raise FedotpError(
                 f"{settings.scheme}: the authors' code gives images of a group to several clients; "
-                "set partition.variant = paper, or leave the groups out"
+                "set authors.partition = false, or leave the groups out"
             )
         require_whole(dataset, [(group.title, group.train, group.test) for group in groups], settings.scheme)
     for group in groups:
         room = _require_room(dataset, group, settings, n_groups)
         shares = draw_shares(alpha or 0.0, len(dataset.classes), group.n, rng)
-        deal = _deal_whole if dataset.groups else _deal
-        dealt += deal(dataset, group, shares, room, settings, rng)
+        if dataset.groups:
+            dealt += _deal_whole(dataset, group, shares, settings, rng)
+        else:
+            dealt += _deal(dataset, group, shares, room, settings, rng, authors=authors and settings.draws_sizes)
     return Partition(dataset.name, dataset.digest, settings, tuple(dealt))
 
 
@@ -152,7 +159,7 @@ _FormGroups = Callable[[Dataset, int, Rng], Iterator[_Group]]
 _DrawShares = Callable[[float, int, int, Rng], Floats]
 
 
-def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups, _DrawShares, int, int]:
+def _scheme(dataset: Dataset, settings: PartitionSettings, authors: bool) -> tuple[_FormGroups, _DrawShares, int, int]:
     """Return how a scheme forms groups and draws shares, its number of groups and usual clients per group."""
     name = settings.scheme
     n_domains, n_coarse = len(dataset.domains), len(dataset.coarse_classes)
@@ -165,12 +172,7 @@ def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups,
         raise FedotpError(f"coarse: {dataset.name} has no coarse labels (cifar100 has); use pathological")
     schemes: dict[str, tuple[_FormGroups, _DrawShares, int, int]] = {
         "iid": (_one_group, _even_shares, 1, 10),
-        "pathological": (
-            _rounded_groups if settings.variant == "authors" else _pathological_groups,
-            _even_shares,
-            1,
-            10,
-        ),
+        "pathological": (_rounded_groups if authors else _pathological_groups, _even_shares, 1, 10),
         "dirichlet": (_one_group, _shares_by_class, 1, 10),
         "domain": (_domain_groups, _even_shares, n_domains, 1),
         "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, _PER_DOMAIN.get(dataset.name, 3)),
@@ -185,13 +187,19 @@ def _scheme(dataset: Dataset, settings: PartitionSettings) -> tuple[_FormGroups,
 
 
 def _deal(
-    dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng
+    dataset: Dataset,
+    group: _Group,
+    shares: Floats,
+    room: Ints,
+    settings: PartitionSettings,
+    rng: Rng,
+    *,
+    authors: bool,
 ) -> list[Client]:
     """Divide the group's images by `shares` (K, n), with `room` (K,) for seats."""
     n = shares.shape[1]
     train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
     n_train, n_test = _to_divide(dataset, group, settings)
-    authors = settings.variant == "authors" and settings.draws_sizes
     alpha = settings.alpha or 0.0
     two_level = authors and settings.scheme == "dirichlet" and bool(dataset.coarse_of)
     if two_level:
@@ -222,9 +230,7 @@ def _deal(
     ]
 
 
-def _deal_whole(
-    dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng
-) -> list[Client]:
+def _deal_whole(dataset: Dataset, group: _Group, shares: Floats, settings: PartitionSettings, rng: Rng) -> list[Client]:
     """The same where images of a patient or part stay together; shares are met as nearly as that allows."""
     labels = dataset.train.labels[group.train]
     n_train, _ = _to_divide(dataset, group, settings)

@@ -5,11 +5,11 @@ of packages that are installed), and their settings.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fedotp._imports import bring, import_named, offered, origin, source_of
 from fedotp._text import one_line
-from fedotp._values import MOST, require, require_choices, require_from
+from fedotp._values import MOST, require, require_from
 from fedotp.errors import FedotpError, nearest
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ SCHEMES = {
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
     "given": "as a file says, `fedotp run --partition FILE`: what somebody else divided",
 }
-_DIFFER = ("pathological", "dirichlet", "domain-dirichlet")  # schemes that the authors' code has in a way of its own
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
 BY_DOMAIN = ("domain", "domain-dirichlet", "site")
 _ALPHA_RANGE = (1e-6, 1_000_000)  # one client takes all of a class; all take the same
@@ -55,11 +54,6 @@ class PartitionSettings:
             None: all.
         min_size: training images that every client gets at least, for the schemes that draw sizes.
         seed: draws who gets which images.
-        variant: "authors" divides as the authors' code does, for comparison with it. "pathological": round(K / n)
-            classes each, the rest to the last client. "dirichlet": who has n_images / n_clients images gets no more;
-            where the data set has coarse labels, every client has as many images, of classes drawn from its own
-            Dirichlet(alpha) over the coarse labels and Dirichlet(10) over the classes of each. "domain-dirichlet": the
-            same cap in each domain, and classes with as many images are divided alike.
     """
 
     scheme: str
@@ -68,7 +62,6 @@ class PartitionSettings:
     shots: int | None = None
     min_size: int = 1
     seed: int = 0
-    variant: Literal["paper", "authors"] = "paper"
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES and find_scheme(self.scheme) is None:
@@ -83,18 +76,10 @@ class PartitionSettings:
         if self.alpha is not None:
             require_from(*_ALPHA_RANGE, "alpha", self.alpha, ", for example 0.3")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
-        require_choices(self)
-        right = f"paper: {', '.join(_DIFFER)} are what the authors' code does otherwise, not {self.scheme}"
-        require(self.variant == "paper" or self.has_variants, "variant", self.variant, right)
         if not self.draws_sizes:
             right = f"left out: it is for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}"
             require(self.alpha is None, "alpha", self.alpha, right)
             require(self.min_size == 1, "min_size", self.min_size, right)
-
-    @property
-    def has_variants(self) -> bool:
-        """Whether the authors' code divides by this scheme in a way of its own."""
-        return self.scheme in _DIFFER
 
     @property
     def draws_sizes(self) -> bool:

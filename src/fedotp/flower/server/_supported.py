@@ -1,5 +1,7 @@
 """What a server cannot do: what only a simulation can, and what takes more than it sees of secure sums."""
 
+from dataclasses import fields
+
 from fedotp._values import show
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
@@ -9,7 +11,6 @@ from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.privacy import epsilon
 
 _UNSEEN = "the server sees no site's update"
-_AUTHORS = (("data", "names"), ("data", "look"), ("prompt", "half"), ("optimizer", "leak"), ("evaluation", "of"))
 
 
 def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
@@ -41,13 +42,11 @@ def _require_real(config: Config) -> None:
         raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
     if config.attack.name != "none":
         raise FedotpError(f'attack.name = {show(config.attack.name)}: is for simulations; set "none"')
-    for section, key in _AUTHORS:
-        part = getattr(config, section)
-        right = type(part).__dataclass_fields__[key].default
-        if (value := getattr(part, key)) != right:
+    for item in fields(config.authors):
+        if (value := getattr(config.authors, item.name)) != item.default:
             raise FedotpError(
-                f"{section}.{key} = {show(value)}: is for simulations, to compare with the authors' code; "
-                f"set {show(right)}"
+                f"authors.{item.name} = {show(value)}: is for simulations, to compare with the authors' code; "
+                f"set {show(item.default)}"
             )
 
 

@@ -114,7 +114,10 @@ def run_many(
 
 def _prepare_once(engine: Engine, configs: Sequence[Config], observer: ManyObserver) -> None:
     """Encode what is not encoded yet. Bad input that concerns all runs is refused; a single run's is left to it."""
-    needs = {(c.data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c for c in configs}
+    needs = {
+        (c.data, c.authors.of_data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c
+        for c in configs
+    }
     errors = engine.prepare([*needs.values()], observer)
     if len(errors) == 1 and errors[0]:
         raise errors[0]

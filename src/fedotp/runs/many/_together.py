@@ -39,7 +39,8 @@ def _alike(one: Config, other: Config) -> bool:
     """Whether two runs can go side by side. Who says how many clients are trained at once, gets just these."""
     return (
         not (one.compute.sequential or one.compute.group_size)
-        and (one.data, one.backbone, one.prompt) == (other.data, other.backbone, other.prompt)
+        and (one.data, one.backbone, one.prompt, one.authors)
+        == (other.data, other.backbone, other.prompt, other.authors)
         and in_common(one.settings) == in_common(other.settings)
         and one.method.side_by_side([other.method]) is not None
     )

@@ -64,11 +64,12 @@ def by_method(
     """
     trials, shuffled = [], []
     common = config.override(changes)
+    data = (common.data, common.partition, common.authors.of_data)
     for text in methods:
         name, *options = text.split(":")
         own = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
         changed = _override(config, changes, [f"method.name={name}", *own], f"--methods {text}")
-        if (changed.data, changed.partition) != (common.data, common.partition):
+        if (changed.data, changed.partition, changed.authors.of_data) != data:
             raise FedotpError(f"--methods {text}: all methods are compared on the same data; use --set for all of them")
         values = _values(changed, own)
         label = ", ".join([changed.method.title, *(f"{key.removeprefix('method.')}={v}" for key, v in values.items())])

@@ -24,7 +24,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     clip, dataset = prepared.task.clip, prepared.dataset
     size = clip.config.image_size
     shown = prepared.config.data
-    crops, central = shown.crops, EvalTransform(size, shown.look, shown.window)
+    crops, central = shown.crops, EvalTransform(size, prepared.config.authors.normalisation, shown.window)
     return {
         **made_with(prepared.config, clip),
         "data": {

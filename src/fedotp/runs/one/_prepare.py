@@ -149,13 +149,16 @@ class Preparation:
             require_same(like, "backbone", config.backbone.name, self._clip.digest)
             require_same(like, "data", self._dataset.name, self._dataset.digest)
         if partition is None:
-            partition = make_partition(self._dataset, config.partition) if like is None else like.partition
+            partition = self._partition(config) if like is None else like.partition
         partition.require(self._dataset)
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]
         held_out(config.federation, [client.name for client in partition.clients], domains, config.seed)  # or refused
         template = template_of(config, self._dataset.name)
         return Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
+
+    def _partition(self, config: Config) -> Partition:
+        return make_partition(self._dataset, config.partition, authors=config.authors.partition)
 
     def encode(self, runs: Sequence[Divided]) -> Encoded:
         """Encode what is not encoded yet of the images that the clients of any of `runs` have."""
@@ -181,7 +184,7 @@ class Preparation:
         ).without(run.absent)
         if run.config.data.labels == "shuffled":
             data = data.with_shuffled_labels(run.config.seed)
-        elif run.config.data.labels == "mispaired":
+        elif run.config.authors.mispaired_labels:
             data, images = _mispaired(data, encoded, images, run)
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
@@ -264,7 +267,7 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
         root=config.data.store_folder,
         storage=config.data.storage,
         precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
-        look=config.data.look,
+        look=config.authors.normalisation,
         window=config.data.window,
         skip_broken=config.data.skip_broken,
         on_progress=on_progress,
@@ -273,10 +276,10 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
 
 def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str) -> Task:
     """The task of telling `classes` apart, in the precision that `config` asks for, or under each other's names."""
-    if config.data.names == "shuffled":
+    if config.authors.shuffled_names:
         chance = draws(config.seed, "names").random(len(classes))
         classes = [classes[number] for number in np.argsort(chance, kind="stable")]
-    task = Task(clip, tuple(classes), config.prompt, template, config.seed)
+    task = Task(clip, tuple(classes), config.prompt, template, config.seed, config.authors)
     return task.in_precision(config.compute.precision)
 
 

@@ -134,7 +134,8 @@ def restore(
     if directory.is_deployed:
         raise FedotpError(f"{path} is a run of real sites: their images and private prompts are not here")
     config = directory.config.override(list(changes))
-    if config.partition != directory.config.partition:
+    recorded = directory.config
+    if (config.partition, config.authors.partition) != (recorded.partition, recorded.authors.partition):
         raise FedotpError(f"{path}: a run is evaluated on its own partition; leave partition.* out of --set")
     prepared = prepare(config, observer, directory)
     if not directory.checkpoint.is_file():
@@ -181,7 +182,8 @@ def see_run(
 
 
 _ROUNDS = ("rounds", "local_epochs", "drop_last", "dropout", "min_clients")
-_TRAINING = ("optimizer.", "server.", "privacy.", *(f"federation.{key}" for key in _ROUNDS))
+_AUTHORS = ("authors.leaked_momentum", "authors.schedule_rounds")
+_TRAINING = ("optimizer.", "server.", "privacy.", *_AUTHORS, *(f"federation.{key}" for key in _ROUNDS))
 
 
 def _require_effect(run: RunDirectory, changes: Sequence[str]) -> None:

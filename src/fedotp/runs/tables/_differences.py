@@ -254,4 +254,5 @@ def images_of(outcome: "Outcome") -> tuple[object, ...]:
     """What says who has which images, split and seed apart: runs for which it is equal are pairs."""
     config, directory = outcome.trial.config, outcome.directory
     deployed = directory.is_begun and directory.is_deployed  # sites have images of their own
-    return deployed, config.data.dataset, config.data.root, config.data.classes, replace(config.partition, seed=0)
+    data, authors = config.data, config.authors
+    return deployed, data.dataset, data.root, data.classes, replace(config.partition, seed=0), authors.partition
