@@ -28,7 +28,7 @@ def _plain(series: Series) -> str:
 
 
 def _told(told: Told) -> str:
-    text = f"{100 * told.mean:+.1f} ({100 * told.low:+.1f} to {100 * told.high:+.1f})"
+    text = f"{100 * told.mean:+.1f} ±{50 * (told.high - told.low):.1f}"
     return f"**{text}**" if told.apart else text
 
 
@@ -42,13 +42,31 @@ def price(results: Results) -> str:
     return table(["no attack", "average %", *_OTHERS], lines)
 
 
+def _harmed(results: Results, method: str) -> dict[tuple[str, float], Told]:
+    """Under the average: what attacks cost, by attack and share, one family."""
+    cells = [(attack, share) for attack in ATTACKS for share in SHARES]
+    pairs = [(results.accuracy(method, *cell, "average"), results.unharmed(method, *cell)) for cell in cells]
+    return dict(zip(cells, judge(pairs), strict=True))
+
+
 def harm(results: Results) -> str:
     """Under the average: what attacks cost."""
+    rows = []
+    for method in METHODS:
+        found = _harmed(results, method)
+        rows += [
+            [f"{TITLES[method]}, {attack}", *(_told(found[attack, share]) for share in SHARES)] for attack in ATTACKS
+        ]
+    return table(["attackers", *map(_percent, SHARES)], rows)
 
-    def pair(method: str, attack: str, share: float) -> tuple[Series, Series]:
-        return results.accuracy(method, attack, share, "average"), results.unharmed(method, attack, share)
 
-    return "\n\n".join(_matrix(TITLES[method], lambda a, s, m=method: pair(m, a, s)) for method in METHODS)
+def harm_lines(results: Results) -> list[Line]:
+    """The same with bounds."""
+    return [
+        (f"cost, {TITLES[method]}", attack, _percent(share), *_numbers(each), "significant" if each.apart else "")
+        for method in METHODS
+        for (attack, share), each in _harmed(results, method).items()
+    ]
 
 
 def private(results: Results) -> list[Line]:
@@ -67,14 +85,6 @@ def private(results: Results) -> list[Line]:
 
 def _numbers(told: Told) -> tuple[str, str, str]:
     return f"{100 * told.mean:+.1f}", f"{100 * told.low:+.1f}", f"{100 * told.high:+.1f}"
-
-
-def _matrix(title: str, pair: Callable[[str, float], tuple[Series, Series]]) -> str:
-    """Differences by attack and share, one family."""
-    cells = [(attack, share) for attack in ATTACKS for share in SHARES]
-    told = dict(zip(cells, judge([pair(*cell) for cell in cells]), strict=True))
-    lines = [[attack, *(_told(told[attack, share]) for share in SHARES)] for attack in ATTACKS]
-    return table([title, *map(_percent, SHARES)], lines)
 
 
 def by_rule(results: Results) -> list[Line]:
@@ -179,7 +189,7 @@ def main() -> None:
         "no-attack": f"Without an attack, in percent: {no_attack(results)}.",
     }
     arguments.page.write_text(fill(arguments.page.read_text(), tables))
-    (arguments.runs.parent / "attacks-tables.csv").write_text(as_csv([*lines, *private(results)]))
+    (arguments.runs.parent / "attacks-tables.csv").write_text(as_csv([*lines, *harm_lines(results), *private(results)]))
 
 
 if __name__ == "__main__":

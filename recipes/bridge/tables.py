@@ -74,7 +74,7 @@ def shown(difference: Difference | None, *, told_apart: bool = False) -> str:
     """In points, with the interval; bold where the two are told apart."""
     if difference is None or difference.low is None or difference.high is None:
         return NOT_RUN
-    text = f"{_points(difference.mean)} ({_points(difference.low)} to {_points(difference.high)})"
+    text = f"{_points(difference.mean)} ±{50 * (difference.high - difference.low):.2f}"
     text = f"**{text}**" if told_apart else text
     return text if difference.pairs >= ALL_PAIRS else text + MARK
 

@@ -38,12 +38,12 @@ def test_an_effect_is_the_paired_difference(numbers: Path) -> None:
     assert one is not None
     assert one.mean == pytest.approx(0.0075)
     assert [one.low, one.high] == pytest.approx([*right.confidence_interval(0.95)])
-    assert shown(one) == "+0.75 (+0.20 to +1.30)"
+    assert shown(one) == "+0.75 ±0.55"
     page = filled(
         "{{some/half}} {{mean some/ours}} {{reported some/ours}} {{some/leak}} {{last five some/half}}", found
     )
     told = shown(one, told_apart=True)
-    assert page == f"{told} 92.00 −1.00 (−1.00 to −1.00) {NOT_RUN} {told}"
+    assert page == f"{told} 92.00 −1.00 ±0.00 {NOT_RUN} {told}"
     smaller = stats.ttest_1samp([0.2 - split / 10 for split in range(12)], 0).pvalue  # of the other comparison
     assert smaller < right.pvalue < 2 * smaller
     assert adjusted(found.accuracy) == dict.fromkeys(["some/half", "split2023/fixed"], pytest.approx(2 * smaller))
