@@ -92,7 +92,7 @@ def _round_seconds(run: Path) -> float:
 def _deploy(folder: Path) -> None:
     """Three sites with keys."""
     from fedotp.flower.keys import make_keys
-    from fedotp.flower.link import free_port
+    from fedotp.flower.link._superlink import free_port
 
     make_keys(folder / "keys", ["localhost"], _NAMES)
     port = free_port()

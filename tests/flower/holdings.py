@@ -12,7 +12,7 @@ import torch
 from flwr.app import Message
 from near_sites import NearGrid
 
-from fedotp.flower.secure import FixedPoint
+from fedotp.flower.secure._fixed_point import FixedPoint
 
 _NOT_FOLLOWED = (ModuleType, FunctionType, type)
 

@@ -12,8 +12,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedotp
-from fedotp.flower.keys import make_keys, read_server_keys
-from fedotp.flower.site import app
+from fedotp.flower.keys import ServerKeys, make_keys
+from fedotp.flower.site._app import app
 from runs.toy_run import make_config
 
 Meddle = Callable[[Message, Message], Message | None]
@@ -82,7 +82,7 @@ def with_keys(folder: Path, n: int, **options: Any) -> tuple[NearGrid, dict[str,
     sites = parts(folder, n, **options)
     for node, name in zip(sites, names, strict=True):
         sites[node]["keys"] = str(folder / "keys/sites" / name)
-    return NearGrid(sites), read_server_keys(folder / "keys/server").sites
+    return NearGrid(sites), ServerKeys.read(folder / "keys/server").sites
 
 
 def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:

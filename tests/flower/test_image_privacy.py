@@ -35,7 +35,7 @@ from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.site import app
+from fedotp.flower.site._app import app
 from fedotp.flower.site._state import Ledger, PrivateFile, Required
 from fedotp.privacy import Entropy, PrivacySettings
 from fedotp.runs.one import prepare

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 from fedotp.cli import app
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import (
+    ServerKeys,
+    SiteKeys,
     _make_keys,
     _read_keys,
     add_sites,
     key_facts,
     make_keys,
-    read_server_keys,
-    read_site_keys,
     remove_site,
     renew_server,
 )
@@ -72,10 +72,10 @@ def test_the_layout(made: Path) -> None:
 
 
 def test_what_the_readers_give(made: Path) -> None:
-    server = read_server_keys(made / "server")
+    server = ServerKeys.read(made / "server")
     assert list(server.sites) == SITES
     for name, public in server.sites.items():
-        site = read_site_keys(made / "sites" / name)
+        site = SiteKeys.read(made / "sites" / name)
         assert (site.name, site.server) == (name, "fl.example.org:8000")
         assert (made / "sites" / name / "site.pub").read_text() == f"{public} {name}\n"
         assert site.ca.read_bytes() == server.ca.read_bytes()
@@ -150,10 +150,10 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
         shake_hands(folder / "server", folder / "authority" / "ca.crt", "localhost")
     with pytest.raises(FedotpError, match=r"server.crt expired on \d{4}-\d\d-\d\d; .*fedotp keys renew"):
-        read_server_keys(folder / "server")
+        ServerKeys.read(folder / "server")
     assert [remark[:7] for whose, _, remark in key_facts(folder) if whose == "server"] == ["EXPIRED"]
     renew_server(folder, days=10)
-    read_server_keys(folder / "server")
+    ServerKeys.read(folder / "server")
     shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "fl.example.org")
     renew_server(folder, ["new.example.org"])
     shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "new.example.org")
@@ -164,9 +164,9 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
 
 def test_a_certificate_of_tomorrow_is_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_read_keys, "current_time", lambda: datetime.now(UTC) - timedelta(hours=20))  # a slow clock
-    read_server_keys(keys / "server")
+    ServerKeys.read(keys / "server")
     monkeypatch.setattr(_read_keys, "current_time", lambda: datetime.now(UTC) - timedelta(days=3))
-    for read, part in ((read_server_keys, keys / "server"), (read_site_keys, keys / "sites" / "north")):
+    for read, part in ((ServerKeys.read, keys / "server"), (SiteKeys.read, keys / "sites" / "north")):
         with pytest.raises(FedotpError, match="set this clock"):
             read(part)
 
@@ -203,31 +203,31 @@ def test_what_openssh_says(made: Path) -> None:
 
 
 def test_sites_come_and_go(keys: Path) -> None:
-    before = read_server_keys(keys / "server").sites
+    before = ServerKeys.read(keys / "server").sites
     add_sites(keys, ["west", "0815"])
-    sites = read_server_keys(keys / "server").sites
+    sites = ServerKeys.read(keys / "server").sites
     assert list(sites) == [*SITES, "west", "0815"]
     assert {name: sites[name] for name in SITES} == before
-    assert read_site_keys(keys / "sites" / "west").server == "fl.example.org:8000"
+    assert SiteKeys.read(keys / "sites" / "west").server == "fl.example.org:8000"
     assert stat.S_IMODE((keys / "sites" / "west").stat().st_mode) == 0o700
-    assert all(read_site_keys(keys / "sites" / name).peers == sites for name in sites)
+    assert all(SiteKeys.read(keys / "sites" / name).peers == sites for name in sites)
     remove_site(keys, "west")
-    assert list(read_server_keys(keys / "server").sites) == [*SITES, "0815"]
+    assert list(ServerKeys.read(keys / "server").sites) == [*SITES, "0815"]
     assert not (keys / "sites" / "west").exists()
-    assert list(read_site_keys(keys / "sites" / "0815").peers or ()) == [*SITES, "0815"]
+    assert list(SiteKeys.read(keys / "sites" / "0815").peers or ()) == [*SITES, "0815"]
     with pytest.raises(FedotpError, match=r"no site 'west'; it has north, St\.Mary_2, east-1, 0815"):
         remove_site(keys, "west")
     add_sites(keys, ["west"])
-    assert read_server_keys(keys / "server").sites["west"] != sites["west"]
+    assert ServerKeys.read(keys / "server").sites["west"] != sites["west"]
     for name in [*SITES, "west", "0815"]:
         remove_site(keys, name)
     with pytest.raises(FedotpError, match="names no site"):
-        read_server_keys(keys / "server")
+        ServerKeys.read(keys / "server")
 
 
 def test_an_address_of_the_sixth_version(tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["2001:DB8::1"], ["a"])
-    assert read_site_keys(tmp_path / "keys" / "sites" / "a").server == "[2001:db8::1]:8000"
+    assert SiteKeys.read(tmp_path / "keys" / "sites" / "a").server == "[2001:db8::1]:8000"
     assert certified_hosts(load_certificate(tmp_path / "keys" / "server" / "server.crt"))[0] == "2001:db8::1"
 
 
@@ -285,7 +285,7 @@ def test_nothing_is_overwritten(keys: Path, tmp_path: Path) -> None:
         make_keys(tmp_path / "file", ["localhost"], ["a"])
     (tmp_path / "empty").mkdir()
     make_keys(tmp_path / "empty", ["localhost"], ["a"])
-    assert list(read_server_keys(tmp_path / "empty" / "server").sites) == ["a"]
+    assert list(ServerKeys.read(tmp_path / "empty" / "server").sites) == ["a"]
 
 
 def test_a_failure_in_the_middle_leaves_nothing(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ def twice(path: Path) -> str:
 @pytest.mark.parametrize(("name", "damage", "line"), DAMAGE)
 def test_what_the_readers_refuse(keys: Path, name: str, damage: Callable[[Path], object], line: str) -> None:
     damage(keys / name)
-    read = read_server_keys if name.startswith("server/") else read_site_keys
+    read = ServerKeys.read if name.startswith("server/") else SiteKeys.read
     with pytest.raises(FedotpError, match=line) as caught:
         read((keys / name).parent)
     assert "\n" not in str(caught.value)
@@ -387,10 +387,10 @@ def test_a_key_of_root_that_a_group_may_read(keys: Path, monkeypatch: pytest.Mon
     """As ssh has it: the process then cannot change its own key."""
     monkeypatch.setattr(os, "getuid", lambda: (keys / "server").stat().st_uid + 1)
     (keys / "server" / "server.key").chmod(0o640)
-    read_server_keys(keys / "server")
+    ServerKeys.read(keys / "server")
     (keys / "server" / "server.key").chmod(0o644)
     with pytest.raises(FedotpError, match="others than its owner"):
-        read_server_keys(keys / "server")
+        ServerKeys.read(keys / "server")
 
 
 def test_a_certificate_without_hosts_is_refused(keys: Path) -> None:
@@ -404,14 +404,14 @@ def test_a_certificate_of_another_authority_is_refused(keys: Path, tmp_path: Pat
     make_keys(tmp_path / "other", ["localhost"], ["north"])
     shutil.copy(tmp_path / "other" / "authority" / "ca.crt", keys / "server" / "ca.crt")
     with pytest.raises(FedotpError, match=r"server\.crt is not signed by ca\.crt"):
-        read_server_keys(keys / "server")
+        ServerKeys.read(keys / "server")
 
 
 def test_the_wrong_folder(keys: Path, tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match=f"give {keys / 'server'}$"):
-        read_server_keys(keys)
+        ServerKeys.read(keys)
     with pytest.raises(FedotpError, match=f"give the folder of one site in {keys / 'sites'}$"):
-        read_site_keys(keys)
+        SiteKeys.read(keys)
     for function in (add_sites, remove_site):
         with pytest.raises(FedotpError, match="must be a folder that `fedotp keys make` made"):
             function(tmp_path / "nowhere", ["a"])

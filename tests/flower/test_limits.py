@@ -91,7 +91,7 @@ def test_the_median_is_one_that_a_single_site_cannot_raise() -> None:
     assert most_images([100, ENDLESS, 0], 10, 0) == 1000
     assert furthest([0.1, 0.2, 99], 1.5, 10) == 2
     assert furthest([0.01, 0.02, 99], 1.5, 10) == 1.5
-    assert furthest([0.01, 0.02, 99], 0.2, 10) == 1  # as in max_update
+    assert furthest([0.01, 0.02, 99], 0.2, 10) == 1  # a prompt may be almost 0
 
 
 def cut_in(round_: int) -> Callable[[Message, Message], Message]:
@@ -183,7 +183,7 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
 def test_refused_and_shortened_updates_of_a_run_that_goes_on_are_not_forgotten(inputs: Path, tmp_path: Path) -> None:
     sites = parts(tmp_path, 3)
     far = claiming(6, lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
-    grid = NearGrid(sites, meddle={100: cut_in(2), 101: claiming(11, lambda moved: moved + 1e4), 102: far})
+    grid = NearGrid(sites, meddle={100: cut_in(2), 101: claiming(11, lambda moved: moved * np.nan), 102: far})
     with pytest.raises(KeyboardInterrupt):
         serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
     again = NearGrid(sites)
@@ -200,7 +200,7 @@ def test_the_limits_are_in_the_command_that_goes_on() -> None:
     assert _given(asked) == ["--round-timeout", "1.5", "--max-times", "3", "--max-images", "1000000"]
 
 
-@pytest.mark.parametrize("options", [{"max_times": 0.5}, {"max_images": -1}, {"max_update": float("nan")}])
+@pytest.mark.parametrize("options", [{"max_times": 0.5}, {"max_images": -1}, {"max_times": float("nan")}])
 def test_limits_that_limit_nothing_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(FedotpError, match=next(iter(options)).replace("_", "-")):
         ServerSettings(**options)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_messa
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedotp.errors import FedotpError, TransientError
-from fedotp.flower.keys import make_keys, read_server_keys
+from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link import _access, _superlink
 from fedotp.flower.link._access import ConnectionLimits, LocalAccess, SiteAccess
 from fedotp.flower.link._superlink import free_port, superlink
@@ -287,7 +287,7 @@ def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_
 ) -> None:
     monkeypatch.setattr(_superlink, "ConnectionLimits", lambda: ConnectionLimits(16, no_key=600))
     make_keys(tmp_path / "keys", ["localhost"], ["north"])
-    keys = read_server_keys(tmp_path / "keys/server")
+    keys = ServerKeys.read(tmp_path / "keys/server")
     port = free_port()
     with superlink("127.0.0.1", port, keys) as link, link.run() as grid, ExitStack() as stack:
         for _ in range(200):
@@ -306,7 +306,7 @@ def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_
 def test_a_body_without_a_key_ends_its_connection(tls: bool, tmp_path: Path) -> None:
     """A stranger is answered and cut off; it cannot go on sending, and what sockets hold is far below 64 MiB."""
     make_keys(tmp_path / "keys", ["localhost"], ["north"])
-    keys = read_server_keys(tmp_path / "keys/server")
+    keys = ServerKeys.read(tmp_path / "keys/server")
     port = free_port()
     with superlink("127.0.0.1", port, keys) as link:
         at = port if tls else int(link.local.rpartition(":")[2])  # the listener for this process has no TLS

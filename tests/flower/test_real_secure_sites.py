@@ -13,9 +13,9 @@ from real_processes import processes, rounds_done
 from recorder import recording
 
 from fedotp.federation import load_server
-from fedotp.flower.keys import make_keys, read_server_keys
+from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.secure import FixedPoint
+from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.runs.directory import RunDirectory
@@ -83,7 +83,7 @@ def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_updat
     plain = serve(near, config, ServerSettings(round_timeout=0.2, patience=0), tmp_path / "near/run", **named(near))
     make_keys(tmp_path / "keys", ["localhost"], SITES)
     run, port = tmp_path / "run", free_port()
-    with recording(read_server_keys(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
+    with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
         how = ["--secure", "--host", "127.0.0.1", "--port", port, "--round-timeout", 15, "--patience", 0]
         started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how)
         started.until(lambda: "listening" in started.log("server"))

@@ -12,9 +12,9 @@ from recorder import recording
 
 import fedotp
 from fedotp.federation import load_server
-from fedotp.flower.keys import make_keys, read_server_keys
+from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.secure import FixedPoint
+from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._state import PrivateFile
@@ -33,7 +33,7 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
     (tmp_path / "others/sites/stranger").rename(stranger)
     (stranger / "ca.crt").write_bytes((tmp_path / "keys/server/ca.crt").read_bytes())  # trusts, and is not trusted
     port = free_port()
-    with recording(read_server_keys(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
+    with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
         listen = ["--host", "127.0.0.1", "--port", port]
         started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *listen)
         started.until(lambda: "listening" in started.log("server"))

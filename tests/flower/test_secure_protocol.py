@@ -15,21 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
+from fedotp.flower._wire import pack, unpack, unpack_names, unpack_numbers
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import (
-    Cohort,
-    FixedPoint,
     SealedShares,
     ServerSession,
     Session,
     SiteSession,
-    Unsigned,
     VoidSumError,
-    pack,
-    unpack,
-    unpack_names,
-    unpack_numbers,
 )
 from fedotp.flower.secure._crypto import PRIME, KeyPair, combine, split, weights_at_zero
+from fedotp.flower.secure._fixed_point import FixedPoint
+from fedotp.flower.secure._session import Cohort
 
 STEPS = ("keys", "shares", "masked", "endorse", "reveal")
 SESSION = Session("a" * 32, 3, "b" * 32, agreement="c" * 64, prompt="d" * 64, share=0.5, bound=64, most_images=1000)
@@ -63,7 +60,7 @@ def site_of(
     n_images: int = 7,
     accepted: int = 2,
 ) -> SiteSession:
-    identity = Signed(name) if signed else Unsigned()
+    identity = Signed(name) if signed else KeyIdentity(None, None)
     return SiteSession(session, number, name, identity, n_images=n_images, accepted=accepted)
 
 
@@ -77,7 +74,8 @@ class Play:
     signed: bool = True
 
     def __post_init__(self) -> None:
-        self.server = ServerSession(self.session, Signed() if self.signed else Unsigned(), LENGTH)
+        identity = Signed() if self.signed else KeyIdentity(None, None)
+        self.server = ServerSession(self.session, identity, {"prompt": np.zeros(LENGTH - 4)})
         names = {10 * i: f"site-{i}" for i in range(self.n)}  # numbers with gaps: not all sites are drawn
         self.sites = {
             number: site_of(number, name, session=self.session, signed=self.signed) for number, name in names.items()

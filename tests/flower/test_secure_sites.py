@@ -20,7 +20,8 @@ from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import load_server
 from fedotp.flower.keys import make_keys
-from fedotp.flower.secure import FixedPoint, SiteSession, VoidSumError
+from fedotp.flower.secure import SiteSession, VoidSumError, _server_side, _site_side
+from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site import _app
@@ -43,7 +44,7 @@ class Heard:
         self.updates: list[tuple[dict[str, np.ndarray], int]] = []
         self.totals: list[tuple[FixedPoint, np.ndarray]] = []
         self.attempts: list[_secure_rounds.SecureRound] = []
-        row_of, average_of, begin = _app.row_of, _secure_rounds.average_of, _secure_rounds.SecureRound.__init__
+        row_of, average_of, begin = _site_side.row_of, _server_side.average_of, _secure_rounds.SecureRound.__init__
 
         def masking(fixed: FixedPoint, values: dict[str, np.ndarray], **facts: Any) -> np.ndarray:
             self.rows.append(row_of(fixed, values, **facts))
@@ -58,8 +59,8 @@ class Heard:
             self.attempts.append(attempt)
             begin(attempt, *given)
 
-        monkeypatch.setattr(_app, "row_of", masking)
-        monkeypatch.setattr(_secure_rounds, "average_of", opening)
+        monkeypatch.setattr(_site_side, "row_of", masking)
+        monkeypatch.setattr(_server_side, "average_of", opening)
         monkeypatch.setattr(_secure_rounds.SecureRound, "__init__", beginning)
 
 
@@ -272,7 +273,6 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
         ({"method": {"name": "zeroshot"}}, {}, 'method.name = "zeroshot"'),
         ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
         ({"privacy": {"unit": "site"}}, {}, 'privacy.unit = "site": .*cannot clip it'),
-        ({}, {"max_update": 5.0}, "max-update = 5: the server sees no site's update, nor how long it is"),
         ({}, {"max_times": 3.0}, "max-times = 3: .*cannot shorten it; --max-images says"),
         ({"federation": {"participation": 0.5}}, {}, "2 of 3 sites in a round: a sum takes 3 or more"),
     ],

@@ -19,7 +19,7 @@ from fedotp.cli._options import (
     require_keys,
 )
 from fedotp.errors import FedotpError
-from fedotp.flower import LEAST_NOISE, PRIVACY_DELTA, SECURE_SITES, SHARE
+from fedotp.flower.site import SiteSettings
 
 if TYPE_CHECKING:  # it imports much, which `--help` need not wait for
     from fedotp.flower.keys import SiteKeys
@@ -94,7 +94,7 @@ PrivacyDeltaOption = Annotated[
     typer.Option(
         metavar="DELTA",
         help="With --require-privacy: the largest delta; never more than 1 / (training images).",
-        show_default=f"{PRIVACY_DELTA:g}",
+        show_default=f"{SiteSettings.privacy_delta:g}",
         rich_help_panel=_TERMS,
     ),
 ]
@@ -103,7 +103,7 @@ LeastNoiseOption = Annotated[
     typer.Option(
         metavar="X",
         help="With --require-privacy: the least noise multiplier.",
-        show_default=f"{LEAST_NOISE:g}",
+        show_default=f"{SiteSettings.least_noise:g}",
         rich_help_panel=_TERMS,
     ),
 ]
@@ -121,9 +121,9 @@ def client(
     server: ServerOption = None,
     keys: KeysOption = None,
     insecure: InsecureOption = False,
-    share: ShareOption = SHARE,
+    share: ShareOption = SiteSettings.share,
     require_secure: RequireSecureOption = False,
-    secure_sites: SecureSitesOption = SECURE_SITES,
+    secure_sites: SecureSitesOption = SiteSettings.secure_sites,
     require_privacy: RequirePrivacyOption = None,
     privacy_unit: PrivacyUnitOption = None,
     privacy_delta: PrivacyDeltaOption = None,
@@ -150,7 +150,7 @@ def client(
     address = _address(server, held)
     if (data is None) == (part < 0):
         raise FedotpError("give the site's images with --data DIR (or, for trials, --part N), and not both")
-    from fedotp.flower.site import SiteSettings, run_site
+    from fedotp.flower.site import run_site
 
     settings = SiteSettings(
         name=called,
@@ -176,9 +176,9 @@ def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":
 
     need_flower()
     require_keys(folder, insecure, ", the folder of this site's keys")
-    from fedotp.flower.keys import read_site_keys
+    from fedotp.flower.keys import SiteKeys
 
-    return None if folder is None else read_site_keys(folder)
+    return None if folder is None else SiteKeys.read(folder)
 
 
 def _name(held: "SiteKeys | None", name: str | None, part: int) -> str:

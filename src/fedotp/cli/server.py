@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedotp._files import cache_folder
 from fedotp.cli._options import (
     CONNECTION,
     SOURCE,
@@ -62,14 +61,6 @@ PatienceOption = Annotated[
     float,
     typer.Option(
         metavar="SECONDS", help="Wait so long for a site that has just disconnected.", rich_help_panel=_WAITING
-    ),
-]
-MaxUpdateOption = Annotated[
-    float,
-    typer.Option(
-        metavar="X",
-        help="Refuse an update that moves the prompt by more than X times its length.",
-        rich_help_panel=_LIMITS,
     ),
 ]
 MaxTimesOption = Annotated[
@@ -139,7 +130,6 @@ def server(
     start_timeout: StartTimeoutOption = ServerSettings.start_timeout,
     round_timeout: RoundTimeoutOption = ServerSettings.round_timeout,
     patience: PatienceOption = ServerSettings.patience,
-    max_update: MaxUpdateOption = ServerSettings.max_update,
     max_times: MaxTimesOption = ServerSettings.max_times,
     max_images: MaxImagesOption = ServerSettings.max_images,
     allow_new_counts: NewCountsOption = ServerSettings.allow_new_counts,
@@ -165,7 +155,6 @@ def server(
         start_timeout=start_timeout,
         round_timeout=round_timeout,
         patience=patience,
-        max_update=max_update,
         max_times=max_times,
         max_images=max_images,
         allow_new_counts=allow_new_counts,
@@ -194,13 +183,9 @@ def server(
 def _start_flower(keys: Path | None, insecure: bool) -> None:
     """Refuse what cannot work, and start Flower and the log."""
     need_posix("server")
-    from fedotp.flower import need_flower, quiet_flower
+    from fedotp.flower import need_flower
 
     need_flower()
-    quiet_flower(cache_folder() / "flower")
-    from fedotp.flower.server import start_logging
-
-    start_logging()
     require_keys(keys, insecure, " (`fedotp keys make` makes them)")
 
 

@@ -1,6 +1,6 @@
 """The words server and sites use: keys of the records in their messages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,6 +50,9 @@ def of_metric(key: str) -> str:
 
 
 _HEADER = 10_000  # bytes of an array beyond its values
+_NUMBERS, _PARTS, _NAMES = "numbers", "parts", "names"
+_MOST_SITES = 10_000
+_LONGEST = 1000  # bytes of a part
 
 
 @contextmanager
@@ -115,3 +118,39 @@ def _tensor(name: str, array: Array, expected: torch.Tensor) -> torch.Tensor:
 
 def _listed(names: Mapping[str, object]) -> str:
     return ", ".join(sorted(names)) or "nothing"
+
+
+def pack(parts: Mapping[int, bytes], key: str = _PARTS) -> dict[str, list[int] | list[bytes]]:
+    """Two lists of the same order."""
+    return {_NUMBERS: sorted(parts), key: [parts[number] for number in sorted(parts)]}
+
+
+def unpack(record: Mapping[str, object], key: str = _PARTS) -> dict[int, bytes]:
+    """What a stranger has packed."""
+    numbers, parts = record.get(_NUMBERS), record.get(key)
+    if not (_is_list(numbers, int) and _is_list(parts, bytes) and len(numbers) == len(parts)):  # type: ignore[arg-type]
+        raise FedotpError(f"the message has no {key} by number; install the same version of fedotp")
+    by_number = dict(zip(numbers, parts, strict=True))  # type: ignore[call-overload]
+    if len(by_number) < len(parts) or any(len(part) > _LONGEST for part in by_number.values()):  # type: ignore[arg-type]
+        raise FedotpError(f"the message's {key} repeat a number, or are longer than {_LONGEST} bytes")
+    return by_number
+
+
+def unpack_numbers(record: Mapping[str, object]) -> list[int]:
+    """The sites' numbers, all different."""
+    numbers = record.get(_NUMBERS)
+    if not isinstance(numbers, list) or not _is_list(numbers, int) or len(set(numbers)) < len(numbers):
+        raise FedotpError("the message does not say which sites it is about; install the same version of fedotp")
+    return numbers
+
+
+def unpack_names(record: Mapping[str, object]) -> dict[int, str]:
+    """The sites' names, by number."""
+    numbers, names = record.get(_NUMBERS), record.get(_NAMES)
+    if not (_is_list(numbers, int) and _is_list(names, str) and len(numbers) == len(names)):  # type: ignore[arg-type]
+        raise FedotpError("the message has no names by number; install the same version of fedotp")
+    return dict(zip(numbers, names, strict=True))  # type: ignore[call-overload]
+
+
+def _is_list(values: object, kind: type) -> bool:
+    return isinstance(values, Sequence) and len(values) <= _MOST_SITES and all(type(value) is kind for value in values)

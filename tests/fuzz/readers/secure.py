@@ -16,7 +16,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.secure import SiteSession
 from fedotp.flower.secure._crypto import KeyPair
 from fedotp.flower.server import ServerSettings, _secure_rounds, _serve
-from fedotp.flower.site import app
+from fedotp.flower.site._app import app
 from flower.near_sites import NearGrid, make_deployable, named, parts
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.runs import toy_inputs

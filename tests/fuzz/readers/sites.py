@@ -20,10 +20,10 @@ from flwr.supercore.task_identity import TaskIdentity
 import fedotp.flower.link._transport
 import fedotp.flower.server._registration
 from fedotp.errors import FedotpError
-from fedotp.flower.keys import key_facts, make_keys, read_server_keys, read_site_keys
+from fedotp.flower.keys import ServerKeys, SiteKeys, key_facts, make_keys
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.site import app
+from fedotp.flower.site._app import app
 from flower.near_sites import NearGrid, make_deployable, named, parts
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp as command
@@ -202,8 +202,8 @@ def _make_keys(folder: Path) -> None:
 def _use_keys(folder: Path) -> None:
     key_facts(folder / "keys")
     key_facts(folder / "keys" / "sites" / "north")
-    read_server_keys(folder / "keys" / "server")
-    read_site_keys(folder / "keys" / "sites" / "north")
+    ServerKeys.read(folder / "keys" / "server")
+    SiteKeys.read(folder / "keys" / "sites" / "north")
 
 
 def _manage_keys(folder: Path) -> None:

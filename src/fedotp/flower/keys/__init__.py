@@ -8,5 +8,3 @@ from fedotp.flower.keys._make_keys import renew_server as renew_server
 from fedotp.flower.keys._read_keys import ServerKeys as ServerKeys
 from fedotp.flower.keys._read_keys import SiteKeys as SiteKeys
 from fedotp.flower.keys._read_keys import key_facts as key_facts
-from fedotp.flower.keys._read_keys import read_server_keys as read_server_keys
-from fedotp.flower.keys._read_keys import read_site_keys as read_site_keys

@@ -48,6 +48,25 @@ class ServerKeys:
     key: Path
     sites: dict[str, str]
 
+    @classmethod
+    def read(cls, folder: Path) -> "ServerKeys":
+        """Read and check the folder that the server was given."""
+        origin = "copy the whole folder server/ that `fedotp keys make` wrote"
+        if (folder / "server").is_dir():
+            origin = f"give {folder / 'server'}"
+        path, ca, key_path, sites_path = (
+            present(folder / name, origin=origin) for name in ("server.crt", "ca.crt", "server.key", "sites.toml")
+        )
+        certificate, authority = load_certificate(path), load_certificate(ca)
+        check_pair(certificate, load_private(key_path), authority, folder)
+        now = current_time()
+        check_dates(certificate, path, now, cure="have a new one signed: fedotp keys renew")
+        check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
+        sites = read_sites(sites_path)
+        if not sites:
+            raise FedotpError(f"{sites_path} names no site; add one: fedotp keys add")
+        return cls(ca, path, key_path, sites)
+
 
 @dataclass(frozen=True)
 class SiteKeys:
@@ -62,42 +81,23 @@ class SiteKeys:
     server: str
     peers: dict[str, str] | None = None
 
-
-def read_server_keys(folder: Path) -> ServerKeys:
-    """Read and check the folder that the server was given."""
-    origin = "copy the whole folder server/ that `fedotp keys make` wrote"
-    if (folder / "server").is_dir():
-        origin = f"give {folder / 'server'}"
-    path, ca, key_path, sites_path = (
-        present(folder / name, origin=origin) for name in ("server.crt", "ca.crt", "server.key", "sites.toml")
-    )
-    certificate, authority = load_certificate(path), load_certificate(ca)
-    check_pair(certificate, load_private(key_path), authority, folder)
-    now = current_time()
-    check_dates(certificate, path, now, cure="have a new one signed: fedotp keys renew")
-    check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
-    sites = read_sites(sites_path)
-    if not sites:
-        raise FedotpError(f"{sites_path} names no site; add one: fedotp keys add")
-    return ServerKeys(ca, path, key_path, sites)
-
-
-def read_site_keys(folder: Path) -> SiteKeys:
-    """Read and check the folder that a site was given."""
-    origin = "copy the whole folder sites/NAME/ that `fedotp keys` wrote"
-    if (folder / "sites").is_dir():
-        origin = f"give the folder of one site in {folder / 'sites'}"
-    key, ca, path = (present(folder / name, origin=origin) for name in ("site.key", "ca.crt", "site.toml"))
-    load_private(key)
-    cure = "ask the coordinator for new keys"
-    check_dates(load_certificate(ca), ca, current_time(), cure=cure)
-    values = _read_toml(path)
-    name, server = values.get("name"), values.get("server")
-    if not (isinstance(name, str) and SITE.fullmatch(name) and isinstance(server, str) and server):
-        raise FedotpError(f'{path} must have name = "SITE" and server = "HOST:PORT"')
-    peers = folder / "peers.toml"
-    known = read_sites(present(peers, origin=origin)) if peers.exists() else None
-    return SiteKeys(ca, key, name, server, known)
+    @classmethod
+    def read(cls, folder: Path) -> "SiteKeys":
+        """Read and check the folder that a site was given."""
+        origin = "copy the whole folder sites/NAME/ that `fedotp keys` wrote"
+        if (folder / "sites").is_dir():
+            origin = f"give the folder of one site in {folder / 'sites'}"
+        key, ca, path = (present(folder / name, origin=origin) for name in ("site.key", "ca.crt", "site.toml"))
+        load_private(key)
+        cure = "ask the coordinator for new keys"
+        check_dates(load_certificate(ca), ca, current_time(), cure=cure)
+        values = _read_toml(path)
+        name, server = values.get("name"), values.get("server")
+        if not (isinstance(name, str) and SITE.fullmatch(name) and isinstance(server, str) and server):
+            raise FedotpError(f'{path} must have name = "SITE" and server = "HOST:PORT"')
+        peers = folder / "peers.toml"
+        known = read_sites(present(peers, origin=origin)) if peers.exists() else None
+        return cls(ca, key, name, server, known)
 
 
 def read_sites(path: Path) -> dict[str, str]:

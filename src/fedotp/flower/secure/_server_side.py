@@ -6,7 +6,7 @@ import numpy as np
 
 from fedotp.errors import FedotpError
 from fedotp.flower.secure._crypto import SHARE_BYTES, KeyPair, combine, derive, mask, weights_at_zero
-from fedotp.flower.secure._fixed_point import Words
+from fedotp.flower.secure._fixed_point import Average, Floats, Words, average_of, n_numbers
 from fedotp.flower.secure._session import Advert, Cohort, Identity, Session, VoidSumError
 from fedotp.flower.secure._site_side import SealedShares, add_pair, mark_of
 
@@ -20,9 +20,10 @@ class ServerSession:
     says that the sum cannot be opened any more.
     """
 
-    def __init__(self, session: Session, identity: Identity, n_values: int) -> None:
-        """Of `n_values` numbers; `identity` can tell signatures, where there are any."""
-        self.session, self._identity, self._n_values = session, identity, n_values
+    def __init__(self, session: Session, identity: Identity, like: Mapping[str, Floats]) -> None:
+        """A site sends values with the shapes of `like`; `identity` checks signatures where there are any."""
+        self.session, self._identity, self._like = session, identity, like
+        self.n_values = n_numbers(like)
         self._adverts: dict[int, Advert] = {}
         self._cohort: Cohort | None = None
         self._dealt: dict[int, SealedShares] = {}
@@ -75,9 +76,9 @@ class ServerSession:
 
     def take_masked(self, number: int, masked: Words) -> None:
         """A site's masked numbers."""
-        if masked.dtype != np.uint64 or masked.shape != (self._n_values,):
+        if masked.dtype != np.uint64 or masked.shape != (self.n_values,):
             raise FedotpError(
-                f"its masked numbers are {masked.dtype} of shape {masked.shape}; right is uint64 of ({self._n_values},)"
+                f"its masked numbers are {masked.dtype} of shape {masked.shape}; right is uint64 of ({self.n_values},)"
             )
         self._masked[number] = masked
 
@@ -113,19 +114,26 @@ class ServerSession:
                 )
         self._revealed[number] = shares
 
+    def average(self) -> Average:
+        """The weighted average of the survivors' values. VoidSumError: their sum is one that no sites can have."""
+        try:
+            return average_of(self.cohort.fixed, self.total(), self._like)
+        except FedotpError as error:
+            raise VoidSumError(str(error)) from None
+
     def total(self) -> Words:
         """The sum of what the survivors masked, modulo 2^64."""
         cohort, survivors = self.cohort, self.survivors
         cohort.require_enough(self._revealed, "have revealed shares")
         who = sorted(self._revealed)[: cohort.threshold]
         weights = weights_at_zero([cohort.places[number] for number in who])
-        total = np.zeros(self._n_values, np.uint64)
+        total = np.zeros(self.n_values, np.uint64)
         for number in survivors:
             total += self._masked[number]
         for dealer in self.dealers:
             secret = combine({number: self._revealed[number][dealer] for number in who}, weights)
             if dealer in self._masked:
-                total -= mask(derive(secret, cohort.about(b"own", dealer, dealer)), self._n_values)
+                total -= mask(derive(secret, cohort.about(b"own", dealer, dealer)), self.n_values)
             else:
                 total = self._without(total, dealer, secret)
         return total

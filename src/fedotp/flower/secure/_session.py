@@ -2,25 +2,21 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
 from fedotp.errors import FedotpError
-from fedotp.flower._defaults import SECURE_SITES
+from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower.secure._crypto import KEY_BYTES, digest
 from fedotp.flower.secure._fixed_point import FixedPoint
-
-LEAST_SITES = SECURE_SITES
 
 _MOST_SITES, _MOST_BOUND = 10_000, 10**6
 _MOST_IMAGES = 10**8  # times a float32, a number that a float64 still holds
 _MOST_ROUNDS = 2**32
 _COUNT_BYTES = 8
-_NUMBERS, _PARTS, _NAMES = "numbers", "parts", "names"
-_LONGEST = 1000  # bytes of a part
 
 
 class Identity(Protocol):
@@ -31,17 +27,6 @@ class Identity(Protocol):
 
     def check(self, name: str, statement: bytes, signature: bytes) -> None:
         """Refuse a signature that is not that of the site called `name`."""
-
-
-class Unsigned:
-    """An identity that proves nothing: sites without keys, on one machine."""
-
-    def sign(self, statement: bytes) -> bytes:
-        """Nothing."""
-        return b""
-
-    def check(self, name: str, statement: bytes, signature: bytes) -> None:
-        """Believe it."""
 
 
 @dataclass(frozen=True)
@@ -262,39 +247,3 @@ class Cohort:
 
 class VoidSumError(FedotpError):
     """The sum cannot be opened, because too few sites are left or what they say does not fit; it is made again."""
-
-
-def pack(parts: Mapping[int, bytes], key: str = _PARTS) -> dict[str, list[int] | list[bytes]]:
-    """Two lists of the same order."""
-    return {_NUMBERS: sorted(parts), key: [parts[number] for number in sorted(parts)]}
-
-
-def unpack(record: Mapping[str, object], key: str = _PARTS) -> dict[int, bytes]:
-    """What a stranger has packed."""
-    numbers, parts = record.get(_NUMBERS), record.get(key)
-    if not (_is_list(numbers, int) and _is_list(parts, bytes) and len(numbers) == len(parts)):  # type: ignore[arg-type]
-        raise FedotpError(f"the message has no {key} by number; install the same version of fedotp")
-    by_number = dict(zip(numbers, parts, strict=True))  # type: ignore[call-overload]
-    if len(by_number) < len(parts) or any(len(part) > _LONGEST for part in by_number.values()):  # type: ignore[arg-type]
-        raise FedotpError(f"the message's {key} repeat a number, or are longer than {_LONGEST} bytes")
-    return by_number
-
-
-def unpack_numbers(record: Mapping[str, object]) -> list[int]:
-    """The sites' numbers, all different."""
-    numbers = record.get(_NUMBERS)
-    if not isinstance(numbers, list) or not _is_list(numbers, int) or len(set(numbers)) < len(numbers):
-        raise FedotpError("the message does not say which sites it is about; install the same version of fedotp")
-    return numbers
-
-
-def unpack_names(record: Mapping[str, object]) -> dict[int, str]:
-    """The sites' names, by number."""
-    numbers, names = record.get(_NUMBERS), record.get(_NAMES)
-    if not (_is_list(numbers, int) and _is_list(names, str) and len(numbers) == len(names)):  # type: ignore[arg-type]
-        raise FedotpError("the message has no names by number; install the same version of fedotp")
-    return dict(zip(numbers, names, strict=True))  # type: ignore[call-overload]
-
-
-def _is_list(values: object, kind: type) -> bool:
-    return isinstance(values, Sequence) and len(values) <= _MOST_SITES and all(type(value) is kind for value in values)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from fedotp.errors import FedotpError
 from fedotp.flower.secure._crypto import SHARE_BYTES, KeyPair, derive, digest, mask, seal, split, unseal
-from fedotp.flower.secure._fixed_point import Words
+from fedotp.flower.secure._fixed_point import Floats, Words, row_of
 from fedotp.flower.secure._session import Advert, Cohort, Identity, Session
 
 
@@ -110,6 +110,10 @@ class SiteSession:
             held[number] = opened
         cohort.require_enough(held, "have dealt out shares")
         self._held, self._given = held, given
+
+    def encode(self, values: Mapping[str, Floats], *, loss: float | None, n_images: int) -> Words:
+        """This site's numbers for the sum: its weight, its loss (None: not shared), the images seen and its values."""
+        return row_of(self.cohort.fixed, values, weight=self.advert.weight, loss=loss, n_images=n_images)
 
     def mask(self, numbers: Words) -> Words:
         """`numbers` under masks that cancel in the sum over the sites whose shares this one holds; once."""

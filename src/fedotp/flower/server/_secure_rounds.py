@@ -17,9 +17,9 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Ints
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._wire import content_of, digest_of, read_array, untrusted_input
+from fedotp.flower._defaults import LEAST_SITES
+from fedotp.flower._wire import content_of, digest_of, pack, read_array, unpack, untrusted_input
 from fedotp.flower.secure import (
-    LEAST_SITES,
     Advert,
     Average,
     Identity,
@@ -27,10 +27,6 @@ from fedotp.flower.secure import (
     ServerSession,
     Session,
     VoidSumError,
-    average_of,
-    n_numbers,
-    pack,
-    unpack,
 )
 from fedotp.flower.server._members import Fault, Member, Registry
 from fedotp.flower.server._registration import Registration
@@ -76,7 +72,7 @@ class SecureRound:
         """Site `number` counts with up to `weights[number]` images; `expected` is what an update looks like."""
         self._requests, self._registry, self._round = requests, registry, round_
         self._weights, self._server = weights, server
-        self._like = {name: value.cpu().numpy() for name, value in expected.items()}
+        like = {name: value.cpu().numpy() for name, value in expected.items()}
         assert agreement.secure is not None
         prompts = {digest_of(requests.sent_to(number, server)) for number in weights}
         if len(prompts) > 1:
@@ -93,7 +89,7 @@ class SecureRound:
             **asdict(agreement.secure),
             most_images=max(weights.values()),
         )
-        self._sum = ServerSession(self._session, identity, n_numbers(self._like))
+        self._sum = ServerSession(self._session, identity, like)
         self.opened = Opened()
         self.all_answered = True
 
@@ -118,10 +114,7 @@ class SecureRound:
         lost = dict(self.opened.faults)
         self._query(wire.SURVIVORS, survivors, {"numbers": survivors}, self._take_signature)
         self._query(wire.SIGNATURES, self._sum.signatures, pack(self._sum.signatures), self._take_revealed)
-        try:
-            self.opened.average = average_of(self._sum.cohort.fixed, self._sum.total(), self._like)
-        except FedotpError as error:
-            raise VoidSumError(str(error)) from None
+        self.opened.average = self._sum.average()
         self.opened.faults = lost
         return self.opened
 
@@ -176,7 +169,7 @@ class SecureRound:
         record = reply.content.array_records.get(wire.ARRAYS)
         if record is None or wire.MASKED not in record:
             raise FedotpError("there are no masked numbers in its answer")
-        masked = read_array("its row", record[wire.MASKED], 8 * n_numbers(self._like))
+        masked = read_array("its row", record[wire.MASKED], 8 * self._sum.n_values)
         self._sum.take_masked(number, np.asarray(masked))
 
     def _take_signature(self, number: int, reply: Message) -> None:

@@ -12,16 +12,17 @@ import flwr
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedotp._files import require_writable
+from fedotp._files import cache_folder, require_writable
 from fedotp._system import Interrupt, listen
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress, load_checkpoint, load_progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
+from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._log import LogObserver, start_logging
-from fedotp.flower.keys import KeyIdentity, read_server_keys
+from fedotp.flower.keys import KeyIdentity, ServerKeys
 from fedotp.flower.link import Transport, superlink
-from fedotp.flower.secure import Identity, Terms, Unsigned
+from fedotp.flower.secure import Terms
 from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._members import Fault, Member, Registry
 from fedotp.flower.server._registration import Registration
@@ -75,7 +76,13 @@ def serve(
     on_save = partial(_write_names, directory, registry)
     releases = Releases(directory.path / _RELEASES)
     federation = Deployed(
-        config, task, registration, settings, releases=releases, identity=_identity(public_keys), on_save=on_save
+        config,
+        task,
+        registration,
+        settings,
+        releases=releases,
+        identity=KeyIdentity(None, public_keys),
+        on_save=on_save,
     )
     directory.create(config, _manifest(config, registration, settings, task), None)
     with directory.locked():
@@ -136,7 +143,7 @@ def resume_serving(
             settings,
             n_sites=manifest["deployment"]["sites"],
             releases=Releases(directory.path / _RELEASES, least=n_averages),
-            identity=_identity(public_keys),
+            identity=KeyIdentity(None, public_keys),
             on_save=partial(_write_names, directory, registry),
         )
         if directory.checkpoint.is_file():
@@ -228,10 +235,6 @@ def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: Ser
     return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
 
 
-def _identity(public_keys: Mapping[str, str] | None) -> Identity:
-    return Unsigned() if public_keys is None else KeyIdentity(None, public_keys)
-
-
 def _task(config: Config, agreement: Agreement) -> Task:
     clip = load_backbone(config.backbone.source, find_device(config.compute.device))
     return make_task(config, clip, agreement.classes, agreement.template)
@@ -285,7 +288,9 @@ def run_server(
 
     Returns the run's directory; one that was stopped before its first round may not exist.
     """
-    held = None if keys is None else read_server_keys(keys)
+    quiet_flower(cache_folder() / "flower")
+    start_logging()
+    held = None if keys is None else ServerKeys.read(keys)
     names = tuple(held.sites) if held else ()
     if held and settings.min_sites > len(names):
         raise FedotpError(

@@ -1,6 +1,5 @@
 """What the server of a real federation decides, beyond the configuration of the run."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
@@ -20,8 +19,6 @@ class ServerSettings:
         patience: seconds for which a site that has gone away is awaited, before a round begins and in the middle of
             it, as long as `round_timeout` allows: a link that breaks for a moment, or a server that slept, costs no
             site its round.
-        max_update: an update is refused if it moves the prompt by more than so many times its length (or by more
-            than so much, for a prompt shorter than 1).
         max_times: no site counts with more images, and no update moves the prompt further, than so many times the
             median of all sites (`_updates.py`).
         max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
@@ -37,7 +34,6 @@ class ServerSettings:
     start_timeout: float = 0.0
     round_timeout: float = 3600.0
     patience: float = 180.0
-    max_update: float = 100.0
     max_times: float = 10.0
     max_images: int = 0
     allow_new_counts: bool = False
@@ -51,7 +47,6 @@ class ServerSettings:
         require(self.start_timeout >= 0, "start-timeout", self.start_timeout, "at least 0 seconds (0: no limit)")
         require(self.round_timeout > 0, "round-timeout", self.round_timeout, "more than 0 seconds, for example 3600")
         require(self.patience >= 0, "patience", self.patience, "at least 0 seconds, for example 180")
-        require(0 < self.max_update < math.inf, "max-update", self.max_update, "more than 0, for example 100")
         require(1 <= self.max_times < 1e9, "max-times", self.max_times, "at least 1, for example 10")
         require(self.max_images >= 0, "max-images", self.max_images, "at least 0 (0: as max-times says)")
         require(0.5 <= self.secure_threshold < 1, "secure-threshold", self.secure_threshold, "from 0.5 to less than 1")

@@ -6,7 +6,7 @@ from fedotp._values import show
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import absent, n_sampled
-from fedotp.flower.secure import LEAST_SITES
+from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.privacy import epsilon
 
@@ -68,11 +68,6 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
             config.privacy.unit == "site",
             'privacy.unit = "site"',
             f"{_UNSEEN}, and cannot clip it",
-        ),
-        (
-            settings.max_update != defaults.max_update,
-            f"max-update = {settings.max_update:g}",
-            f"{_UNSEEN}, nor how long it is",
         ),
         (
             settings.max_times != defaults.max_times,

@@ -83,13 +83,6 @@ def _update(
     if wire.ARRAYS not in reply.content.array_records:
         raise FedotpError("there is none in the answer")
     prompts = from_record(reply.content.array_records[wire.ARRAYS], expected)
-    for name, value in prompts.items():
-        moved, size = length({name: value}, expected), length({name: expected[name]})
-        if moved > settings.max_update * max(size, 1.0):
-            raise FedotpError(
-                f"{name} moved by {moved:.3g}, more than {settings.max_update:g} times its length of {size:.3g} "
-                "(--max-update)"
-            )
     return Update(
         prompts,
         expected,

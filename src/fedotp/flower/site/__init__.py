@@ -1,7 +1,14 @@
-"""One site of a federation: its images, its private prompt, and what it does for a server, and does not."""
+"""One site of a federation: its images, its private prompt, its limits, and its answers to the server.
 
-from fedotp.flower.site._app import app as app
-from fedotp.flower.site._app import run_site as run_site
-from fedotp.flower.site._app import site_of as site_of
-from fedotp.flower.site._site import Site as Site
-from fedotp.flower.site._site import SiteSettings as SiteSettings
+Everything but the settings needs Flower and is imported on first use: the command line shows the settings' defaults.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedotp._imports import lazy_face
+from fedotp.flower.site._site_settings import SiteSettings as SiteSettings
+
+if TYPE_CHECKING:
+    from fedotp.flower.site._app import run_site as run_site
+
+__getattr__, __dir__ = lazy_face(__name__)

@@ -10,9 +10,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from huggingface_hub import constants
+from numpy.typing import NDArray
 
 from fedotp._files import cache_folder, held
 from fedotp._system import listen
@@ -27,8 +29,9 @@ from fedotp.flower._log import log_encoding, start_logging
 from fedotp.flower._wire import from_record, to_record
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import Executor, SuperNode
-from fedotp.flower.secure import Cohort, Words, row_of
-from fedotp.flower.site._site import Site, SiteSettings
+from fedotp.flower.secure import SiteSession
+from fedotp.flower.site._site import Site
+from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.flower.site._state import make_private
 from fedotp.methods import Parameters
 
@@ -154,18 +157,13 @@ def _said(facts: dict[str, Any]) -> RecordDict:
     return RecordDict({wire.CONFIG: ConfigRecord(facts)})
 
 
-def _masked(site: Site, message: Message, order: tuple[Agreement, int, int, int, Parameters]) -> Words:
+def _masked(site: Site, message: Message, order: tuple[Agreement, int, int, int, Parameters]) -> NDArray[np.uint64]:
     """Train, and mask all there is to say of it."""
 
-    def work(cohort: Cohort, weight: int) -> Words:
+    def work(session: SiteSession) -> NDArray[np.uint64]:
         done = site.train(*order)
-        return row_of(
-            cohort.fixed,
-            {name: value.detach().cpu().numpy() for name, value in done.update.items()},
-            weight=weight,
-            loss=done.loss if site.settings.shares("loss") else None,
-            n_images=done.n_images,
-        )
+        values = {name: value.detach().cpu().numpy() for name, value in done.update.items()}
+        return session.encode(values, loss=done.loss if site.settings.shares("loss") else None, n_images=done.n_images)
 
     return site.sums.masked(_config(message), order, work)
 

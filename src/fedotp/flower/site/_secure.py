@@ -5,25 +5,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from flwr.app import ConfigRecord
+from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._wire import digest_of
-from fedotp.flower.keys import KeyIdentity, read_site_keys
+from fedotp.flower._wire import digest_of, pack, unpack, unpack_names, unpack_numbers
+from fedotp.flower.keys import KeyIdentity, SiteKeys
 from fedotp.flower.secure import (
     Advert,
-    Cohort,
-    Identity,
     Session,
     SiteSession,
-    Unsigned,
-    Words,
-    pack,
-    unpack,
-    unpack_names,
-    unpack_numbers,
 )
 from fedotp.methods import Parameters
 
@@ -52,7 +46,7 @@ class SecureSums:
     def __init__(self, name: str, keys: str, *, required: bool, least: int) -> None:
         """Nothing is read before it is needed."""
         self._name, self._keys, self._required, self._least = name, keys, required, least
-        self._identity: Identity | None = None
+        self._identity: KeyIdentity | None = None
         self._current: SiteSession | None = None
         self._opened: dict[tuple[str, int], frozenset[object]] = {}  # by run and round: who was in the sum
 
@@ -95,8 +89,8 @@ class SecureSums:
         self,
         record: ConfigRecord,
         order: tuple[Agreement, int, int, int, Parameters],
-        train: Callable[[Cohort, int], Words],
-    ) -> Words:
+        train: Callable[[SiteSession], NDArray[np.uint64]],
+    ) -> NDArray[np.uint64]:
         """What `train` makes of this sum's cohort and this site's weight; masked.
 
         The order must be the one that all sites of the sum have signed. Asked twice, the site answers the same and does
@@ -114,7 +108,7 @@ class SecureSums:
         with disagreeing():
             session.hold(unpack(record))
         if session.masked is None:
-            session.mask(train(session.cohort, session.advert.weight))
+            session.mask(train(session))
         assert session.masked is not None
         return session.masked
 
@@ -148,14 +142,14 @@ class SecureSums:
             raise DisagreementError("this site has no keys for this secure sum: it was started again since, or is late")
         return self._current
 
-    def _own_identity(self) -> Identity:
+    def _own_identity(self) -> KeyIdentity:
         if self._identity is None:
-            held = read_site_keys(Path(self._keys)) if self._keys else None
+            held = SiteKeys.read(Path(self._keys)) if self._keys else None
             if held is None or held.peers is None:
                 if self._required:
                     raise DisagreementError(f"site {self._name} does not know its peers' keys (--require-secure)")
                 log.warning("there is no peers.toml: who the other sites are is the server's word")
-            self._identity = Unsigned() if held is None else KeyIdentity(held.key, held.peers)
+            self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
         return self._identity
 
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -23,6 +23,7 @@ from fedotp._values import show
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, sampling_rate, steps_per_round
 from fedotp.flower._agreement import DisagreementError
+from fedotp.flower.site._site_settings import Hidden
 from fedotp.methods import Parameters
 from fedotp.privacy import PrivacySettings, Releases, composed_epsilon
 
@@ -98,9 +99,6 @@ class PrivateFile:
             raise FedotpError(f"cannot read {self.path}: {error}; restore it from a copy, or remove it") from error
         return rounds
 
-
-Hidden = Literal["example", "group"]
-"""A unit that noise at the site can hide."""
 
 _Line = Mapping[str, Any]
 
