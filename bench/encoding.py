@@ -25,11 +25,10 @@ from fedotp.clip import CLIP, CONFIGS, TINY, EvalTransform, load, save
 from fedotp.clip import normalise as normalise_pixels
 from fedotp.data import Dataset, Split
 from fedotp.data._dataset import ImageFiles, ImageSource
-from fedotp.data.store import EncodedDataset, Storage, _decoders, encode
-from fedotp.data.store._content import SplitImage
+from fedotp.data.store import EncodedDataset, Storage, _pool, encode
 from fedotp.data.store._crops import Request
-from fedotp.data.store._decoders import Decoders
-from fedotp.data.store._tower import Tower
+from fedotp.data.store._pool import DecoderPool
+from fedotp.data.store._tower import SplitImage, Tower
 from fedotp.ot import score
 
 _STATUS = Path("/proc/self/status")
@@ -77,11 +76,11 @@ def _decoding(dataset: Dataset) -> dict[str, float]:
     split, n = dataset.train, len(dataset.train)
 
     def decode(few_images: int) -> None:
-        usual = _decoders._FEW_IMAGES, _decoders._FEW_CORES
-        _decoders._FEW_IMAGES, _decoders._FEW_CORES = few_images, 2
-        with Decoders(4 * _BATCH, 224) as decoders:
+        usual = _pool._FEW_IMAGES, _pool._FEW_CORES
+        _pool._FEW_IMAGES, _pool._FEW_CORES = few_images, 2
+        with DecoderPool(4 * _BATCH, 224) as decoders:
             decoders.expect(n)
-            _decoders._FEW_IMAGES, _decoders._FEW_CORES = usual
+            _pool._FEW_IMAGES, _pool._FEW_CORES = usual
             for start in range(0, n, 4 * _BATCH):
                 requests = [
                     Request(SplitImage(split, i), crops=((0, 0),), transform=EvalTransform(224), row=i - start)

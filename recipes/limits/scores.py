@@ -8,7 +8,7 @@ from sklearn.covariance import LedoitWolf
 
 Floats = NDArray[np.float64]
 
-CHOSEN = "look"  # of `fedotp.limits.Look`
+CHOSEN = "look"  # of `fedotp.limits.Calibration.statistics`
 
 
 def _log_sum(logits: Floats) -> Floats:

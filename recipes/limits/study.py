@@ -34,7 +34,8 @@ from fedotp.clip import ImageFeatures
 from fedotp.data import load_dataset
 from fedotp.data.store import encode
 from fedotp.federation import Predictor, Simulator
-from fedotp.limits import FLAGGED, Calibration, nonconformity, rank, threshold
+from fedotp.limits import FLAGGED, Calibration, threshold
+from fedotp.limits._conformal import nonconformity, rank
 from fedotp.runs.one import restore
 
 Floats = NDArray[np.float64]
@@ -164,7 +165,7 @@ def outlier_rows(client: str, own: Judged, strangers: Judged, scale: float, seed
     p_own, p_strangers = (calibration.p_values(looks) for looks in (own.looks[rest], strangers.looks))
     found = {name: (make(own.scores[rest], scale), make(strangers.scores, scale)) for name, make in BY_SCORES.items()}
     look, drawn = (
-        calibration.look,
+        calibration.statistics,
         own.looks[known[: len(known) // 2]],
     )  # half of the known images say what they look like
     found[CHOSEN] = look.outlying(own.looks[rest]), look.outlying(strangers.looks)

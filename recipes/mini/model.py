@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedotp.clip import CLIP, ClipConfig, TextConfig, Tokenizer, VitConfig
+from fedotp.clip import CLIP, ClipConfig, Tokenizer, VitConfig
+from fedotp.clip._config import TextConfig
 
 EMBED = 256
 CONTEXT_LENGTH = 48

@@ -218,3 +218,8 @@ def _open() -> None:
             from triton.runtime.cache import triton_key
 
             triton_key()
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -13,7 +13,7 @@ from PIL import Image
 import fedotp
 from fedotp.classifier import Classifier, calibrated_by, save_calibration
 from fedotp.errors import FedotpError
-from fedotp.limits import nonconformity
+from fedotp.limits._conformal import nonconformity
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import CLIPConfig, CLIPModel
 
-from fedotp.clip import CLIP, ClipConfig, ResNetConfig, TextConfig, VitConfig
+from fedotp.clip import CLIP, ClipConfig, VitConfig
+from fedotp.clip._config import ResNetConfig, TextConfig
 
 TEXT = TextConfig(vocab_size=99, context_length=12, width=128, layers=2, heads=2, eot=98)
 # Heads are 64 wide, as in every CLIP by OpenAI, so that shapes alone tell the architecture.

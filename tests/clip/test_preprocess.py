@@ -13,7 +13,8 @@ from PIL import Image
 from scipy import stats
 from transformers import CLIPImageProcessorPil
 
-from fedotp.clip import MEAN, STD, EvalTransform, Look, TrainTransform, normalise, to_rgb
+from fedotp.clip import EvalTransform, Normalisation, TrainTransform, normalise, to_rgb
+from fedotp.clip._preprocess import MEAN, STD
 from fedotp.errors import FedotpError
 
 BICUBIC = Image.Resampling.BICUBIC
@@ -296,7 +297,7 @@ def test_a_gpu_normalises_to_the_same_bits() -> None:
     ],
 )
 def test_the_looks_of_cifar_are_bilinear_with_the_authors_numbers(
-    look: Look, mean: tuple[float, ...], std: tuple[float, ...]
+    look: Normalisation, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> None:
     image = noise_image(32, 32)
     resized = np.asarray(image.resize((64, 64), Image.Resampling.BILINEAR), np.float64) / 255

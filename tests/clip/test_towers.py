@@ -17,7 +17,8 @@ from clip_oracles import (
 )
 from torch import Tensor, nn
 
-from fedotp.clip import CLIP, CONFIGS, TINY, Block, ClipConfig, TextConfig, VitConfig
+from fedotp.clip import CLIP, CONFIGS, TINY, Block, ClipConfig, VitConfig
+from fedotp.clip._config import TextConfig
 from fedotp.errors import FedotpError
 
 ORACLE_CONFIGS = [

@@ -22,14 +22,12 @@ import fedotp.clip
 from fedotp.clip import EvalTransform, Shown
 from fedotp.data import Dataset, Split, load_dataset
 from fedotp.data._dataset import ImageFiles
-from fedotp.data.store import _decoders, _encode
-from fedotp.data.store._content import SplitImage
+from fedotp.data.store import _encode, _pool
 from fedotp.data.store._crops import Portable, Request
-from fedotp.data.store._decoders import Decoders
 from fedotp.data.store._encode import encode
-from fedotp.data.store._pool import DecoderPool, DecodingProcess, Dispatcher
+from fedotp.data.store._pool import DecoderPool, DecodingProcess, Dispatcher, ProcessPool
 from fedotp.data.store._tokens import EncodedDataset
-from fedotp.data.store._tower import Tower
+from fedotp.data.store._tower import SplitImage, Tower
 from fedotp.errors import FedotpError
 from fedotp.images import _decode
 from resized import restated
@@ -38,16 +36,16 @@ from resized import restated
 @pytest.fixture
 def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
     """Every image is looked at in one of two processes; the dispatchers that were started for it."""
-    monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
-    monkeypatch.setattr(_decoders, "_FEW_CORES", 2)
-    monkeypatch.setattr(_decoders, "_FEW_IMAGES", 1)
+    monkeypatch.setattr(_pool, "n_cores", lambda: 2)
+    monkeypatch.setattr(_pool, "_FEW_CORES", 2)
+    monkeypatch.setattr(_pool, "_FEW_IMAGES", 1)
     started: list[Dispatcher] = []
 
     def noted(memory: int, n: int) -> Dispatcher:
         started.append(Dispatcher(memory, n))
         return started[-1]
 
-    monkeypatch.setattr(_decoders, "Dispatcher", noted)
+    monkeypatch.setattr(_pool, "Dispatcher", noted)
     return started
 
 
@@ -122,7 +120,7 @@ def test_processes_make_the_tokens_that_threads_make(
     dataset = make(tmp_path / "images")  # type: ignore[operator]
     theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", crops=crops, batch_size=7)
     assert len(dispatchers) == 1
-    monkeypatch.setattr(_decoders, "_FEW_IMAGES", 512)
+    monkeypatch.setattr(_pool, "_FEW_IMAGES", 512)
     ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", crops=crops, batch_size=7)
     assert len(dispatchers) == 1
     assert theirs.n_encoded == ours.n_encoded == theirs.train.records.size + theirs.test.records.size
@@ -131,14 +129,14 @@ def test_processes_make_the_tokens_that_threads_make(
 
 
 def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_decoders, "n_cores", lambda: 16)
-    monkeypatch.setattr(_decoders, "Dispatcher", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(_pool, "n_cores", lambda: 16)
+    monkeypatch.setattr(_pool, "Dispatcher", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(200, 100), tiny_clip(), root=tmp_path).n_encoded == 300
 
 
 def test_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_decoders, "n_cores", lambda: 2)
-    monkeypatch.setattr(_decoders, "Dispatcher", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(_pool, "n_cores", lambda: 2)
+    monkeypatch.setattr(_pool, "Dispatcher", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(600, 1), tiny_clip(), root=tmp_path).n_encoded == 601
 
 
@@ -229,7 +227,7 @@ def test_pictures_resized_on_the_device_are_the_same(
 @pytest.mark.usefixtures("dispatchers")
 def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     split = file_dataset(tmp_path / "here").train
-    with Decoders(6, 32) as decoders:
+    with DecoderPool(6, 32) as decoders:
         decoders.expect(6)
         requests = [
             Request(SplitImage(split, i), crops=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
@@ -307,17 +305,17 @@ import os, signal, sys
 from pathlib import Path
 from resized import restated
 from store_made import file_dataset, tiny_clip
-from fedotp.data.store import _decoders, _encode
+from fedotp.data.store import _pool, _encode
 from fedotp.data.store._encode import encode
 from fedotp.data.store._pool import Dispatcher
 from test_decoders import Dispatcher, decoding
 
-_decoders.n_cores, _decoders._FEW_CORES, _decoders._FEW_IMAGES = lambda: 2, 2, 1
+_pool.n_cores, _pool._FEW_CORES, _pool._FEW_IMAGES = lambda: 2, 2, 1
 def noted(memory, n):
     global dispatcher
     dispatcher = Dispatcher(memory, n)
     return dispatcher
-_decoders.Dispatcher = noted
+_pool.Dispatcher = noted
 def die(what, done, total):
     if what == "encoding train" and done >= 8:
         print(dispatcher.process.pid, *decoding(dispatcher), flush=True)
@@ -359,8 +357,8 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
     split = file_dataset(tmp_path / "here", 6, 2).train
     for i in range(4):
         Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")
-    with Decoders(6, 32) as decoders:
-        pool = DecoderPool(decoders._file, 2)
+    with DecoderPool(6, 32) as decoders:
+        pool = ProcessPool(decoders._file, 2)
         requests = [Request(portable(split, i), crops=((0, 0),), transform=EvalTransform(32), row=i) for i in range(6)]
         assert not any(looked.broken for looked in pool.submit(requests, 1)())
         pool.close()
@@ -379,8 +377,8 @@ def test_who_ended_a_process_is_found_by_asking_again(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(DecodingProcess, "start", noted)
     split = file_dataset(tmp_path / "here", 6, 2).train
-    with Decoders(6, 32) as decoders:
-        pool = DecoderPool(decoders._file, 2)
+    with DecoderPool(6, 32) as decoders:
+        pool = ProcessPool(decoders._file, 2)
         requests = [
             Request(portable(split, i), crops=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
             for i in range(6)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedotp.data.store._cache import list_stores
-from fedotp.data.store._format import Encoding
+from fedotp.data.store._shard import Encoding
+from fedotp.data.store._store import list_stores
 from fedotp.errors import FedotpError
 
 GOOD = {

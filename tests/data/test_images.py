@@ -124,7 +124,7 @@ def test_threads_together_decode_no_more_pixels_than_one_picture_may_have(monkey
     counted = SimpleNamespace(inside=0, most=0)
     lock = threading.Lock()
 
-    def look(_: int) -> None:
+    def decode_one(_: int) -> None:
         with decoded(content):
             with lock:
                 counted.inside += 1
@@ -134,7 +134,7 @@ def test_threads_together_decode_no_more_pixels_than_one_picture_may_have(monkey
                 counted.inside -= 1
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(look, range(16)))
+        list(pool.map(decode_one, range(16)))
     assert counted.most == 1
 
 
@@ -142,12 +142,12 @@ def test_small_pictures_are_decoded_side_by_side(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(_decode, "_ROOM", _decode._Room(200))
     together = threading.Barrier(3, timeout=60)
 
-    def look(_: int) -> None:
+    def decode_one(_: int) -> None:
         with decoded(_png("L", 8, 8)):
             together.wait()
 
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(look, range(3)))
+        list(pool.map(decode_one, range(3)))
 
 
 def test_room_is_given_back_after_a_broken_picture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from store_made import array_dataset, assert_same_tokens, file_dataset, noise, t
 from fedotp.clip import CLIP, TINY, EvalTransform, TrainTransform
 from fedotp.data import Dataset, Split
 from fedotp.data._dataset import ImageArray, ImageFiles
-from fedotp.data.store import _content as content
+from fedotp.data.store import _encode as content
 from fedotp.data.store._crops import crop_rng
 from fedotp.data.store._encode import encode
 from fedotp.data.store._tower import Tower

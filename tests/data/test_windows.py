@@ -17,7 +17,7 @@ from fedotp.config import Config
 from fedotp.data import check_dataset, clipped_note
 from fedotp.data._folder import read_folder
 from fedotp.data.store import encode
-from fedotp.data.store._crops import Portable, Request, Rows, look
+from fedotp.data.store._crops import Portable, Request, Rows, decode
 from fedotp.errors import FedotpError
 from fedotp.images import MAX_PIXELS, _decode, decode_image
 
@@ -146,7 +146,7 @@ def test_decoders_that_only_decode_see_the_window_too() -> None:
     request = Request(
         Portable(content=content), crops=((0, 0),), transform=EvalTransform(32, greys="0..4095"), room=len(memory)
     )
-    assert look(request, Rows(memoryview(memory))).broken == ""
+    assert decode(request, Rows(memoryview(memory))).broken == ""
     np.testing.assert_array_equal(np.frombuffer(memory, np.uint8).reshape(20, 24, 3)[..., 0], scaled(values, 0, 4095))
 
 

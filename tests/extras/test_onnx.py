@@ -12,7 +12,8 @@ from PIL import Image
 import fedotp
 from classifier.classifier_made import Made
 from fedotp.classifier import Classifier, Origin
-from fedotp.clip import CLIP, TINY, ResNetConfig, load
+from fedotp.clip import CLIP, TINY, load
+from fedotp.clip._config import ResNetConfig
 from fedotp.methods import FedOTP, PromptSettings, Task
 
 runtime = pytest.importorskip("onnxruntime", reason="it is not installed here; `make test-extras` has it")

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
-from fedotp.limits import FLAGGED, Calibration, Look, p_values
+from fedotp.limits import FLAGGED, Calibration
+from fedotp.limits._calibration import FeatureStatistics, p_values
 
 WIDTH = 5
 
@@ -35,14 +36,14 @@ def test_ties_count_as_outlying() -> None:
 
 def test_a_distance_by_its_definition() -> None:
     features = np.random.default_rng(0).normal(size=(9, 3)) * [1, 5, 0.1]
-    look = Look.of(features)
+    statistics = FeatureStatistics.of(features)
     variances = [float(np.mean([(x - np.mean(column)) ** 2 for x in column])) for column in features.T]
     new = np.array([3.0, -2.0, 1.0])
     expected = [
         (x - np.mean(column)) ** 2 / (variance + 0.1 * np.mean(variances))
         for x, column, variance in zip(new, features.T, variances, strict=True)
     ]
-    assert look.outlying(new[None])[0] == pytest.approx(np.mean(expected))
+    assert statistics.outlying(new[None])[0] == pytest.approx(np.mean(expected))
 
 
 def test_own_images_are_flagged_one_in_twenty_and_strangers_always() -> None:
@@ -61,7 +62,7 @@ def test_an_image_does_not_help_to_draw_what_it_is_measured_by() -> None:
     features = np.random.default_rng(0).normal(size=(6, 40))  # so few that their own distances would be short
     found = Calibration.of(np.full((6, 2), 0.5), np.zeros(6, int), features)
     assert found.outlying.shape == (3,)
-    assert found.outlying.min() > Look.of(features).outlying(features).max()
+    assert found.outlying.min() > FeatureStatistics.of(features).outlying(features).max()
 
 
 def test_whether_it_can_flag() -> None:

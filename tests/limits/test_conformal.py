@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 from mapie.classification import SplitConformalClassifier
 
 from fedotp.errors import FedotpError
-from fedotp.limits import (
-    SCORES,
-    Score,
-    least_images,
-    nonconformity,
-    prediction_sets,
-    rank,
-    threshold,
-)
+from fedotp.limits import Score, least_images, prediction_sets, threshold
+from fedotp.limits._conformal import SCORES, nonconformity, rank
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 

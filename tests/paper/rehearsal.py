@@ -23,7 +23,8 @@ import torch
 from safetensors.torch import save_file
 
 from data.layouts import domain_tree, oxford_pets
-from fedotp.clip import CLIP, CONFIGS, ClipConfig, ResNetConfig, VitConfig
+from fedotp.clip import CLIP, CONFIGS, ClipConfig, VitConfig
+from fedotp.clip._config import ResNetConfig
 from fedotp.clip._hub import PUBLISHED
 from fedotp.data._domains import OFFICE
 from fedotp.data._names import OFFICE_CALTECH10

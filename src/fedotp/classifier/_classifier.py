@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp.classifier._prediction import Floats, Maps, Prediction
-from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Look
+from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Normalisation
 from fedotp.data.store import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Predictor
@@ -122,7 +122,7 @@ class Classifier:
         return self.tower.config.vision.grid
 
     @property
-    def normalisation(self) -> Look:
+    def normalisation(self) -> Normalisation:
         """How images are resized and normalised for the tower."""
         return self.task.authors.normalisation
 

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from fedotp.clip._config import MINI as MINI
     from fedotp.clip._config import TINY as TINY
     from fedotp.clip._config import ClipConfig as ClipConfig
-    from fedotp.clip._config import ResNetConfig as ResNetConfig
-    from fedotp.clip._config import TextConfig as TextConfig
     from fedotp.clip._config import VitConfig as VitConfig
-    from fedotp.clip._hub import Weights as Weights
     from fedotp.clip._hub import fetch as fetch
     from fedotp.clip._hub import find_weights as find_weights
     from fedotp.clip._load import load as load
@@ -25,10 +22,8 @@ if TYPE_CHECKING:
     from fedotp.clip._model import CLIP as CLIP
     from fedotp.clip._model import ImageFeatures as ImageFeatures
     from fedotp.clip._preprocess import CHANNELS as CHANNELS
-    from fedotp.clip._preprocess import MEAN as MEAN
-    from fedotp.clip._preprocess import STD as STD
     from fedotp.clip._preprocess import EvalTransform as EvalTransform
-    from fedotp.clip._preprocess import Look as Look
+    from fedotp.clip._preprocess import Normalisation as Normalisation
     from fedotp.clip._preprocess import Shown as Shown
     from fedotp.clip._preprocess import TrainTransform as TrainTransform
     from fedotp.clip._preprocess import Window as Window
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
     from fedotp.clip._resize import resize as resize
     from fedotp.clip._resize import resizes_like_pillow as resizes_like_pillow
     from fedotp.clip._tokenizer import Tokenizer as Tokenizer
-    from fedotp.clip._transformer import Attention as Attention
     from fedotp.clip._transformer import Block as Block
-    from fedotp.clip._transformer import Transformer as Transformer
 
 __getattr__, __dir__ = lazy_face(__name__)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
-Look = Literal["clip", "cifar10", "cifar100"]
+Normalisation = Literal["clip", "cifar10", "cifar100"]
 """How images are shown: as CLIP was trained, or as the authors' code shows CIFAR, for comparison with it."""
-CHANNELS: dict[Look, tuple[tuple[float, ...], tuple[float, ...]]] = {
+CHANNELS: dict[Normalisation, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "clip": (MEAN, STD),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
@@ -77,11 +77,11 @@ class Shown(NamedTuple):
 class EvalTransform:
     """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation; see `to_rgb` for `greys`.
 
-    With the `look` "cifar10" or "cifar100" resizing is bilinear, mean and standard deviation are the authors'.
+    With the `normalisation` "cifar10" or "cifar100" resizing is bilinear, mean and standard deviation are the authors'.
     """
 
     size: int = 224
-    look: Look = "clip"
+    normalisation: Normalisation = "clip"
     greys: str = WINDOW
 
     def __call__(self, image: Image.Image, rng: random.Random | None = None) -> "Tensor":
@@ -89,7 +89,7 @@ class EvalTransform:
 
         `rng` is not used; it is there so that both transforms can be called alike.
         """
-        return _normalised(self.crop(image), self.look)
+        return _normalised(self.crop(image), self.normalisation)
 
     def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
@@ -102,13 +102,15 @@ class EvalTransform:
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
         corner = round((width - self.size) / 2), round((height - self.size) / 2)
-        return Window(part, (width, height), corner, bilinear=self.look != "clip")
+        return Window(part, (width, height), corner, bilinear=self.normalisation != "clip")
 
     @property
     def spec(self) -> str:
         """One line that says exactly what is done, for manifests and cache keys."""
-        upright, how = _upright_spec(self.greys), "bicubic" if self.look == "clip" else "bilinear"
-        return f"{upright}, short side {self.size} {how}, centre crop {self.size}, {_normalise_spec(self.look)}"
+        upright, how = _upright_spec(self.greys), "bicubic" if self.normalisation == "clip" else "bilinear"
+        return (
+            f"{upright}, short side {self.size} {how}, centre crop {self.size}, {_normalise_spec(self.normalisation)}"
+        )
 
 
 def preprocess(image: ImageLike, size: int = 224) -> "Tensor":
@@ -217,36 +219,36 @@ def _upright_spec(window: str) -> str:
     return "rgb-upright" if window == WINDOW else f"rgb-upright, window {window}"
 
 
-def _normalise_spec(look: Look = "clip") -> str:
-    mean, std = CHANNELS[look]
+def _normalise_spec(normalisation: Normalisation = "clip") -> str:
+    mean, std = CHANNELS[normalisation]
     return f"mean {mean} std {std}"
 
 
-def _normalised(image: Image.Image, look: Look = "clip") -> "Tensor":
+def _normalised(image: Image.Image, normalisation: Normalisation = "clip") -> "Tensor":
     """An RGB picture to float32 (3, H, W)."""
     import numpy as np
     import torch
 
-    return normalise(torch.from_numpy(np.array(image)), look)
+    return normalise(torch.from_numpy(np.array(image)), normalisation)
 
 
-def normalise(pixels: "Tensor", look: Look = "clip") -> "Tensor":
+def normalise(pixels: "Tensor", normalisation: Normalisation = "clip") -> "Tensor":
     """RGB as uint8 (..., H, W, 3) to float32 (..., 3, H, W): (pixels / 255 - mean) / std, step by step.
 
     On any device it gives the same bits.
     """
     import torch
 
-    white, mean, std = _constants(pixels.device, look)
+    white, mean, std = _constants(pixels.device, normalisation)
     pixels = pixels.movedim(-1, -3).to(torch.float32, memory_format=torch.contiguous_format)
     return pixels.div_(white).sub_(mean).div_(std)
 
 
 @cache
-def _constants(device: "torch.device", look: Look) -> "tuple[Tensor, Tensor, Tensor]":
+def _constants(device: "torch.device", normalisation: Normalisation) -> "tuple[Tensor, Tensor, Tensor]":
     """255, mean and standard deviation. By a plain number a GPU does not divide: it multiplies by the inverse."""
     import torch
 
-    numbers = ((255.0,), *CHANNELS[look])
+    numbers = ((255.0,), *CHANNELS[normalisation])
     white, mean, std = (torch.tensor(v, dtype=torch.float32, device=device)[:, None, None] for v in numbers)
     return white, mean, std

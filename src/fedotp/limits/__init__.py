@@ -2,15 +2,10 @@
 
 from fedotp.limits._calibration import FLAGGED as FLAGGED
 from fedotp.limits._calibration import Calibration as Calibration
-from fedotp.limits._calibration import Look as Look
-from fedotp.limits._calibration import p_values as p_values
 from fedotp.limits._conformal import COVERAGES as COVERAGES
 from fedotp.limits._conformal import SCORE as SCORE
-from fedotp.limits._conformal import SCORES as SCORES
 from fedotp.limits._conformal import Score as Score
 from fedotp.limits._conformal import least_images as least_images
-from fedotp.limits._conformal import nonconformity as nonconformity
 from fedotp.limits._conformal import prediction_sets as prediction_sets
-from fedotp.limits._conformal import rank as rank
 from fedotp.limits._conformal import require_coverage as require_coverage
 from fedotp.limits._conformal import threshold as threshold

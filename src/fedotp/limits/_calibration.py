@@ -26,7 +26,7 @@ _LEAST = 1e-12  # of a variance, where all images are one
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class FeatureStatistics:
     """What the images of a site look like: `centre` (e,) and `spread` (e,) of their features (n, e).
 
     No image and no feature of one is in it, only means over all of them.
@@ -36,7 +36,7 @@ class Look:
     spread: Floats
 
     @classmethod
-    def of(cls, features: Floats) -> "Look":
+    def of(cls, features: Floats) -> "FeatureStatistics":
         """That of images with these features (n, e)."""
         variance = features.var(0)
         return cls(features.mean(0), np.sqrt(variance + _COMMON * variance.mean() + _LEAST))
@@ -66,14 +66,14 @@ class Calibration:
 
     Attributes:
         conformity: (n,) rising, how badly the true class fits.
-        outlying: (n - n // 2,) rising, how far images are from the look of the others.
-        look: what n // 2 of the images look like.
+        outlying: (n - n // 2,) rising, how far images are from the centre of the others.
+        statistics: those of n // 2 of the images.
         score: what the conformity scores are.
     """
 
     conformity: Floats
     outlying: Floats
-    look: Look
+    statistics: FeatureStatistics
     score: Score = SCORE
 
     @classmethod
@@ -86,8 +86,8 @@ class Calibration:
             raise FedotpError(f"{n:,} calibration images: must be from {LEAST_IMAGES} to {MOST_IMAGES:,}")
         true = nonconformity(probabilities, score)[np.arange(n), labels]
         order = np.random.default_rng(n).permutation(n)
-        look = Look.of(features[order[: n // 2]])
-        return cls(np.sort(true), np.sort(look.outlying(features[order[n // 2 :]])), look, score)
+        statistics = FeatureStatistics.of(features[order[: n // 2]])
+        return cls(np.sort(true), np.sort(statistics.outlying(features[order[n // 2 :]])), statistics, score)
 
     def __repr__(self) -> str:
         return f"<Calibration by {len(self):,} images: {self.score}>"
@@ -108,13 +108,13 @@ class Calibration:
 
     def p_values(self, features: Floats) -> Floats:
         """How often (n,) one of the site's own images is at least as outlying as those with features (n, e)."""
-        return p_values(self.outlying, self.look.outlying(features))
+        return p_values(self.outlying, self.statistics.outlying(features))
 
     # As JSON -----------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; `from_dict` reads it."""
-        numbers = (self.conformity, self.outlying, self.look.centre, self.look.spread)
+        numbers = (self.conformity, self.outlying, self.statistics.centre, self.statistics.spread)
         return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True))
 
     @classmethod
@@ -131,7 +131,7 @@ class Calibration:
         for name, values in (("conformity", conformity), ("outlying", outlying)):
             if bool((np.diff(values) < 0).any()):
                 raise FedotpError(f"{name} of a calibration must be sorted")
-        return cls(conformity, outlying, Look(centre, spread), told["score"])
+        return cls(conformity, outlying, FeatureStatistics(centre, spread), told["score"])
 
 
 def _numbers(told: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:

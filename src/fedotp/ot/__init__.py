@@ -12,7 +12,6 @@ from fedotp.ot._solve import REG as REG
 from fedotp.ot._solve import SOLVER as SOLVER
 from fedotp.ot._solve import Rule as Rule
 from fedotp.ot._solve import Solver as Solver
-from fedotp.ot._solve import Transport as Transport
 from fedotp.ot._solve import require_mass as require_mass
 from fedotp.ot._solve import require_reg as require_reg
 from fedotp.ot._solve import solve as solve

@@ -9,7 +9,8 @@ import torch
 from tokenizers import models
 
 from clip.clip_oracles import hugging_face_clip, openai_tensors, random_clip, write_open_clip, write_openai
-from fedotp.clip import ClipConfig, ResNetConfig, TextConfig, Tokenizer, VitConfig, save
+from fedotp.clip import ClipConfig, Tokenizer, VitConfig, save
+from fedotp.clip._config import ResNetConfig, TextConfig
 from fuzz.reader import Reader
 from fuzz.readers.commands import fedotp
 

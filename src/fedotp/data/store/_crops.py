@@ -100,7 +100,7 @@ class Request(NamedTuple):
     room: int = 0
 
 
-class Looked(NamedTuple):
+class Decoded(NamedTuple):
     """The digest of what was read, empty if nothing could be, and what is wrong with the image.
 
     Where there was room for pictures: what is in each row, and which window of it the crop is.
@@ -129,7 +129,7 @@ class Rows:
         return self._given if isinstance(self._given, memoryview) else memoryview(mmap.mmap(self._given, 0))
 
 
-def look(request: Request, rows: Rows) -> Looked:
+def decode(request: Request, rows: Rows) -> Decoded:
     """Do what is asked for."""
     image, digest, shown = request.image, b"", []
     try:
@@ -148,8 +148,8 @@ def look(request: Request, rows: Rows) -> Looked:
     except MissingPackageError:
         raise
     except (OSError, FedotpError) as error:
-        return Looked(digest, reason(error))
-    return Looked(digest, shown=tuple(shown))
+        return Decoded(digest, reason(error))
+    return Decoded(digest, shown=tuple(shown))
 
 
 def _show(picture: Image.Image, transform: Transform, rng: random.Random, rows: Rows, row: int, room: int) -> Shown:
@@ -187,9 +187,9 @@ def serve(pipe: int, memory: int, parent: int) -> None:
             connection.send(_answer(connection.recv(), rows))
 
 
-def _answer(requests: Sequence[Request], rows: Rows) -> list[Looked] | Exception:
+def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded] | Exception:
     try:
-        return [look(request, rows) for request in requests]
+        return [decode(request, rows) for request in requests]
     except (EOFError, ConnectionError):
         raise
     except Exception as error:  # out of memory, for example: it is the parent that tells

@@ -1,25 +1,37 @@
-"""From a data set and a backbone to tokens."""
+"""From a data set and a backbone to tokens: images are hashed, and what the store lacks of them is encoded.
 
+Files are not read again only to be hashed: their digests are remembered per folder in `<root>/hashes/<folder>.npy`,
+each with the size, inode and times of change of the file. A file that was changed in the two seconds before it was
+read is not remembered, because one more change could leave the same times. If two processes write this memory at once,
+one of them wins; what is lost is only hashed again.
+"""
+
+import hashlib
+import io
 import json
+import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from fedotp.clip import CLIP, EvalTransform, Look, TrainTransform
+from fedotp._files import read_regular
+from fedotp.clip import CLIP, EvalTransform, Normalisation, TrainTransform
 from fedotp.data._check import Broken, broken_images
-from fedotp.data._dataset import Dataset, ImageRef, Split, SplitName
+from fedotp.data._dataset import Dataset, ImageFiles, ImageRef, Split, SplitName
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.store import BATCH_SIZE, STORAGE, Storage
-from fedotp.data.store._content import hash_images
-from fedotp.data.store._decoders import Decoders
-from fedotp.data.store._format import Encoding, Keys, make_keys
+from fedotp.data.store._crops import Request
+from fedotp.data.store._pool import DecoderPool
+from fedotp.data.store._shard import DIGEST, Digests, Encoding, Keys, make_keys
 from fedotp.data.store._store import TokenStore, default_store
 from fedotp.data.store._tokens import EncodedDataset, EncodedSplit
-from fedotp.data.store._tower import Tower
-from fedotp.data.store._views import AHEAD, Encoder, Missing, encode_crops
+from fedotp.data.store._tower import AHEAD, Encoder, Missing, SplitImage, Tower, encode_crops
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
 
@@ -36,7 +48,7 @@ def encode(
     root: Path | None = None,
     storage: Storage = STORAGE,
     precision: torch.dtype | None = None,
-    look: Look = "clip",
+    normalisation: Normalisation = "clip",
     window: str = WINDOW,
     batch_size: int = BATCH_SIZE,
     workers: int | None = None,
@@ -56,7 +68,7 @@ def encode(
         storage: "int8" takes half the space of "float16".
         precision: a number format for the tower other than its weights' (autocast).
         window: how pictures of more than 8 bits are seen (data.window).
-        look: "cifar10" and "cifar100" show images as the authors' code does, in their central part only.
+        normalisation: "cifar10" and "cifar100" show images as the authors' code does, in their central part only.
         batch_size: crops in a step of the tower.
         workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
         verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
@@ -66,25 +78,16 @@ def encode(
     """
     if crops < 0 or seed < 0 or batch_size < 1:
         raise FedotpError(f"crops {crops}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
+    if crops and normalisation != "clip":
+        raise FedotpError(f"crops {crops}: must be 0, as images shown as {normalisation!r} are not cropped at random")
     read_window(window)  # or refused
-    if crops and look != "clip":
-        raise FedotpError(f"crops {crops}: must be 0, as images that look as {look!r} are not cropped at random")
     size = clip.config.image_size
-    central, drawn = EvalTransform(size, look, window), TrainTransform(size, greys=window)
-    tower = Tower(clip, precision, look)
+    central, drawn = EvalTransform(size, normalisation, window), TrainTransform(size, greys=window)
+    tower = Tower(clip, precision, normalisation)
     room = tower.room if max(crops, 1) * len(dataset.train) + len(dataset.test) >= _MANY_CROPS else 0
-    with Decoders((AHEAD + 1) * batch_size, size, workers, room) as decoders:
-        job = _Job(
-            root=root or default_store(),
-            tower=tower,
-            seed=seed,
-            storage=storage,
-            batch_size=batch_size,
-            decoders=decoders,
-            verify=verify,
-            on_progress=on_progress or _ignore,
-            on_broken=on_broken or _ignore,
-        )
+    with DecoderPool((AHEAD + 1) * batch_size, size, workers, room) as decoders:
+        callbacks = on_progress or _ignore, on_broken or _ignore
+        job = _Job(root or default_store(), tower, seed, storage, batch_size, decoders, verify, *callbacks)
         train, test = job.encode(
             job.part("train", dataset.train, drawn if crops else central, crops),
             job.part("test", dataset.test, central, 0),
@@ -92,13 +95,8 @@ def encode(
     broken = [*train.broken, *test.broken]
     if broken and not skip_broken:
         raise broken_images(dataset, broken)
-    return EncodedDataset(
-        dataset=dataset.without(b.ref for b in broken) if broken else dataset,
-        train=train.sound(),
-        test=test.sound(),
-        n_encoded=job.n_encoded,
-        n_repaired=job.n_repaired,
-    )
+    dataset = dataset.without(b.ref for b in broken) if broken else dataset
+    return EncodedDataset(dataset, train.sound(), test.sound(), job.n_encoded, job.n_repaired)
 
 
 def encoding_of(
@@ -159,7 +157,7 @@ class _Job:
     seed: int
     storage: Storage
     batch_size: int
-    decoders: Decoders
+    decoders: DecoderPool
     verify: bool
     on_progress: OnProgress
     on_broken: Callable[[Broken], object]
@@ -265,3 +263,97 @@ def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> _Outc
 
 def _ignore(*_: object) -> None:
     """Report to nobody."""
+
+
+_FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
+_MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
+_MOST_BYTES = 1 << 30  # of a memory: ten million files
+_UNSETTLED_NS = 2_000_000_000  # the coarsest clock among file systems
+_BLOCK = 2048  # images handed over at a time, so that memory does not grow with the data set
+_AT_A_TIME = 32  # of them to one process
+
+
+def hash_images(
+    split: Split,
+    root: Path,
+    decoders: DecoderPool,
+    *,
+    on_new: Callable[[int], object],
+    on_images: Callable[[int], object],
+    on_broken: Callable[[int, str], object],
+) -> Digests:
+    """Hash every image of `split` (n,), or recall its hash from an earlier call with the same `root`.
+
+    `on_new` is told how many are about to be hashed, `on_images` of images done, `on_broken` of images that cannot be
+    read; their digest is empty.
+    """
+    started = time.time_ns()
+    digests = np.zeros(len(split), DIGEST)
+    if isinstance(split.source, ImageFiles):
+        memo = _look_at(split, split.source)
+        earlier = _load(_memo_file(split.source, root))
+        _recall(memo, earlier)
+        digests[:] = memo["digest"]
+    unknown = np.flatnonzero(digests == b"")
+    on_images(len(split) - len(unknown))
+    on_new(len(unknown))
+    for start in range(0, len(unknown), _BLOCK):
+        block = unknown[start : start + _BLOCK].tolist()
+        found = decoders.submit([Request(SplitImage(split, i)) for i in block], _AT_A_TIME)
+        for i, looked in zip(block, found, strict=True):
+            digests[i] = looked.digest
+            if looked.broken:
+                on_broken(i, looked.broken)
+            on_images(1)
+    if isinstance(split.source, ImageFiles) and len(unknown):
+        memo["digest"] = digests
+        newest = np.maximum(memo["facts"]["mtime"], memo["facts"]["ctime"])
+        settled = memo[(digests != b"") & (newest < started - _UNSETTLED_NS)]
+        _save(_memo_file(split.source, root), earlier, settled)
+    return digests
+
+
+def _memo_file(files: ImageFiles, root: Path) -> Path:
+    folder = hashlib.sha256(os.fsencode(files.root.resolve())).hexdigest()
+    return root / "hashes" / f"{folder}.npy"
+
+
+def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
+    """What the file system says of each file (n,), before any of them is read."""
+    memo = np.zeros(len(split), _MEMO)
+    root = os.fspath(files.root)
+    for i, row in enumerate(split.rows.tolist()):
+        path = files.paths[row]
+        memo["path"][i] = hashlib.sha256(os.fsencode(path)).digest()[:16]
+        with suppress(OSError):  # a missing file is reported when it is read
+            stat = os.stat(os.path.join(root, path))
+            memo["facts"][i] = (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+    return memo
+
+
+def _recall(memo: NDArray[np.void], earlier: NDArray[np.void]) -> None:
+    """Fill in the digests of the files that `earlier`, sorted by path, knows unchanged."""
+    if len(earlier):
+        nearest = earlier[np.searchsorted(earlier["path"], memo["path"]).clip(max=len(earlier) - 1)]
+        same = (nearest["path"] == memo["path"]) & (nearest["facts"] == memo["facts"])
+        memo["digest"][same] = nearest["digest"][same]
+
+
+def _load(file: Path) -> NDArray[np.void]:
+    try:
+        stored = io.BytesIO(read_regular(file, _MOST_BYTES))
+        earlier: NDArray[np.void] = np.lib.format.read_array(stored, allow_pickle=False)
+    except Exception:  # whatever NumPy makes of damage: the images are hashed again
+        return np.zeros(0, _MEMO)
+    return earlier if earlier.dtype == _MEMO and earlier.ndim == 1 else np.zeros(0, _MEMO)
+
+
+def _save(file: Path, earlier: NDArray[np.void], now: NDArray[np.void]) -> None:
+    kept = earlier[~np.isin(earlier["path"], now["path"])]
+    memo = np.concatenate([kept, now])
+    unfinished = file.with_suffix(f".{os.getpid()}.tmp")
+    with suppress(OSError):  # remembering is a convenience; a full disk shows where tokens are written
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as out:
+            np.save(out, memo[np.argsort(memo["path"], kind="stable")], allow_pickle=False)
+        os.replace(unfinished, file)

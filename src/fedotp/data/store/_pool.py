@@ -1,14 +1,21 @@
-"""Decoding processes at work side by side, and one process between them and this one, which hands out images.
+"""Images decoded side by side: by threads or, where there are many images and cores, by processes.
 
-A dozen threads that hand images out a few at a time, and take in what was found, would keep the interpreter's lock from
-the thread that drives the image tower. In a process of their own they do not. What a decoding process does
-is in `_crops`.
+Threads share the interpreter's lock, which lets a few hundred images a second through however many cores there are.
+A process is up in a tenth of a second. Crops come back in shared memory without a name, which is freed with the last
+process that uses it.
+
+One more process, the dispatcher, stands between this one and the decoding processes and hands out images. A dozen
+threads that do so would keep the interpreter's lock from the thread that drives the image tower. What a decoding
+process does with one image is in `_crops`. Neither imports torch or NumPy before it is needed.
 """
 
+import math
+import mmap
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +24,105 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING, Self
 
 import fedotp
-from fedotp._system import die_with_parent
-from fedotp.data.store._crops import Looked, Request, Rows, look
+from fedotp._system import die_with_parent, n_cores
+from fedotp.data.store._crops import Decoded, Request, Rows, decode
 from fedotp.images import room_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MOST_THREADS = 8  # more get in each other's and the tower's way
+_MOST_PROCESSES = 32
+_FEW_CORES = 4  # with fewer, processes gain little over threads
+_FEW_IMAGES = 512  # threads have looked at them before processes are up
+
+
+class DecoderPool:
+    """Looks at images; their crops of size x size go to `pixels` (rows, size, size, 3).
+
+    With `room` for so many bytes in a row, `pixels` (rows, room) have whole pictures, for somebody else to crop.
+    """
+
+    def __init__(self, n_rows: int, size: int, workers: int | None = None, room: int = 0) -> None:
+        """There are at most `workers` threads or processes, by default as many as cores."""
+        import numpy as np  # not in a decoding process
+
+        self._cores, self._workers, self.room = n_cores(), workers, room
+        shape = (n_rows, room) if room else (n_rows, size, size, 3)
+        n_bytes = math.prod(shape)
+        self._file = _nameless_file(n_bytes)
+        memory = mmap.mmap(self._file, n_bytes)
+        self.pixels: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(shape)
+        self._rows = Rows(memoryview(memory))
+        self._threads = ThreadPoolExecutor(workers or min(self._cores, _MOST_THREADS))
+        self._dispatcher: Dispatcher | None = None
+
+    def __enter__(self) -> Self:
+        """Threads start with the first image; see `expect` for processes."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all of them; images that nobody has looked at yet are forgotten."""
+        try:
+            self._threads.shutdown(cancel_futures=True)
+        finally:
+            if self._dispatcher is not None:
+                self._dispatcher.close()
+            if self._file >= 0:
+                os.close(self._file)
+
+    def expect(self, n_images: int) -> None:
+        """Make ready for so many images: processes are started if they are worth it."""
+        n = min(self._workers or self._cores, _MOST_PROCESSES)
+        if self._dispatcher or n < 2 or n_images < _FEW_IMAGES or self._cores < _FEW_CORES:
+            return
+        if self._file < 0 or not sys.executable:
+            return
+        self._dispatcher = Dispatcher(self._file, n)
+
+    def submit(self, requests: Sequence[Request], most_at_a_time: int = 8) -> Iterator[Decoded]:
+        """Look at images in the background; wait for what is found, in the same order, by iterating.
+
+        A process is handed `most_at_a_time` images together, or fewer, so that all have something to do.
+        """
+        if self._dispatcher is not None:
+            pictures = [request.image.portable() for request in requests]
+            sent = [request._replace(image=image) for request, image in zip(requests, pictures, strict=True) if image]
+            if len(sent) == len(requests):
+                with suppress(DispatcherGoneError):
+                    return self._told(self._dispatcher.submit(sent, most_at_a_time), requests)
+        return self._looked_here(requests)
+
+    def _told(self, answer: Callable[[], list[Decoded]], requests: Sequence[Request]) -> Iterator[Decoded]:
+        try:
+            yield from answer()
+        except DispatcherGoneError:
+            yield from self._looked_here(requests)
+
+    def _looked_here(self, requests: Sequence[Request]) -> Iterator[Decoded]:
+        parts = [self._threads.submit(decode, request, self._rows) for request in requests]
+        return (part.result() for part in parts)
+
+
+def _nameless_file(n_bytes: int) -> int:
+    """A descriptor of memory that can be handed on; -1, which means memory of this process alone, if there is none."""
+    if os.name != "posix":
+        return -1
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fedotp crops")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    try:
+        os.ftruncate(descriptor, n_bytes)
+    except OSError:  # larger than files may be
+        os.close(descriptor)
+        return -1
+    return descriptor
+
 
 _START = (
     "import sys; n = int(sys.argv[2]); facts, sys.path[:] = sys.argv[3 : 3 + n], sys.argv[3 + n :]; "
@@ -81,7 +182,7 @@ class DecodingProcess:
         self._is_up = False
         self._process, self._connection = start_process("fedotp.data.store._crops", self._memory)
 
-    def ask(self, requests: Sequence[Request]) -> list[Looked]:
+    def ask(self, requests: Sequence[Request]) -> list[Decoded]:
         """Have images looked at. If the process is gone, by that or else, `GoneError`; the next call starts it anew."""
         if self._cannot_start:
             raise GoneError("it cannot be started", at_work=False)
@@ -119,9 +220,9 @@ class DecodingProcess:
             self._process = None
 
 
-def _answer(connection: Connection) -> list[Looked] | Exception:
+def _answer(connection: Connection) -> list[Decoded] | Exception:
     """What it says in the end; before, it may ask for room to decode a large picture."""
-    answer: int | list[Looked] | Exception = connection.recv()
+    answer: int | list[Decoded] | Exception = connection.recv()
     while isinstance(answer, int):
         with room_for(answer):
             connection.send(None)
@@ -137,7 +238,7 @@ def _last_words(process: subprocess.Popen[bytes] | None) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
 
-class DecoderPool:
+class ProcessPool:
     """`n` decoding processes. Crops go to `memory`, a descriptor that all of them share, row by row."""
 
     def __init__(self, memory: int, n: int) -> None:
@@ -150,7 +251,7 @@ class DecoderPool:
             self._idle.put(process)
         self._threads = ThreadPoolExecutor(n)
 
-    def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Callable[[], list[Looked]]:
+    def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Callable[[], list[Decoded]]:
         """Look at images in the background; the answer waits for what is found, in the same order.
 
         A process is handed `most_at_a_time` images together, or fewer, so that all have something to do.
@@ -167,7 +268,7 @@ class DecoderPool:
         for process in self._processes:
             process.stop()
 
-    def _look(self, requests: Sequence[Request]) -> list[Looked]:
+    def _look(self, requests: Sequence[Request]) -> list[Decoded]:
         process = self._idle.get()
         try:
             return process.ask(requests)
@@ -176,13 +277,13 @@ class DecoderPool:
         finally:
             self._idle.put(process)
 
-    def _ask_again(self, process: DecodingProcess, request: Request) -> Looked:
+    def _ask_again(self, process: DecodingProcess, request: Request) -> Decoded:
         try:
             return process.ask([request])[0]
         except GoneError as gone:
             if gone.at_work:
-                return Looked(request.digest, f"decoding it ended its process ({gone})")
-            return look(request, self._rows)
+                return Decoded(request.digest, f"decoding it ended its process ({gone})")
+            return decode(request, self._rows)
 
 
 class DispatcherGoneError(Exception):
@@ -196,15 +297,15 @@ class Dispatcher:
         """Start it; if that is impossible, the first answer will tell. Crops go to the descriptor `memory`."""
         self._process, self._connection = start_process("fedotp.data.store._pool", memory, n)
         self._n_asked = self._n_answered = 0
-        self._answers: dict[int, list[Looked] | Exception] = {}
+        self._answers: dict[int, list[Decoded] | Exception] = {}
 
     @property
     def process(self) -> "subprocess.Popen[bytes] | None":
         """The process itself, if it could be started."""
         return self._process
 
-    def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Callable[[], list[Looked]]:
-        """As `DecoderPool.submit`; if the process is gone, the answer, or this call, raises `DispatcherGoneError`."""
+    def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Callable[[], list[Decoded]]:
+        """As `ProcessPool.submit`; if the process is gone, the answer, or this call, raises `DispatcherGoneError`."""
         number = self._n_asked
         with _noticed():
             self._connection.send((requests, most_at_a_time))
@@ -220,7 +321,7 @@ class Dispatcher:
             self._process.kill()  # the others end with it
             self._process.wait()
 
-    def _answer(self, number: int) -> list[Looked]:
+    def _answer(self, number: int) -> list[Decoded]:
         while number not in self._answers:  # they come in the order of the questions
             with _noticed():
                 self._answers[self._n_answered] = self._connection.recv()
@@ -246,8 +347,8 @@ def serve(pipe: int, memory: int, parent: int, n: int) -> None:
     if os.getppid() != parent:  # it died before the kernel was told
         return
     connection = Connection(pipe)
-    pool = DecoderPool(memory, n)
-    waiting: SimpleQueue[Callable[[], list[Looked]]] = SimpleQueue()
+    pool = ProcessPool(memory, n)
+    waiting: SimpleQueue[Callable[[], list[Decoded]]] = SimpleQueue()
     threading.Thread(target=_tell, args=(connection, waiting), daemon=True).start()
     with suppress(EOFError, ConnectionError):  # the parent is done
         while True:
@@ -255,10 +356,10 @@ def serve(pipe: int, memory: int, parent: int, n: int) -> None:
     pool.close()
 
 
-def _tell(connection: Connection, waiting: "SimpleQueue[Callable[[], list[Looked]]]") -> None:
+def _tell(connection: Connection, waiting: "SimpleQueue[Callable[[], list[Decoded]]]") -> None:
     """Send what is found, in the order of the questions."""
     while True:
-        answer: list[Looked] | Exception
+        answer: list[Decoded] | Exception
         try:
             answer = waiting.get()()
         except Exception as error:  # out of memory, for example: it is the parent that tells

@@ -19,7 +19,7 @@ from fedotp.clip import ImageFeatures
 from fedotp.data._dataset import Dataset, SplitName
 from fedotp.data._types import Ints
 from fedotp.data.store import Storage
-from fedotp.data.store._format import DIGEST, Records, split_keys
+from fedotp.data.store._shard import DIGEST, Records, split_keys
 from fedotp.data.store._store import TokenStore
 from fedotp.errors import FedotpError
 

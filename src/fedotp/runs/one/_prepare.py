@@ -267,7 +267,7 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
         root=config.data.store_folder,
         storage=config.data.storage,
         precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
-        look=config.authors.normalisation,
+        normalisation=config.authors.normalisation,
         window=config.data.window,
         skip_broken=config.data.skip_broken,
         on_progress=on_progress,
