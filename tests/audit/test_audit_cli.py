@@ -41,7 +41,7 @@ def test_a_run_that_promises_is_audited(made: Path) -> None:
     assert f"epsilon {kept['upper']:.3g}" in probed.out  # the most that it allows
     listed = command("runs", "show", made / "private")
     assert f"epsilon {kept['lower']:.3g}" in listed.out
-    assert "members told" in listed.out
+    assert "membership  " in listed.out
     shown = command("report", made / "private", "--no-analysis")
     assert shown.status == 0, shown.err
     assert '"kind":"gradients"' in (made / "private" / "report.html").read_text()

@@ -113,7 +113,7 @@ CASES = {
     "evaluate damaged": DAMAGED,
     "runs show full": "full is not a run: it has no config.toml; `fedotp runs list` lists the runs",
     "runs show damaged": DAMAGED,
-    "runs list nowhere": "nowhere is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise",
+    "runs list nowhere": "nowhere is not a folder; `fedotp run` makes runs, in runs/ by default",
     "compare tiny.toml --methods fedopt": (
         f'--methods fedopt: method.name = "fedopt": must be {METHODS}; did you mean fedotp?'
     ),

@@ -85,7 +85,7 @@ def test_a_table_on_two_nodes_one_of_which_is_killed(place: Path, fedotp: Fedotp
             _, err = process.communicate(timeout=300)
         assert process.returncode == 130, err
         assert "Traceback" not in err
-        assert "runs are left; the same command again goes on with them" in err
+        assert "runs are left; the same command continues them" in err
         assert not any(RunDirectory(path).is_running for path in Path("there").iterdir())
         before = n_complete("there")
         assert before < 12
@@ -95,7 +95,7 @@ def test_a_table_on_two_nodes_one_of_which_is_killed(place: Path, fedotp: Fedotp
             lost = kill_in_the_middle(node, process)
             _, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
-        assert f"{lost.name}: goes on elsewhere from its last checkpoint" in err
+        assert f"{lost.name}: continues elsewhere from its last checkpoint" in err
         assert [record["round"] for record in RunDirectory(lost).metrics("round")] == list(range(1, 9))
     assert not [*Path("there").glob(".*")]
     try:

@@ -12,7 +12,7 @@ from fedotp.runs.directory import RunDirectory
 
 @pytest.fixture
 def deployed(place: Path, fedotp: Fedotp) -> RunDirectory:
-    """Sites of which one tells how well it does, and one simulated run, `here`."""
+    """Sites of which one reports its accuracy, and one simulated run, `here`."""
     assert fedotp("run", "tiny.toml", "--out", "here", "--quiet").status == 0
     assert fedotp("run", "tiny.toml", "--out", "there", "--quiet").status == 0
     run = RunDirectory.open("there")
@@ -29,9 +29,9 @@ def test_every_site_is_shown_also_one_that_tells_nothing(deployed: RunDirectory,
     first, *others = deployed.manifest["clients"]
     lines = {line.split()[0]: line for line in shown.splitlines() if line.split()[:1]}
     assert "%" not in lines[first]
-    assert "has told nothing" not in lines[first]
+    assert "reported nothing" not in lines[first]
     for name in others:
-        assert lines[name].endswith("has told nothing")
+        assert lines[name].endswith("reported nothing")
     assert ["clients", "simulated", "real", "sites"] in [
         line.split() for line in fedotp("runs", "diff", "here", "there").out.splitlines()
     ]
@@ -43,8 +43,8 @@ def test_sites_that_tell_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp) 
     path.write_text("".join(lines))
     deployed.save_summary({**deployed.summary, "clients": [], "final": {}, "domains": {}})
     shown = fedotp("runs", "show", "there").out
-    assert "no site tells how well it does" in shown
-    assert shown.count("has told nothing") == 4
+    assert "no site reports its accuracy" in shown
+    assert shown.count("reported nothing") == 4
     assert fedotp("runs", "list", ".").out.count("complete") == 2
     assert "no site has told how well it does" in fedotp("evaluate", "there").err
     drawn = fedotp("figures", "there", "--only", "curves")

@@ -1,8 +1,8 @@
 """One run with canaries, and the lower bound on epsilon that it gives.
 
-Canaries are gradients (or sites) of our own, where privacy is promised: the strongest attack, on every release, see
-`fedotp.federation.Canaries`. Anywhere they can be images: training images whose labels are wrong, and of which a coin
-decides whether they are trained on; two scores say how well that label was learned.
+If privacy is promised, canaries are additional gradients (or sites): the strongest attack, on every release, see
+`fedotp.federation.Canaries`. In any run they can be images: training images with wrong labels, of which a coin
+decides whether they are trained on; two scores measure how well that label was learned.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,7 @@ from fedotp.runs.one import prepare
 from fedotp.runs.watch import Observer
 
 GRADIENTS, IMAGES = "gradients", "images"
-CANARIES = 500
-"""How many there are if nobody says."""
+CANARIES = 500  # by default
 RELEASES = "releases"
 _LEAST = 10
 _MOST = 100_000

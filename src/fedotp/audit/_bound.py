@@ -1,8 +1,8 @@
 """How much privacy was lost at least: a lower bound on epsilon from one run with canaries.
 
-Steinke, Nasr and Jagielski, Privacy auditing with one (1) training run, NeurIPS 2023. Each of m canaries is put into
-training by the toss of a coin. Whoever sees what was released guesses of r of them whether they were in, and is right v
-times. If training is (epsilon, delta)-private for one canary more or less, it is that lucky with a probability of
+Steinke, Nasr and Jagielski, Privacy auditing with one (1) training run, NeurIPS 2023. A coin decides for each of
+m canaries whether it is trained on. The attacker sees what was released, guesses for r of them whether they were in,
+and is right v times. If training is (epsilon, delta)-private for one canary more or less, the probability of that is
 
     P[W >= v] + 2 m delta max_i P[v > W >= v - i] / i,   W ~ Binomial(r, e^epsilon / (1 + e^epsilon)),
 
@@ -104,7 +104,7 @@ def luck(m: int, guesses: int, right: int, epsilon: float, delta: float) -> floa
 
 
 def _binomial(n: int, epsilon: float) -> Floats:
-    """P[W = w] for w = 0 ... n: how often randomized response tells the truth, which no other does more often."""
+    """P[W = w] for w = 0 ... n: how often randomized response answers truthfully, the most that epsilon allows."""
     log_factorial = np.concatenate([[0.0], np.log(np.arange(1, n + 1)).cumsum()])
     w = np.arange(n + 1)
     log_true, log_false = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))

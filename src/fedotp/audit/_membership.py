@@ -1,7 +1,7 @@
-"""Can one tell by a score whether an image was trained on? Members against others of the same client.
+"""Does a score reveal whether an image was trained on? Members against others of the same client.
 
 An image's score is high if it looks like a member. A member is compared with others of its own client only, so that
-what differs between clients is not taken for membership. Intervals are of the bootstrap: every client's members and
+differences between clients are not mistaken for membership. Intervals are of the bootstrap: every client's members and
 others are drawn again.
 """
 
@@ -42,12 +42,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Separation:
-    """How well scores tell members from others.
+    """How well scores separate members from others.
 
     Attributes:
         auc: how often a member has a higher score than another image of its client; 0.5 is chance. Over clients it is
             the mean weighted by m n / (m + n), as in van Elteren's test.
-        rates: by the share of others that are taken for members (0.01, 0.1) the share of members found. One threshold
+        rates: by the share of others that are mistaken for members (0.01, 0.1) the share of members found. One threshold
             serves all clients, each of whose members weigh as much as its others. A share of less than one image is
             left out.
         by_client: the AUC of each client; None where it has no members or no others.
@@ -85,7 +85,7 @@ class Allowed:
 
 
 def _most_found(share: Floats, epsilon: float, delta: float) -> Floats:
-    """The most members that can be found where `share` of the others are taken for some."""
+    """The most members that can be found if `share` of the others are mistaken for members."""
     factor = np.exp(min(epsilon, _LARGE))
     return np.minimum(1, np.minimum(factor * share + delta, 1 - (1 - delta - share) / factor))
 
@@ -98,7 +98,7 @@ def separate(
     confidence: float = 0.95,
     resamples: int = 1000,
 ) -> Separation | None:
-    """How well the scores of `clients` tell members from others; None where no client has both."""
+    """How well the scores of `clients` separate members from others; None if no client has both."""
     usable = [i for i, (members, others) in enumerate(clients) if len(members) and len(others)]
     if not usable:
         return None
@@ -106,9 +106,9 @@ def separate(
     weights = np.array([len(members) * len(others) / (len(members) + len(others)) for members, others in scores])
     weights /= weights.sum()
     n_members, n_others = (sum(len(one[side]) for one in scores) for side in (0, 1))
-    told = [share for share in shares if share * n_others >= 1]
+    usable_shares = [share for share in shares if share * n_others >= 1]
     parts = [
-        (_aucs(scores, counts), _rates(scores, counts, weights, told))
+        (_aucs(scores, counts), _rates(scores, counts, weights, usable_shares))
         for counts in chain([_as_they_are(scores)], _drawn_again(scores, seed, resamples))
     ]
     auc, rate = (np.concatenate(found, 1) for found in zip(*parts, strict=True))  # (clients or shares, 1 + resamples)
@@ -118,7 +118,10 @@ def separate(
     mean = weights @ auc
     return Separation(
         Estimate.of(mean[0], mean[1:], confidence),
-        {share: Estimate.of(values[0], values[1:], confidence) for share, values in zip(told, rate, strict=True)},
+        {
+            share: Estimate.of(values[0], values[1:], confidence)
+            for share, values in zip(usable_shares, rate, strict=True)
+        },
         tuple(by_client),
         n_members,
         n_others,

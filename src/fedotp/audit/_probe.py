@@ -1,7 +1,7 @@
 """A membership-inference probe: the loss of images trained on against that of test images of the same client.
 
-Two attacks, both of which need no more than the classifier and CLIP: the loss itself, and what of it was learned, the
-loss of zero-shot CLIP less that of the classifier. Stronger attacks exist: that these find nothing is no proof.
+Two attacks, both of which need no more than the classifier and CLIP: the loss itself, and how much of it was
+learned: the loss of zero-shot CLIP minus that of the classifier. Stronger attacks exist: these prove no absence.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ _LEAST = 8  # images of either kind, over all clients: with fewer an interval sa
 
 @dataclass(frozen=True)
 class Attack:
-    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("shared", "personal", "bundle") tells members."""
+    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("shared", "personal", "bundle") finds members."""
 
     target: str
     score: str
@@ -56,7 +56,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the attacks found, and the same for zero-shot CLIP, which no image has taught anything: chance.
+    """What the attacks found, and the same for zero-shot CLIP, which was not trained on any image: chance.
 
     All intervals of the attacks on clients together, or on one of them, hold with `confidence`. `allowed` is what the
     account allows any attack on what is covered, the shared prompt and with `privacy.private` the clients' own.
@@ -73,7 +73,7 @@ class Probe:
 
     @property
     def is_fair(self) -> bool:
-        """Whether zero-shot CLIP cannot tell members, either; where it can, they differ in more than membership."""
+        """Whether zero-shot CLIP cannot find members, either; if it can, they differ in more than membership."""
         return self.control.auc.low <= 0.5 <= self.control.auc.high
 
     def as_dict(self) -> dict[str, Any]:

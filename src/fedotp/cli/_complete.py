@@ -1,6 +1,6 @@
-"""What the shell offers when the tab key is pressed; nobody waits for torch then.
+"""What the shell offers when the tab key is pressed; nothing here imports torch.
 
-Each function gives the words that what was typed so far may become, with what they mean where the shell shows that.
+Each function yields the words that complete what was typed, with their meanings for shells that show them.
 """
 
 import glob
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 Offer = tuple[str, str]
-_SHOWN = 70  # characters of a meaning: typer breaks longer ones into lines, which a shell takes for words
+_SHOWN = 70  # characters of a meaning: typer breaks longer ones into lines, which a shell reads as words
 
 
 def sources(begun: str) -> Iterator[Offer]:
@@ -28,7 +28,7 @@ def sources_or_runs(begun: str) -> Iterator[Offer]:
 
 
 def runs(begun: str) -> Iterator[Offer]:
-    """Directories of runs and folders on the way to them: those in runs/ where nothing was typed yet."""
+    """Directories of runs and folders on the way to them: those in runs/ if nothing was typed yet."""
     if not begun and Path("runs").is_dir():
         begun = "runs/"
     for name in sorted(glob.glob(f"{glob.escape(begun)}*")):
@@ -40,7 +40,7 @@ def runs(begun: str) -> Iterator[Offer]:
 
 
 def assignments(begun: str) -> Iterator[Offer]:
-    """KEY=VALUE: the keys, and values where they are a few words."""
+    """KEY=VALUE: the keys, and the values of a key that has a few."""
     from fedotp.config import known_keys
 
     keys = known_keys()

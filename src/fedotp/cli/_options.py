@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,12 +133,10 @@ def whole_numbers(text: str, option: str) -> list[int]:
 # Runs ----------------------------------------------------------------------------------------------------------
 
 RunArgument = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False, autocompletion=_complete.runs),
+    Path, typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False, autocompletion=_complete.runs)
 ]
 ResumeOption = Annotated[
-    Path | None,
-    typer.Option(metavar="RUN", help="Continue the run in this directory.", autocompletion=_complete.runs),
+    Path | None, typer.Option(metavar="RUN", help="Continue the run in this directory.", autocompletion=_complete.runs)
 ]
 RunsArgument = Annotated[
     list[Path],
@@ -178,9 +177,7 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
 ClassifierArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN|BUNDLE",
-        help="Directory of a run, or a bundle of `fedotp export`.",
-        autocompletion=_complete.runs,
+        metavar="RUN|BUNDLE", help="Directory of a run, or a bundle of `fedotp export`.", autocompletion=_complete.runs
     ),
 ]
 CalibrateOption = Annotated[
@@ -259,24 +256,16 @@ class Precision(StrEnum):
 
 # Real sites ----------------------------------------------------------------------------------------------------
 
-CONNECTION = "Connection"
+connection_option = partial(typer.Option, rich_help_panel="Connection")
 KeysOption = Annotated[
     Path | None,
-    typer.Option(
-        "--keys",
-        metavar="DIR",
-        help="The folder that `fedotp keys make` made for this place.",
-        show_default=False,
-        rich_help_panel=CONNECTION,
+    connection_option(
+        "--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place.", show_default=False
     ),
 ]
 InsecureOption = Annotated[
     bool,
-    typer.Option(
-        "--insecure",
-        help="No encryption and no keys: for trials on one machine, never for patients.",
-        rich_help_panel=CONNECTION,
-    ),
+    connection_option("--insecure", help="No encryption and no keys: for trials on one machine, never for patients."),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Many runs, and the table of what became of them."""
+"""Many runs, and the table of their results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ _WIDE = 110  # characters of a terminal in which there is room for all columns
 def run_trials(
     trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet: bool, against: int = 0
 ) -> "list[Outcome]":
-    """Run what is missing, print and save the table; where not all is complete, end the command.
+    """Run what is missing, print and save the table; end the command if not all are complete.
 
     `against` is the row that the others are compared with.
     """
@@ -46,12 +46,12 @@ def execute(trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet:
         with many_progress(quiet=quiet) as observer:
             return run_many(trials, folder, engine=engine, observer=observer)
     except KeyboardInterrupt:
-        say("stopped at once; the same command again goes on after the last whole rounds")
+        say("stopped at once; the same command continues after the last whole rounds")
         raise typer.Exit(INTERRUPTED) from None
 
 
 def require_complete(outcomes: "Sequence[Outcome]") -> None:
-    """Say which runs failed or are left, and end the command where there are any."""
+    """Print which runs failed or are left, and end the command if there are any."""
     from fedotp.cli.progress import say
 
     failed = [outcome for outcome in outcomes if outcome.error]
@@ -61,7 +61,7 @@ def require_complete(outcomes: "Sequence[Outcome]") -> None:
         raise typer.Exit(SOME_FAILED)
     left = sum(not outcome.directory.is_complete for outcome in outcomes)
     if left:
-        say(f"stopped, {left} of {len(outcomes)} runs are left; the same command again goes on with them")
+        say(f"stopped, {left} of {len(outcomes)} runs are left; the same command continues them")
         raise typer.Exit(INTERRUPTED)
 
 

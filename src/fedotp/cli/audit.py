@@ -1,6 +1,7 @@
 """`fedotp audit`: what leaks at least, by a run with canaries or by an attack on members."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,8 @@ _LOOKED_AT = {
     "shared": "from the shared prompt",
     "personal": "from clients' own classifiers",
 }
-_CANARIES, _PROBE = "Canaries", "Probe"
+_canary = partial(typer.Option, rich_help_panel="Canaries")
+_probe = partial(typer.Option, rich_help_panel="Probe")
 SourceArgument = Annotated[
     str | None,
     typer.Argument(
@@ -37,47 +39,24 @@ SourceArgument = Annotated[
         autocompletion=_complete.sources_or_runs,
     ),
 ]
-CanariesOption = Annotated[
-    int | None, typer.Option(metavar="M", help="How many canaries.", show_default="500", rich_help_panel=_CANARIES)
-]
+CanariesOption = Annotated[int | None, _canary(metavar="M", help="How many canaries.", show_default="500")]
 KindOption = Annotated[
     str | None,
-    typer.Option(
+    _canary(
         metavar="gradients|images",
         help="What canaries are; gradients if privacy is promised, else images with wrong labels.",
         show_default=False,
-        rich_help_panel=_CANARIES,
     ),
 ]
-ProbeOption = Annotated[
-    bool, typer.Option("--probe", help="Attack a run or a bundle as it is instead.", rich_help_panel=_PROBE)
-]
+ProbeOption = Annotated[bool, _probe("--probe", help="Attack a run or a bundle as it is instead.")]
 MembersOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Of a bundle: images trained on, a folder per class.",
-        show_default=False,
-        rich_help_panel=_PROBE,
-    ),
+    Path | None, _probe(metavar="DIR", help="Of a bundle: images trained on, a folder per class.", show_default=False)
 ]
 OthersOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Of a bundle: images like them, not trained on.",
-        show_default=False,
-        rich_help_panel=_PROBE,
-    ),
+    Path | None, _probe(metavar="DIR", help="Of a bundle: images like them, not trained on.", show_default=False)
 ]
 RunOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="RUN",
-        help="Of a bundle: the run it comes from, with its images.",
-        show_default=False,
-        rich_help_panel=_PROBE,
-    ),
+    Path | None, _probe(metavar="RUN", help="Of a bundle: the run it comes from, with its images.", show_default=False)
 ]
 
 
@@ -242,15 +221,15 @@ def _shown(estimate: "Estimate", unit: float = 1, digits: int = 3) -> str:
 
 
 def _verdict(found: "Probe") -> str:
-    """What may be said, and no more."""
+    """What follows from the numbers."""
     if not found.is_fair:
         return (
-            "Zero-shot CLIP, which has seen none of them, tells them apart, too: they differ in more than membership, "
-            "and these numbers are not of membership alone."
+            "Zero-shot CLIP, which has seen none of them, separates them as well: they differ in more than membership, "
+            "and these numbers do not measure membership alone."
         )
-    telling = [attack for attack in found.attacks if attack.separation.auc.low > 0.5]
-    if not telling:
-        return "Neither attack tells members from others here. Stronger ones may: this is what leaks at least."
-    strongest = max(telling, key=lambda attack: attack.separation.auc.value)
+    separating = [attack for attack in found.attacks if attack.separation.auc.low > 0.5]
+    if not separating:
+        return "Neither attack separates members from others. Stronger ones may: this is what leaks at least."
+    strongest = max(separating, key=lambda attack: attack.separation.auc.value)
     what = f"{strongest.target} by {strongest.score}, AUC {_shown(strongest.separation.auc)}"
-    return f"Members can be told: {what}. This is what leaks at least."
+    return f"Members can be recognised: {what}. This is what leaks at least."

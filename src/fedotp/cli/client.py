@@ -1,5 +1,6 @@
 """`fedotp client`: one site of a federation."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,13 +9,13 @@ import typer
 from fedotp._files import cache_folder
 from fedotp._text import printable
 from fedotp.cli._options import (
-    CONNECTION,
     DEVICE,
     BackboneOption,
     DeviceOption,
     InsecureOption,
     KeysOption,
     WindowOption,
+    connection_option,
     need_posix,
     require_keys,
 )
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # it imports much, which `--help` need not wait for
 
 app = typer.Typer()
 
-_TERMS = "What the site demands and reveals"
+_term = partial(typer.Option, rich_help_panel="What the site demands and reveals")
 DataOption = Annotated[
     str | None,
     typer.Option(
@@ -44,68 +45,51 @@ StateOption = Annotated[
     ),
 ]
 ServerOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST[:PORT]",
-        help="Where the server listens; as the keys say if not given.",
-        rich_help_panel=CONNECTION,
-    ),
+    str | None, connection_option(metavar="HOST[:PORT]", help="Where the server listens; as the keys say if not given.")
 ]
 ShareOption = Annotated[
     str,
-    typer.Option(
+    _term(
         metavar="WHAT",
         help="What the server learns beyond the update: nothing, the training loss, scores on the site's tests, or "
         "also predictions image by image.",
-        rich_help_panel=_TERMS,
     ),
 ]
 RequireSecureOption = Annotated[
     bool,
-    typer.Option(
+    _term(
         "--require-secure",
         help="Refuse a federation whose server would see this site's update; needs peers.toml among the keys.",
-        rich_help_panel=_TERMS,
     ),
 ]
-SecureSitesOption = Annotated[
-    int, typer.Option(metavar="N", help="Refuse a secure sum of fewer than N sites.", rich_help_panel=_TERMS)
-]
+SecureSitesOption = Annotated[int, _term(metavar="N", help="Refuse a secure sum of fewer than N sites.")]
 RequirePrivacyOption = Annotated[
     float | None,
-    typer.Option(
+    _term(
         metavar="EPSILON",
         help="Refuse what would spend more than EPSILON of the images' privacy, in all runs together.",
         show_default=False,
-        rich_help_panel=_TERMS,
     ),
 ]
 PrivacyUnitOption = Annotated[
     str | None,
-    typer.Option(
+    _term(
         metavar="UNIT",
         help="With --require-privacy: what is hidden, an example or a group (a patient).",
         show_default="example",
-        rich_help_panel=_TERMS,
     ),
 ]
 PrivacyDeltaOption = Annotated[
     float | None,
-    typer.Option(
+    _term(
         metavar="DELTA",
         help="With --require-privacy: the largest delta; never more than 1 / (training images).",
         show_default=f"{SiteSettings.privacy_delta:g}",
-        rich_help_panel=_TERMS,
     ),
 ]
 LeastNoiseOption = Annotated[
     float | None,
-    typer.Option(
-        metavar="X",
-        help="With --require-privacy: the least noise multiplier.",
-        show_default=f"{SiteSettings.least_noise:g}",
-        rich_help_panel=_TERMS,
-    ),
+    _term(metavar="X", help="With --require-privacy: the least noise multiplier.", show_default=f"{SiteSettings.least_noise:g}"),
 ]
 
 

@@ -47,8 +47,7 @@ CoverageOption = Annotated[
     ),
 ]
 MapsOption = Annotated[
-    Path | None,
-    typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False),
+    Path | None, typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False)
 ]
 CsvOption = Annotated[
     bool, typer.Option("--csv", help="CSV: image, predicted class, its probability, then all classes.")

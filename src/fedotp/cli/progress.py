@@ -38,7 +38,7 @@ def run_progress(*, quiet: bool = False, as_json: bool = False) -> Iterator[Obse
 
 
 class PlainLines(Observer):
-    """A line on stderr for every evaluation, as a log file wants it."""
+    """A line on stderr for every evaluation, as for a log file."""
 
     def __init__(self) -> None:
         self._rounds = 0
@@ -52,7 +52,7 @@ class PlainLines(Observer):
             say(f"{what}: {counted(total, 'image')}")
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Say where the run lies."""
+        """Print where the run is."""
         self._rounds = config.federation.rounds if images_per_round else 0
         say(f"{path}: " + (f"going on after round {round_}" if round_ else counted(self._rounds, "round")))
 
@@ -66,7 +66,7 @@ class PlainLines(Observer):
         say(f"round {round_} of {self._rounds}: {accuracy_text(evaluation)}{self._training}")
 
     def on_interrupt(self) -> None:
-        """Say that it was heard."""
+        """Confirm it."""
         say(STOPPING)
 
 
@@ -74,7 +74,7 @@ class JsonLines(Observer):
     """A JSON object on stdout for the start, every round and every evaluation."""
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Where the run lies and how far it is."""
+        """Where the run is, and its rounds."""
         rounds = config.federation.rounds if images_per_round else 0
         print_json({"kind": "start", "run": str(path), "round": round_, "rounds": rounds})
 
@@ -97,7 +97,7 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """One line on stderr, whatever names are in it."""
+    """One line on stderr; names in it are made printable."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
@@ -145,11 +145,11 @@ class ManyLines(ManyObserver):
             self._say(f"{name}: {'failed' if outcome.error else 'interrupted'}")
 
     def on_lost(self, name: str, why: str) -> None:
-        """A line, for it takes a while until there is another."""
-        self._say(f"{name}: goes on elsewhere from its last checkpoint ({why})")
+        """A line: the next one may take a while."""
+        self._say(f"{name}: continues elsewhere from its last checkpoint ({why})")
 
     def on_interrupt(self) -> None:
-        """Say that it was heard."""
+        """Confirm it."""
         self._say(_STOPPING_MANY)
 
     def _say(self, text: str) -> None:
@@ -175,7 +175,7 @@ class ManyBars(ManyLines):
         self._running: dict[str, TaskID] = {}
 
     def __enter__(self) -> "ManyBars":
-        """Use it as a context, so that the terminal is left as it was whatever happens."""
+        """Use it as a context, so that the terminal is restored in any case."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -183,7 +183,7 @@ class ManyBars(ManyLines):
         self._progress.stop()
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """Bars of their own."""
+        """Separate bars."""
         self._bars.show(what, done, total)
 
     def on_begin(self, n_trials: int, n_complete: int) -> None:
@@ -213,7 +213,7 @@ class ManyBars(ManyLines):
             self._progress.update(self._all, completed=self._done, state=f"{self._done} of {self._total}")
 
     def on_interrupt(self) -> None:
-        """Say that it was heard; drawn by the display's own thread, for this runs inside a signal handler."""
+        """Confirm it; drawn by the display's own thread, because this runs inside a signal handler."""
         if self._all is not None:
             self._progress.update(self._all, description=_STOPPING_MANY)
 

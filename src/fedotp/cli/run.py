@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,28 +46,16 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 app = typer.Typer()
 
 
-_LOGS = "Logs"
+_log = partial(typer.Option, rich_help_panel="Logs")
 PartitionOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The images of each client, from `fedotp data partition --out`.")
 ]
-TensorBoardOption = Annotated[
-    bool, typer.Option("--tensorboard", help="Log for TensorBoard, into the run's directory.", rich_help_panel=_LOGS)
-]
+TensorBoardOption = Annotated[bool, _log("--tensorboard", help="Log for TensorBoard, into the run's directory.")]
 WandbOption = Annotated[
-    bool,
-    typer.Option(
-        "--wandb",
-        help="Log for W&B, into the run's directory; to its server with WANDB_MODE=online only.",
-        rich_help_panel=_LOGS,
-    ),
+    bool, _log("--wandb", help="Log for W&B, into the run's directory; to its server with WANDB_MODE=online only.")
 ]
 MlflowOption = Annotated[
-    bool,
-    typer.Option(
-        "--mlflow",
-        help="Log for MLflow, into mlruns beside the run, or to MLFLOW_TRACKING_URI.",
-        rich_help_panel=_LOGS,
-    ),
+    bool, _log("--mlflow", help="Log for MLflow, into mlruns beside the run, or to MLFLOW_TRACKING_URI.")
 ]
 
 
@@ -110,7 +99,8 @@ def run(
             )
         directory = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json)
     else:
-        directory = _run_new(source or SOURCE, chosen, out, partition, trackers, quiet=quiet, as_json=as_json)
+        asked = _asked(source or SOURCE, chosen, out, partition)
+        directory = _run(*asked, trackers, quiet=quiet, as_json=as_json)
     if as_json:
         from fedotp.cli.progress import print_json
 
@@ -214,17 +204,10 @@ def config(
         print(printable(line))
 
 
-def _run_new(
-    source: str,
-    changes: list[str],
-    out: Path | None,
-    partition: Path | None,
-    trackers: list[str],
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> "RunDirectory":
-    """Start a run of what was asked for."""
+def _asked(
+    source: str, changes: list[str], out: Path | None, partition: Path | None
+) -> "tuple[Config, Path, Partition | None]":
+    """The configuration of a new run, its directory, and the images of each client if they are given."""
     from fedotp.config import load_config
     from fedotp.data.partition import Partition
     from fedotp.runs.directory import free_name
@@ -235,8 +218,7 @@ def _run_new(
     divided = None if partition is None else Partition.load(partition)
     if divided is not None:
         config = replace(config, partition=divided.settings)
-    path = out or free_name(config, Path("runs"))
-    return _run(config, path, divided, trackers, quiet=quiet, as_json=as_json)
+    return config, out or free_name(config, Path("runs")), divided
 
 
 def _run(
@@ -291,7 +273,7 @@ def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
 
 
 def _print_next(directory: "RunDirectory", source: str, changes: list[str], *, can_compare: bool) -> None:
-    """Print where the run is, and commands to go on with."""
+    """Print where the run is, and useful next commands."""
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
     if can_compare:
         options = [word for change in changes for word in ("--set", change)]

@@ -33,8 +33,8 @@ def list_runs(
     from fedotp.runs.directory import find_runs, reading
 
     if not folder.is_dir():
-        raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ if not told otherwise")
-    import_named()  # what is wrong with it is wrong once, and not with every run
+        raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ by default")
+    import_named()  # a mistake in it is reported once, not for every run
     table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
     found = find_runs(folder)
     unreadable: list[str] = []
@@ -62,7 +62,7 @@ def list_runs(
 @app.command()
 def show(
     run: RunArgument,
-    everyone: Annotated[bool, typer.Option("--all", help=f"All clients, not only {_CLIENTS_SHOWN}.")] = False,
+    every: Annotated[bool, typer.Option("--all", help=f"All clients, not only {_CLIENTS_SHOWN}.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Its rounds as CSV instead: a row for each, all numbers.")] = False,
 ) -> None:
     """Show what a run is, what it was made with, and its numbers, client by client.
@@ -81,7 +81,7 @@ def show(
         print(as_csv(rows), end="")
         return
     with reading(directory):
-        # what cannot be read is refused before anything is printed
+        # refuse what cannot be read before anything is printed
         rounds, state, accuracy = _progress(directory, directory.told.tables["federation"]["rounds"])
         facts(list(_essentials(directory)))
         print()
@@ -93,7 +93,7 @@ def show(
         print_run(directory)
         print_views(directory.summary)
         print()
-        _print_clients(directory, everyone)
+        _print_clients(directory, every)
         if (value := read_value(directory)) is not None:
             print()
             print_value(value)
@@ -141,7 +141,7 @@ def diff(
 
 
 def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
-    """The cells of a run, and what brings its method if that is not here: the manifest knows what it was."""
+    """The cells of a run, and where its method comes from if that is not installed: the manifest has its name."""
     from fedotp.runs.directory import MissingMethodError
 
     manifest, missing = run.manifest, ""
@@ -181,7 +181,7 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     division = f"{partition['scheme']}, partition seed {partition['seed']}"
     yield "clients", len(manifest["clients"]), "real sites" if run.is_deployed else division
     if away := rounds.get("without"):
-        yield "  without", listed(away), "no part in this run"
+        yield "  without", listed(away), "excluded from this run"
     steps = f"local epochs {rounds['local_epochs']}, batches of {rounds['batch_size']}"
     yield "rounds", rounds["rounds"], f"{steps}, participation {rounds['participation']}"
     yield "optimizer", optimizer["name"], f"lr {optimizer['lr']}, momentum {optimizer['momentum']}"
@@ -192,7 +192,7 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     yield "on", manifest["device"], manifest["commit"] or ""
 
 
-def _print_clients(run: "RunDirectory", everyone: bool) -> None:
+def _print_clients(run: "RunDirectory", every: bool) -> None:
     from fedotp.federation import METRICS
 
     summary = run.summary
@@ -202,9 +202,9 @@ def _print_clients(run: "RunDirectory", everyone: bool) -> None:
     joined = summary.get("joined", {}).get("clients", [])
     rows = [*((client, "") for client in summary["clients"]), *((client, "joined later") for client in joined)]
     if run.is_deployed:
-        told = {client["name"] for client in summary["clients"]}
-        rows += [({"name": name}, "has told nothing") for name in run.manifest["clients"] if name not in told]
-    shown = rows if everyone else rows[:_CLIENTS_SHOWN]
+        known = {client["name"] for client in summary["clients"]}
+        rows += [({"name": name}, "reported nothing") for name in run.manifest["clients"] if name not in known]
+    shown = rows if every else rows[:_CLIENTS_SHOWN]
     for client, remark in shown:
         values = [metric.write(client.get(key)) for key, metric in METRICS.items()]
         domain = [client.get("domain") or "mixed"] if with_domains else []

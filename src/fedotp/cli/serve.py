@@ -15,7 +15,7 @@ def serve(
     source: ClassifierArgument,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8765,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than this machine reach it only if you change this.")
+        str, typer.Option(help="Address to listen on; the default can be reached from this machine only.")
     ] = "127.0.0.1",
     calibrate: CalibrateOption = None,
     backbone: BackboneOption = None,
@@ -23,8 +23,8 @@ def serve(
 ) -> None:
     """Open a local page: drop an image, choose a client, see what it predicts and where its prompts look.
 
-    Of a client that is calibrated it shows a set of classes, too, and says if the image is unlike the client's own.
-    Nobody but this machine reaches the page, and images stay in memory. Ctrl-C ends it.
+    For a calibrated client it also shows a set of classes, and whether the image is unlike the client's own.
+    Only this machine reaches the page, and images stay in memory. Ctrl-C ends it.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def serve(
     )
     if not is_loopback(host):
         typer.secho(
-            f"warning: everyone who reaches {printable(host)} can use this page and the clients' prompts behind it",
+            f"warning: all that reach {printable(host)} can use this page and the clients' prompts behind it",
             err=True,
             fg="yellow",
         )

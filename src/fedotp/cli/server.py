@@ -1,13 +1,13 @@
 """`fedotp server`: the server of a federation of real sites."""
 
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedotp.cli._options import (
-    CONNECTION,
     SOURCE,
     ClassesOption,
     InsecureOption,
@@ -17,6 +17,7 @@ from fedotp.cli._options import (
     SetOption,
     SourceArgument,
     class_names,
+    connection_option,
     need_posix,
     require_keys,
 )
@@ -32,85 +33,58 @@ app = typer.Typer()
 
 KEPT = ("allow_new_counts", "secure", "secure_threshold", "secure_range")  # a run keeps them, or what they did
 
-_WAITING, _LIMITS, _SECURE = "Waiting for sites", "Limits of a site's influence", "Secure sums"
+_waiting = partial(typer.Option, rich_help_panel="Waiting for sites")
+_limit = partial(typer.Option, rich_help_panel="Limits of a site's influence")
+_secure = partial(typer.Option, rich_help_panel="Secure sums")
 HostOption = Annotated[
     str | None,
-    typer.Option(
-        help="Address to listen at.",
-        show_default="all of the machine's; this machine's, if --insecure",
-        rich_help_panel=CONNECTION,
-    ),
+    connection_option(help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"),
 ]
-PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.", rich_help_panel=CONNECTION)]
+PortOption = Annotated[int, connection_option(min=1, max=65535, help="Port to listen at.")]
 MinSitesOption = Annotated[
-    int,
-    typer.Option(
-        min=0, metavar="N", help="Begin when N sites are ready; 0: all that have keys.", rich_help_panel=_WAITING
-    ),
+    int, _waiting(min=0, metavar="N", help="Begin when N sites are ready; 0: all that have keys.")
 ]
 StartTimeoutOption = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.", rich_help_panel=_WAITING
-    ),
+    float, _waiting(metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.")
 ]
-RoundTimeoutOption = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Later answers of a round do not count.", rich_help_panel=_WAITING)
-]
+RoundTimeoutOption = Annotated[float, _waiting(metavar="SECONDS", help="Later answers of a round do not count.")]
 PatienceOption = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS", help="Wait so long for a site that has just disconnected.", rich_help_panel=_WAITING
-    ),
+    float, _waiting(metavar="SECONDS", help="Wait so long for a site that has just disconnected.")
 ]
 MaxTimesOption = Annotated[
     float,
-    typer.Option(
+    _limit(
         metavar="X",
         help="No site counts with more images, or moves the prompt further, than X times the median of all.",
-        rich_help_panel=_LIMITS,
     ),
 ]
 MaxImagesOption = Annotated[
     int,
-    typer.Option(
+    _limit(
         metavar="N",
         help="No site counts with more than N images; 0: as --max-times says, nor more than all others together.",
-        rich_help_panel=_LIMITS,
     ),
 ]
 NewCountsOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-new-counts",
-        help="A site that comes back with more images counts with all of them.",
-        rich_help_panel=_LIMITS,
-    ),
+    bool, _limit("--allow-new-counts", help="A site that comes back with more images counts with all of them.")
 ]
 SecureOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--secure",
-        help="Add updates up securely: the server sees their sum and no single update.",
-        rich_help_panel=_SECURE,
-    ),
+    bool | None, _secure("--secure", help="Add updates up securely: the server sees their sum and no single update.")
 ]
 ThresholdOption = Annotated[
     float | None,
-    typer.Option(
+    _secure(
         metavar="X",
         help="More than this share of a round's sites open a secure sum; the others may drop out.",
         show_default=f"{ServerSettings.secure_threshold:.3g}",
-        rich_help_panel=_SECURE,
     ),
 ]
 RangeOption = Annotated[
     int | None,
-    typer.Option(
+    _secure(
         metavar="X",
         help="The largest value of a prompt in a secure sum.",
         show_default=str(ServerSettings.secure_range),
-        rich_help_panel=_SECURE,
     ),
 ]
 
@@ -166,17 +140,9 @@ def server(
         raise FedotpError("--resume has its own configuration: leave out PRESET|FILE, --set, --classes and --out")
     from fedotp.flower.server import run_server
 
-    directory = run_server(
-        settings,
-        host or ("127.0.0.1" if insecure else "0.0.0.0"),
-        port,
-        keys,
-        source=source or SOURCE,
-        changes=changes or [],
-        classes=_classes(classes),
-        out=out,
-        resume=resume,
-    )
+    job: dict[str, Any] = {"source": source or SOURCE, "changes": changes or [], "classes": _classes(classes)}
+    listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
+    directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
     _print_end(directory, [*_where(keys, host, port), *_given(settings)])
 
 

@@ -52,7 +52,7 @@ def listing(*titles: str, right: Sequence[str] = ()) -> Table:
 
 
 def print_wide(table: Table) -> None:
-    """Print a table whose last column is long: its lines are not folded, whatever the width."""
+    """Print a table whose last column is long: its lines are not folded."""
     file = io.StringIO()
     Console(file=file, width=_ANY_WIDTH).print(table)
     for line in file.getvalue().splitlines():
@@ -81,7 +81,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         remark = f"± {percent(final['accuracy_std'])} over clients"
         rows.append(("mean accuracy", f"{percent(final['accuracy'])} %", remark))
     else:
-        rows.append(("mean accuracy", "-", "no site tells how well it does"))
+        rows.append(("mean accuracy", "-", "no site reports its accuracy"))
     for name, domain in numbers["domains"].items():
         remark = f"± {percent(domain['accuracy_std'])} over {counted(domain['clients'], 'client')}"
         rows.append((f"  {name}", f"{percent(domain['accuracy'])} %", remark))
@@ -139,7 +139,7 @@ def print_run(directory: "RunDirectory") -> None:
 
 
 def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
-    """Print how methods compare with their controls: what may be wrong, and what is not significant."""
+    """Print how methods compare with their controls: warnings, and what is not significant."""
     for sentence in warnings:
         Console().print(cell(sentence, "bold yellow"))
     for sentence in notes:
@@ -147,7 +147,7 @@ def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
 
 
 def _print_findings(directory: "RunDirectory") -> None:
-    """Print what attacks on the run have found, where somebody made them."""
+    """Print what attacks on the run have found, if there were any."""
     from fedotp.runs.directory import reading
 
     rows: list[tuple[object, ...]] = []
@@ -156,7 +156,7 @@ def _print_findings(directory: "RunDirectory") -> None:
             rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; found by fedotp audit"))
         if (probe := directory.finding("probe")) is not None:
             auc = max(attack["auc"]["value"] for attack in probe["attacks"])
-            rows.append(("members told", f"AUC {auc:.3f}", "by the best attack of fedotp probe; 0.5 is chance"))
+            rows.append(("membership", f"AUC {auc:.3f}", "of the best attack of fedotp audit --probe; 0.5 is chance"))
     if rows:
         facts(rows)
 
@@ -172,7 +172,7 @@ def print_headline(run: "RunDirectory", n_clients: int) -> None:
 
 
 def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
-    """Print what is to be copied: never folded, whatever the width."""
+    """Print what is to be copied: never folded."""
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print(f"{name:<{width}}  {printable(text)}")
@@ -188,7 +188,7 @@ _MEANS = (
 
 
 def print_views(numbers: Mapping[str, Any]) -> None:
-    """Print `views` of a summary, or of an evaluation in the shape of one, and which there cannot be."""
+    """Print `views` of a summary, or of an evaluation in the shape of one, and which are impossible."""
     from fedotp.federation import percent
 
     views: Sequence[Mapping[str, Any]] = numbers.get("views", ())
@@ -221,12 +221,12 @@ _ONE, _ALL, _INTERVAL, _OTHERS = "leave one out", "Shapley", "95 % interval", "o
 
 
 def print_value(result: dict[str, Any]) -> None:
-    """Print what each site contributed, most first, in points of accuracy."""
+    """Print what each client contributed, most first, in points of accuracy."""
     whole, nothing = 100 * result["everybody"], 100 * result["nobody"]
-    what = "the shared part, for all sites" if result["of"] == "global" else "each site's own classifier"
-    Console().print(cell(f"{what}: {whole:.2f} % with everybody, {nothing:.2f} % with nobody", "bold"))
+    what = "the shared part, for all clients" if result["of"] == "global" else "each client's own classifier"
+    Console().print(cell(f"{what}: {whole:.2f} % with all, {nothing:.2f} % with none", "bold"))
     titles = (_ALL, *([] if result["exact"] else [_INTERVAL]), _ONE, _OTHERS)
-    table = listing("site", *titles, right=titles)
+    table = listing("client", *titles, right=titles)
     for site in sorted(result["sites"], key=lambda site: -site["shapley"]):
         between = [] if result["exact"] else [_interval(site["low"], site["high"])]
         table.add_row(
@@ -250,7 +250,7 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def promise(calibration: "Calibration") -> str:
-    """In one line what can be promised with it."""
+    """In one line, what it guarantees."""
     from fedotp.limits import COVERAGES, least_images
 
     n = len(calibration)

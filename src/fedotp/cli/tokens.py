@@ -34,8 +34,7 @@ _GIB = 1 << 30
 StoreOption = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the token store; $FEDOTP_CACHE/tokens or the user's cache if not given.",
-        show_default=False,
+        help="Folder of the token store; $FEDOTP_CACHE/tokens or the user's cache if not given.", show_default=False
     ),
 ]
 

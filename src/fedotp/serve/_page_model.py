@@ -41,7 +41,7 @@ class Samples:
 
     @classmethod
     def of_run(cls, path: Path) -> "Samples | None":
-        """Those of the run at `path`; None where that is a bundle, or its data are at sites of their own."""
+        """Those of the run at `path`; None for a bundle, and for a run whose data are at real sites."""
         return cls(RunDirectory(path)) if (path / "partition.json").is_file() else None
 
     def of(self, client: str) -> list[tuple[Image, str]]:
@@ -73,7 +73,7 @@ def _image(split: Split, row: int) -> Image | None:
 
 @dataclass(eq=False)
 class _Kept:
-    """An image as the tower sees it, and its features with B = 1 once somebody has asked about it."""
+    """An image as the tower sees it, and its features with B = 1 after the first question about it."""
 
     picture: Image
     features: ImageFeatures | None = None

@@ -42,7 +42,7 @@ _PATIENCE = 60  # seconds a connection may be silent
 
 
 class Server(ThreadingHTTPServer):
-    """The page and the model behind it; `serve_forever` answers until somebody calls `shutdown`."""
+    """The page and the model behind it; `serve_forever` answers until `shutdown` is called."""
 
     daemon_threads = True
 
