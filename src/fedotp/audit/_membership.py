@@ -47,7 +47,7 @@ class Separation:
     Attributes:
         auc: how often a member has a higher score than another image of its client; 0.5 is chance. Over clients it is
             the mean weighted by m n / (m + n), as in van Elteren's test.
-        rates: by the share of others that are mistaken for members (0.01, 0.1) the share of members found. One threshold
+        rates: by the share of others mistaken for members (0.01, 0.1) the share of members found. One threshold
             serves all clients, each of whose members weigh as much as its others. A share of less than one image is
             left out.
         by_client: the AUC of each client; None where it has no members or no others.
@@ -106,9 +106,9 @@ def separate(
     weights = np.array([len(members) * len(others) / (len(members) + len(others)) for members, others in scores])
     weights /= weights.sum()
     n_members, n_others = (sum(len(one[side]) for one in scores) for side in (0, 1))
-    usable_shares = [share for share in shares if share * n_others >= 1]
+    measured = [share for share in shares if share * n_others >= 1]
     parts = [
-        (_aucs(scores, counts), _rates(scores, counts, weights, usable_shares))
+        (_aucs(scores, counts), _rates(scores, counts, weights, measured))
         for counts in chain([_as_they_are(scores)], _drawn_again(scores, seed, resamples))
     ]
     auc, rate = (np.concatenate(found, 1) for found in zip(*parts, strict=True))  # (clients or shares, 1 + resamples)
@@ -118,10 +118,7 @@ def separate(
     mean = weights @ auc
     return Separation(
         Estimate.of(mean[0], mean[1:], confidence),
-        {
-            share: Estimate.of(values[0], values[1:], confidence)
-            for share, values in zip(usable_shares, rate, strict=True)
-        },
+        {share: Estimate.of(values[0], values[1:], confidence) for share, values in zip(measured, rate, strict=True)},
         tuple(by_client),
         n_members,
         n_others,
