@@ -89,7 +89,11 @@ PrivacyDeltaOption = Annotated[
 ]
 LeastNoiseOption = Annotated[
     float | None,
-    _term(metavar="X", help="With --require-privacy: the least noise multiplier.", show_default=f"{SiteSettings.least_noise:g}"),
+    _term(
+        metavar="X",
+        help="With --require-privacy: the least noise multiplier.",
+        show_default=f"{SiteSettings.least_noise:g}",
+    ),
 ]
 
 
