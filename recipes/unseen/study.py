@@ -159,7 +159,7 @@ def study(
 def _positions(trial: Trial, last: bool) -> Iterator[tuple[Dial | str, float | str]]:
     """Where the dial and the mass stand in the measurements of a method; "" is as trained."""
     yield "", ""
-    if trial.method.dial_position is not None:
+    if "dial" in trial.method.adjustable:
         yield from ((dial, "") for dial in (GRID if last else FEW))
         if last and isinstance(trial.method, FedOTP):
             yield "confidence", ""

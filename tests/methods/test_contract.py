@@ -205,7 +205,7 @@ class Weighted(FedOTP):
 
     name: ClassVar[str] = "weighted"
 
-    def weights(self, task: Task, params: Parameters) -> Tensor:
+    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
         share = torch.tensor([0.2, 0.5, 0.7], dtype=torch.float64)[: len(params["shared"])]
         return torch.stack([share, 1 - share], dim=-1)
 
@@ -215,7 +215,7 @@ def test_prompts_take_the_shares_of_the_mass_they_are_given(task: Task, batch: B
     params = params_of(method, task, C)
     predictor = Predictor.of(method, task, params, C)
     found = predictor.scores(batch.image)
-    weights = method.weights(task, params)
+    weights = method.weights(task, params, batch.image, predictor.classes)
     for c, b, k in np.ndindex(C, B, K):
         patches = torch.nn.functional.normalize(batch.image.tokens[c, b], dim=-1)
         S = (patches @ predictor.classes[c, :, k].T).numpy()  # (V, N)

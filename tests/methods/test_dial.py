@@ -52,9 +52,9 @@ def test_at_its_ends_there_is_one_kind_of_prompts_only(
     params = params_of(method, task)
     global_only, local_only = replace(method, n_private=0), replace(method, n_shared=0)
     expected = scores(global_only, task, {"shared": params["shared"]}, image)
-    torch.testing.assert_close(scores(method.with_dial(0.0), task, params, image), expected)
+    torch.testing.assert_close(scores(method.adjusted(dial=0.0), task, params, image), expected)
     expected = scores(local_only, task, {"private": params["private"]}, image)
-    torch.testing.assert_close(scores(method.with_dial(1.0), task, params, image), expected)
+    torch.testing.assert_close(scores(method.adjusted(dial=1.0), task, params, image), expected)
 
 
 @pytest.mark.parametrize(("n_shared", "n_private"), [(1, 1), (3, 1)])
@@ -64,9 +64,9 @@ def test_the_papers_masses_are_one_of_its_positions(
 ) -> None:
     method = FedOTP(n_shared=n_shared, n_private=n_private, rule=rule)
     params = params_of(method, task)
-    same = method.with_dial(n_private / (n_shared + n_private))
+    same = method.adjusted(dial=n_private / (n_shared + n_private))
     torch.testing.assert_close(scores(same, task, params, image), scores(method, task, params, image))
-    other = scores(method.with_dial(0.9), task, params, image)
+    other = scores(method.adjusted(dial=0.9), task, params, image)
     assert (other - scores(method, task, params, image)).abs().max() > 1e-3
 
 
@@ -177,7 +177,7 @@ def test_a_dial_needs_both_kinds_of_prompts() -> None:
 
 def test_a_method_without_a_dial_says_so(task: Task) -> None:
     promptfl = METHODS["promptfl"]()
-    with pytest.raises(FedotpError, match=r"^PromptFL has no dial: it does not weigh"):
+    with pytest.raises(FedotpError, match=r"^PromptFL has no dial to choose: it does not weigh"):
         Predictor.of(promptfl, task, promptfl.untrained(task)).with_dial(0.5)
     changed = Predictor.of(FedOTP(), task, FedOTP().untrained(task)).with_dial("confidence")
     assert changed.method == FedOTP(dial="confidence")
@@ -185,17 +185,16 @@ def test_a_method_without_a_dial_says_so(task: Task) -> None:
 
 def test_theta_is_promptfolios_dial() -> None:
     method = METHODS["promptfolio"]()
-    assert (method.dial_position, method.with_dial(0.7)) == (0.4, replace(method, theta=0.7))
-    with pytest.raises(FedotpError, match="its dial must be a number"):
-        method.with_dial("confidence")
-    with pytest.raises(FedotpError, match=r"^method.theta = 2: must be from 0 to 1"):
-        method.with_dial(2)
+    assert (method.adjustable["dial"], method.adjusted(dial=0.7)) == (("theta", 0.4), replace(method, theta=0.7))
+    for wrong in ("confidence", 2):
+        with pytest.raises(FedotpError, match=r"^method.theta = .*: must be a number from 0 to 1"):
+            method.adjusted(dial=wrong)
 
 
 def test_positions() -> None:
-    found = [FedOTP().dial_position, FedOTP(n_shared=3, dial=0.2).dial_position, FedOTP(n_shared=3).dial_position]
+    found = [method.adjustable["dial"][1] for method in (FedOTP(), FedOTP(n_shared=3, dial=0.2), FedOTP(n_shared=3))]
     assert found == [0.5, 0.2, 0.25]
-    assert FedOTP(n_private=0).dial_position is METHODS["coop"]().dial_position is None
+    assert "dial" not in {**FedOTP(n_private=0).adjustable, **METHODS["coop"]().adjustable}
 
 
 def test_a_dial_as_it_is_typed() -> None:

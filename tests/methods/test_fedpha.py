@@ -28,7 +28,7 @@ def started(method: FedPHA, task: Task) -> Parameters:
 def projected(method: FedPHA, common: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
     """P~ (C, 1, s_l, d), as training encodes it."""
     params, task = {"prompt": common, "local": local}, make_task(torch.float64)
-    return method.training_prompts(task, params | method.derived(task, params, None))[0].context[:, 1:]
+    return method.training_prompts(task, params | method.derived(task, params, None))[1].context
 
 
 def draw(*shape: int) -> torch.Tensor:

@@ -135,7 +135,7 @@ def test_any_number_of_prompts_but_none(n_shared: int, n_private: int) -> None:
         (PromptFLFineTuned, {"epochs": -1}, "method.epochs = -1"),
         (PFedPrompt, {"alpha": -1.0}, "method.alpha = -1.0"),
         (PFedPrompt, {"values": "x"}, "method.values = 'x': must be features or labels"),
-        (PromptFolio, {"theta": 1.1}, "method.theta = 1.1: must be from 0 to 1"),
+        (PromptFolio, {"theta": 1.1}, "method.theta = 1.1: must be a number from 0 to 1"),
         (PromptFolio, {"theta": math.nan}, "method.theta = nan"),
         (FedPGP, {"rank": 0}, "method.rank = 0: must be from 1 to 256"),
         (FedPGP, {"mu": -0.1}, "method.mu = -0.1"),

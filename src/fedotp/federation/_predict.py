@@ -111,7 +111,7 @@ class Predictor:
         `similar` is their `similarity` (C, B, V, N).
         """
         rule = self.task.rule(matching or self.matching)
-        weights = self.method.weights_of(self.task, self.params, image, self.classes)
+        weights = self.method.weights(self.task, self.params, image, self.classes)
         if weights is not None and weights.dim() == 2:
             weights = weights[:, None].expand(-1, similar.shape[1], -1)
         return rule.plan(similar, weights)
@@ -120,18 +120,19 @@ class Predictor:
 
     def with_matching(self, matching: Matching) -> "Predictor":
         """The same prompts under another rule."""
-        return replace(self, method=self.method.with_matching(matching))
+        options = {"rule": matching.rule, "reg": matching.reg, "mass": matching.mass}
+        return replace(self, method=self.method.adjusted(**options))
 
     def with_mass(self, mass: float) -> "Predictor":
         """The same prompts with another share of the image transported."""
         if not self.matching.has_mass:
             rule = f" with rule {self.matching.rule}" if self.matching.has_plan else ""
             raise FedotpError(f"{self.method.title}{rule} has no mass to choose: only unbalanced transport has")
-        return self.with_matching(replace(self.matching, mass=mass))
+        return replace(self, method=self.method.adjusted(mass=mass))
 
     def with_dial(self, dial: Dial) -> "Predictor":
         """The same prompts, the mass divided between global (dial 0) and local ones (1) in another way."""
-        return replace(self, method=self.method.with_dial(dial))
+        return replace(self, method=self.method.adjusted(dial=dial))
 
     def with_task(self, task: Task) -> "Predictor":
         """The same prompts for another task, such as other classes."""

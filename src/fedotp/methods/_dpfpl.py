@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedotp._values import require_choices, require_from
 from fedotp.methods._method import Method
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from fedotp._values import require_choices
 from fedotp.matching import pooled_score
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 _NEVER = -1e4  # as a cosine: its probability is 0, and its gradient a number

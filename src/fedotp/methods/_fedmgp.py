@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fedotp._values import MOST, require, require_choices, require_from
 from fedotp.matching import cross_entropy, pooled_score
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, weighted_average
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._task import Task, constant
 
 _WORDS, _N_WORDS = "a photo of a", 4

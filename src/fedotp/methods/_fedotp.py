@@ -1,22 +1,25 @@
 """FedOTP: global and local prompts that cooperate through optimal transport."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal, get_args
+from functools import lru_cache
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedotp import ot
-from fedotp._values import alternatives, require_one_of
+from fedotp._values import require, require_one_of
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
-from fedotp.methods._dial import CONFIDENCE, Dial, by_confidence, fixed_shares, require_dial, shares
-from fedotp.methods._method import LearningRates, Method
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._method import Dial, LearningRates, Method
+from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
+CONFIDENCE: Dial = "confidence"
+_RIGHT_DIAL = "a number from 0 (global prompts only) to 1 (local ones only), or confidence"
 _MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
 _SHARES = "shares"  # among the parameters of clients that have their own
 
@@ -34,7 +37,7 @@ class FedOTP(Method):
         solver: how the transport problem is solved; the result is the same.
         dial: the share of the mass that the local prompts take together, from 0 (only the global ones count) to 1 (only
             the local ones). It is ours; None is the paper's, N_l / N. "confidence" finds it for every image: as certain
-            as the local prompts alone are of it, compared with the global ones alone (`_dial.by_confidence`).
+            as the local prompts alone are of it, compared with the global ones alone (`by_confidence`).
     """
 
     n_shared: int = 1
@@ -61,29 +64,28 @@ class FedOTP(Method):
             self.matching  # noqa: B018  (refuses what else is out of range)
         except SettingError as error:
             raise error.under("method") from None
-        require_dial(self.dial, self.n_shared, self.n_private)
+        if self.dial is not None:
+            self._require_dial(self.dial)
+
+    def _require_dial(self, dial: Dial) -> None:
+        right = dial == CONFIDENCE or (not isinstance(dial, str) and 0 <= dial <= 1)
+        require(right, "method.dial", dial, _RIGHT_DIAL)
+        both = min(self.n_shared, self.n_private) > 0
+        require(both, "method.dial", dial, "left out: a dial needs both, method.n_shared and method.n_private, above 0")
 
     @property
     def matching(self) -> Matching:
         """Optimal transport of patches onto prompts: scores are 1 - d_{C,k} up to a constant (Eq. 6 to 10)."""
         return Matching(rule=self.rule, reg=self.reg, mass=self.mass, solver=self.solver)
 
-    def with_matching(self, matching: Matching) -> "FedOTP":
-        """The same prompts, matched in another way."""
-        if matching.rule == "pooled":
-            raise FedotpError(f"FedOTP matches patches: its rule must be {alternatives(get_args(ot.Rule))}")
-        return replace(self, rule=matching.rule, reg=matching.reg, mass=matching.mass)
-
-    def with_dial(self, dial: Dial) -> "FedOTP":
-        """The same prompts, the mass divided in another way."""
-        return replace(self, dial=dial)
-
     @property
-    def dial_position(self) -> Dial | None:
-        """The dial; the paper's equal masses are a position, too."""
-        if min(self.n_shared, self.n_private) == 0:
-            return None
-        return self.n_private / (self.n_shared + self.n_private) if self.dial is None else self.dial
+    def adjustable(self) -> dict[str, tuple[str, object]]:
+        """The rule of transport and, with prompts of both kinds, the dial; the paper's equal masses are a position."""
+        found: dict[str, tuple[str, object]] = {key: (key, getattr(self, key)) for key in ("rule", "reg", "mass")}
+        if min(self.n_shared, self.n_private) > 0:
+            equal = self.n_private / (self.n_shared + self.n_private)
+            found["dial"] = ("dial", equal if self.dial is None else self.dial)
+        return found
 
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
         """Also where only the mass or the dial differs."""
@@ -133,14 +135,10 @@ class FedOTP(Method):
         kinds = {"shared": Kind.GLOBAL, "private": Kind.LOCAL}
         return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)
 
-    def weights(self, task: Task, params: Parameters) -> Tensor | None:
-        """What the dial says; with "confidence" it is each image's own."""
-        return self._fixed_shares(task.dtype, task.device)
-
-    def weights_of(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
-        """As `weights`; with "confidence" (C, B, N), after a look at the image with both kinds of prompts alone."""
+    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
+        """What the dial says (N,); with "confidence" (C, B, N), from the scores of both kinds of prompts alone."""
         if self.dial != CONFIDENCE:
-            return self.weights(task, params)
+            return self._fixed_shares(task.dtype, task.device)
         kinds = classes.split([self.n_shared, self.n_private], dim=1)
         with torch.no_grad():
             of_global, of_local = (task.rule(self.matching)(image, kind) for kind in kinds)
@@ -157,6 +155,47 @@ class _EachItsShares(FedOTP):
         """It is given."""
         return frozenset({_SHARES})
 
-    def weights(self, task: Task, params: Parameters) -> Tensor:
+    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
         """The mass that each prompt takes, (C, N)."""
         return params[_SHARES].to(task.dtype)
+
+
+# The dial: how the mass is divided between global and local prompts ----------------------------------------
+
+
+def dial_of(text: str) -> Dial:
+    """The dial as a person types it."""
+    try:
+        return "confidence" if text == CONFIDENCE else float(text)
+    except ValueError:
+        raise SettingError("dial", repr(text), _RIGHT_DIAL) from None
+
+
+@lru_cache(maxsize=64)
+def fixed_shares(dial: float, n_shared: int, n_private: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """`shares` of one number, kept: a GPU need not wait for them in every step."""
+    return shares(torch.tensor(dial, dtype=torch.float64), n_shared, n_private).to(device, dtype)
+
+
+def shares(dial: Tensor, n_shared: int, n_private: int) -> Tensor:
+    """Shares of the mass (..., N) for dials (...): 1 - dial for all global prompts together, dial for all local."""
+    each = ((1 - dial) / n_shared, dial / n_private)
+    parts = (part[..., None].expand(*dial.shape, n) for part, n in zip(each, (n_shared, n_private), strict=True))
+    return torch.cat(list(parts), dim=-1)
+
+
+def by_confidence(global_scores: Tensor, local_scores: Tensor, logit_scale: Tensor) -> Tensor:
+    """A dial (C, B) for every image, from the scores (C, B, K) it has with the global and with the local prompts alone.
+
+    Each end counts as it is certain: 1 - H / log K, with H the entropy of its probabilities. An image of which both
+    ends are equally certain has the dial at 0.5.
+    """
+    of_global, of_local = (_certainty(scores, logit_scale) for scores in (global_scores, local_scores))
+    return of_local / (of_global + of_local)
+
+
+def _certainty(scores: Tensor, logit_scale: Tensor) -> Tensor:
+    """From nearly 0, all classes alike, to 1, one class only: (C, B) of scores (C, B, K)."""
+    log_p = (scores * logit_scale.exp()).log_softmax(-1)
+    entropy = -(log_p.exp() * log_p).sum(-1)
+    return (1 - entropy / math.log(max(scores.shape[-1], 2))).clamp_min(1e-6)

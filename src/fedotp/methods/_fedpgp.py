@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD
@@ -76,11 +75,6 @@ class FedPGP(Method):
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """P, which predicts, and sigma."""
         return *self.prompts(task, params), Prompt(Kind.GLOBAL, params["prompt"])
-
-    def training_features(self, task: Task, params: Parameters) -> tuple[Tensor, Sequence[Kind]]:
-        """Of P and sigma, (C, 2, K, e)."""
-        prompts = self.training_prompts(task, params)
-        return task.features(*(p.context for p in prompts)), [p.kind for p in prompts]
 
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor

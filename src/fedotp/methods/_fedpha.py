@@ -10,9 +10,8 @@ from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
@@ -85,16 +84,12 @@ class FedPHA(Method):
         return {"basis": (rows[..., :n_first, :] if self.subspace == "null" else rows[..., n_first:, :]).mT}
 
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """P_l, P~ and P_g."""
+        """P_l, P~, which is not learned but follows from P_l, and P_g."""
         local = params["local"]
         within = local @ params["basis"] @ params["basis"].mT
         projected = local - within if self.subspace == "null" else within
-        return Prompt(Kind.LOCAL, torch.cat([local, projected], dim=1)), Prompt(Kind.GLOBAL, params["prompt"])
-
-    def training_features(self, task: Task, params: Parameters) -> tuple[Tensor, Sequence[Kind]]:
-        """Of P_l, P~ and P_g, (C, 3, K, e); P~ is not learned but follows from P_l."""
-        prompts = self.training_prompts(task, params)
-        return task.features(*(p.context for p in prompts)), (Kind.LOCAL, Kind.OTHERS, Kind.GLOBAL)
+        contexts = {Kind.LOCAL: local, Kind.OTHERS: projected, Kind.GLOBAL: params["prompt"]}
+        return tuple(Prompt(kind, context) for kind, context in contexts.items())
 
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from fedotp._values import require_from
 from fedotp.errors import FedotpError
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, weighted_average
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._task import Task, constant, uniform
 
 _HEADS = 4

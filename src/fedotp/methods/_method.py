@@ -9,7 +9,7 @@ One round, for C clients side by side (every tensor a client handles has the cli
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -19,14 +19,21 @@ from torch import Tensor
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching, cross_entropy
-from fedotp.methods._batch import Batch, Need
-from fedotp.methods._dial import Dial
-from fedotp.methods._prompt import Kind, Parameters, Prompt, forgotten, learned
+from fedotp.methods._parts import Batch, Kind, Need, Parameters, Prompt, forgotten, kinds_of, learned
 from fedotp.methods._task import Task
 
 Rate = Literal["paper", "mini", "falling"]
 """Where a method's own learning rate was found, as `optimizer.lr` may name it."""
 OptimizerName = Literal["sgd", "adam", "adamw"]
+Dial = float | Literal["confidence"]
+"""The share of the local prompts, from 0 (global ones only) to 1; "confidence": each image's own."""
+
+
+_TRANSPORT = "its images are matched as a whole, without transport"
+_ADJUSTED = {
+    **dict.fromkeys(("rule", "reg", "mass"), _TRANSPORT),
+    "dial": "it does not weigh global against local prompts",
+}
 
 
 class LearningRates(NamedTuple):
@@ -72,18 +79,21 @@ class Method(ABC):
         """The rule that turns image features and class features into scores; plans and a mass follow from it."""
         return Matching("pooled")
 
-    def with_matching(self, matching: Matching) -> "Method":
-        """The same method under another rule: a method whose `matching` can be chosen says how."""
-        raise FedotpError(f"{self.title} has no transport to change: its images are matched as a whole")
-
-    def with_dial(self, dial: Dial) -> "Method":
-        """The same method with another dial (`_dial`): a method that weighs global against local prompts says how."""
-        raise FedotpError(f"{self.title} has no dial: it does not weigh global against local prompts")
-
     @property
-    def dial_position(self) -> Dial | None:
-        """Where its dial stands, from 0 (global) to 1 (local); None where it has none."""
-        return None
+    def adjustable(self) -> Mapping[str, tuple[str, object]]:
+        """Options that may change after training, by their usual names: the field, and the present value.
+
+        The usual names are `rule`, `reg` and `mass` of transport, and `dial`, the share of the local prompts.
+        """
+        return {}
+
+    def adjusted(self, **options: object) -> "Method":
+        """The same method with other values of `adjustable` options."""
+        known = self.adjustable
+        for name in options:
+            if name not in known:
+                raise FedotpError(f"{self.title} has no {name} to choose: {_ADJUSTED[name]}")
+        return replace(self, **{known[name][0]: value for name, value in options.items()})
 
     def side_by_side(self, others: Sequence["Method"]) -> "tuple[Method, list[Parameters]] | None":
         """One method for the clients of this and of `others`, in runs that are trained as one; None: it takes several.
@@ -179,7 +189,7 @@ class Method(ABC):
 
     def kinds(self, task: Task, params: Parameters) -> tuple[Kind, ...]:
         """What each of the N prompts is: (N,)."""
-        return tuple(prompt.kind for prompt in self.prompts(task, params) for _ in range(prompt.n_prompts))
+        return kinds_of(self.prompts(task, params))
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
         """What follows from `params` (C, ...) without being trained, by names of its own: (C, ...).
@@ -190,24 +200,24 @@ class Method(ABC):
         """
         return {}
 
-    def weights(self, task: Task, params: Parameters) -> Tensor | None:
-        """How much each prompt counts, (N,) or (C, N), summing to 1; None: all alike."""
+    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
+        """How much each prompt counts, summing to 1: (N,), (C, N) or, where images differ, (C, B, N); None: all alike.
+
+        `classes` are the class features (C, N, K, e).
+        """
         return None
 
-    def weights_of(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
-        """`weights` of images, where they have their own (C, B, N): by default the same for all."""
-        return self.weights(task, params)
-
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
-        """Class features (C, N, K, e), or (1, N, K, e) for all clients: by default those of the prompts.
+    def class_features(self, task: Task, params: Parameters, prompts: Sequence[Prompt] | None = None) -> Tensor:
+        """Class features (C, N, K, e) of `prompts`, those that predict if not given; (1, N, K, e) for all clients.
 
         Only their directions may matter to `score`: for prediction they are brought to length 1 once.
         """
-        return task.features(*(prompt.context for prompt in self.prompts(task, params)))
+        shown = self.prompts(task, params) if prompts is None else prompts
+        return task.features(*(prompt.context for prompt in shown))
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """Scores (C, B, K) of images for class features (C, N, K, e): by default the matching's."""
-        weights = self.weights_of(task, params, batch.image, classes)
+        weights = self.weights(task, params, batch.image, classes)
         return task.rule(self.matching)(batch.image, classes, weights, batch.counted)
 
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
@@ -221,18 +231,15 @@ class Method(ABC):
 
     def objective(self, task: Task, params: Parameters, received: Parameters, batch: Batch) -> list[Tensor]:
         """What the loss is made of: the method's `terms`, and KgCoOp's penalty where `prompt.kgcoop` asks for it."""
-        classes, kinds = self.training_features(task, params)
-        kept = [forgotten(task, classes, kinds)] if task.prompt.kgcoop else []
+        prompts = self.training_prompts(task, params)
+        classes = self.class_features(task, params, prompts)
+        kept = [forgotten(task, classes, kinds_of(prompts))] if task.prompt.kgcoop else []
         return [*self.terms(task, params, received, batch, classes), *kept]
-
-    def training_features(self, task: Task, params: Parameters) -> tuple[Tensor, Sequence[Kind]]:
-        """Class features (C, N, K, e) that a training step needs, and what their N prompts are."""
-        return self.class_features(task, params), self.kinds(task, params)
 
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
     ) -> Sequence[Tensor]:
-        """The method's own objective from the `training_features` (C, N, K, e): Eq. 2, then its penalty if it has one.
+        """The objective from class features (C, N, K, e) of `training_prompts`: Eq. 2, then the penalty, if any.
 
         The first is what the images say, their mean (C,) or, with `batch.apart`, each image's own (C, B), which no
         other image may change. The others (C,) do not look at images. A method with another objective has it here.

@@ -1,6 +1,6 @@
 """pFedMoAP: other clients' prompts as experts, which a client's own gating network weighs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, sqrt
 from typing import ClassVar, Literal
@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates, Method, weighted_average
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, constant, uniform
 
@@ -160,7 +159,7 @@ class PFedMoAP(Method):
         features = torch.cat([encode(some) for some in prompts.split(len(experts))])  # no more at once than clients
         return {"expert_features": features[at, 0].unflatten(0, experts.shape[:2]).to(task.dtype)}
 
-    def class_features(self, task: Task, params: Parameters) -> Tensor:
+    def class_features(self, task: Task, params: Parameters, prompts: Sequence[Prompt] | None = None) -> Tensor:
         """Those of the client's own prompt, then those of the experts: (C, 1 + n, K, e)."""
         return torch.cat([task.features(params["own"]), params["expert_features"]], dim=1)
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._batch import Batch
 from fedotp.methods._method import LearningRates
-from fedotp.methods._prompt import Parameters
+from fedotp.methods._parts import Batch, Parameters
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 

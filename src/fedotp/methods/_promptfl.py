@@ -13,7 +13,7 @@ from torch import Tensor
 from fedotp._values import MOST, require_from
 from fedotp.errors import FedotpError
 from fedotp.methods._method import LearningRates, Method
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
 

@@ -1,17 +1,16 @@
 """PromptFolio: a global and a local prompt whose class features are mixed in a fixed proportion."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedotp._values import require_from
-from fedotp.errors import FedotpError
-from fedotp.methods._dial import Dial
+from fedotp._values import require
+from fedotp.clip import ImageFeatures
 from fedotp.methods._method import LearningRates, Method
-from fedotp.methods._prompt import Kind, Parameters, Prompt
+from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
@@ -39,7 +38,8 @@ class PromptFolio(Method):
     learning_rates: ClassVar[LearningRates] = LearningRates(paper=0.002)
 
     def __post_init__(self) -> None:
-        require_from(0, 1, "method.theta", self.theta, " (the paper uses 0.4)")
+        right = isinstance(self.theta, int | float) and 0 <= self.theta <= 1  # a dial may be "confidence"
+        require(right, "method.theta", self.theta, "a number from 0 to 1 (the paper uses 0.4)")
 
     @property
     def global_part(self) -> Method:
@@ -47,15 +47,9 @@ class PromptFolio(Method):
         return PromptFL()
 
     @property
-    def dial_position(self) -> float:
-        """`theta`: what FedOTP's dial is, too."""
-        return self.theta
-
-    def with_dial(self, dial: Dial) -> "PromptFolio":
-        """The same prompts, mixed in another proportion."""
-        if isinstance(dial, str):
-            raise FedotpError(f"{self.title} mixes its prompts once for all images: its dial must be a number")
-        return replace(self, theta=dial)
+    def adjustable(self) -> dict[str, tuple[str, object]]:
+        """`theta` is its dial."""
+        return {"dial": ("theta", self.theta)}
 
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
         """Also where only theta differs."""
@@ -79,7 +73,7 @@ class PromptFolio(Method):
         """P_g and P_l."""
         return Prompt(Kind.GLOBAL, params["prompt"]), Prompt(Kind.LOCAL, params["private"])
 
-    def weights(self, task: Task, params: Parameters) -> Tensor:
+    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
         """1 - theta and theta, (2,)."""
         theta = torch.full((), self.theta, dtype=task.dtype, device=task.device)
         return torch.stack([1 - theta, theta])
@@ -94,7 +88,7 @@ class _EachItsTheta(PromptFolio):
         """The thetas are given."""
         return frozenset({_THETA})
 
-    def weights(self, task: Task, params: Parameters) -> Tensor:
+    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
         """1 - theta and theta of each client, (C, 2)."""
         theta = params[_THETA].to(task.dtype)
         return torch.stack([1 - theta, theta], dim=-1)

@@ -100,7 +100,7 @@ class Model:
             "clients": list(self._classifiers.names),
             "classes": list(first.classes),
             "mass": first.matching.mass if first.matching.has_mass else None,
-            "dial": first.method.dial_position,
+            "dial": first.method.adjustable.get("dial", ("", None))[1],
             "transport": first.matching.has_plan,
             "max_bytes": MAX_BYTES,
         }
