@@ -22,17 +22,17 @@ import torch
 from bench._record import medians
 from fedotp.clip import CLIP, CONFIGS, TINY, ClipConfig
 from fedotp.federation import (
+    Checkpoint,
     ComputeSettings,
     FederatedData,
     HeldFeatures,
     Images,
-    KeptRows,
     Progress,
     RoundSettings,
     Settings,
     Simulator,
-    save_checkpoint,
 )
+from fedotp.federation.clients import KeptRows
 from fedotp.methods import FedOTP, Parameters, Task
 
 _STATUS = Path("/proc/self/status")
@@ -70,7 +70,7 @@ def many(n_clients: int) -> tuple[float, float, float]:
         for _ in range(_ROUNDS):
             start = time.perf_counter()
             simulator.run_round()
-            save_checkpoint(Path(folder) / "checkpoint.safetensors", simulator, Progress())
+            Checkpoint.write(Path(folder) / "checkpoint.safetensors", simulator, Progress())
             seconds.append(time.perf_counter() - start)
         disk = (Path(folder) / "private.bin").stat().st_blocks * 512 / (1 << 20)
     peak = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))

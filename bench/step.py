@@ -23,15 +23,8 @@ from bench._record import medians, medians_by_clock
 from bench.ot import MASS
 from bench.ot import reference as reference_plan
 from fedotp.clip import CLIP, CONFIGS
-from fedotp.federation import (
-    FederatedData,
-    HeldFeatures,
-    Images,
-    LocalTrainer,
-    LocalWork,
-    RoundSettings,
-    Settings,
-)
+from fedotp.federation import FederatedData, HeldFeatures, Images, RoundSettings, Settings
+from fedotp.federation.clients import LocalTrainer, LocalWork
 from fedotp.methods import FedOTP, Parameters, Precision, Task
 
 BREEDS = (

@@ -24,7 +24,9 @@ from bench.experiment import lay_out
 from bench.federation import _WIDE, _data
 from fedotp.clip import CLIP, CONFIGS
 from fedotp.config import load_config
-from fedotp.federation import FederatedData, Predictions, RoundSettings, Settings, Simulator, Together
+from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator
+from fedotp.federation.testing import Predictions
+from fedotp.federation.together import Together
 from fedotp.methods import FedOTP, Precision, Task
 from fedotp.runs.many import by_method, run_many
 

@@ -19,7 +19,7 @@ from fedotp.runs.many import Outcome, by_method, run_many
 from fedotp.runs.tables import check_runs
 
 METHODS = ("fedotp",)
-CONTROLS = ("majority", "zero_shot", "global_part")
+CONTROLS = ("majority", "zero_shot", "global")
 SETTINGS = (
     "partition.scheme=dirichlet",
     "partition.n_clients=10",

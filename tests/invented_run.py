@@ -9,7 +9,7 @@ import numpy as np
 
 from fedotp.config import Config
 from fedotp.data.partition import Client, Partition, PartitionSettings
-from fedotp.federation import Predictions, View, evaluate_predictions
+from fedotp.federation.testing import Evaluation, Predictions, View
 from fedotp.runs.directory import RunDirectory, summary_of_views
 
 _SENT = 32_768  # bytes of a client's shared prompts
@@ -64,7 +64,7 @@ def invent_run(
         right = random.random(rows.size) < 0.95 - 0.5 * np.exp(-2 * round_ / n_rounds) - 0.2 * client / n_clients
         predicted = np.where(right, label, random.integers(0, n_classes, rows.size))
         predictions = Predictions(client, rows.ravel(), label, predicted, random.random(rows.size))
-        evaluation = evaluate_predictions(predictions, n_classes, domains)
+        evaluation = Evaluation.of(predictions, n_classes, domains)
         if round_:
             directory.append_metrics(_round(round_, n_clients) | ({"epsilon": spent * round_} if spent else {}))
         if share != "nothing":
@@ -106,7 +106,7 @@ def _views(predictions: Predictions, n_classes: int) -> list[View]:
         client = 0 * predictions.client if one_for_all else predictions.client
         lines = replace(predictions, client=client, predicted=np.where(np.arange(len(client)) % 5 == start, 0, client))
         lines = replace(lines, predicted=np.where(lines.client + start > 2, lines.label, lines.predicted))
-        evaluation = evaluate_predictions(lines, n_classes, (None,) * (int(client.max()) + 1))
+        evaluation = Evaluation.of(lines, n_classes, (None,) * (int(client.max()) + 1))
         views.append(View(view, model, n_classes, len(client), evaluation))  # type: ignore[arg-type]  # a model
     return views
 

@@ -51,7 +51,7 @@ def numbers(run: RunDirectory) -> list[Any]:
     summary = run.summary
     controls = {name: found.get("accuracy") for name, found in summary["controls"].items()}
     final = summary["final"]
-    found = [final["accuracy"], final["accuracy_worst_decile"], controls.get("zero_shot"), controls.get("global_part")]
+    found = [final["accuracy"], final["accuracy_worst_decile"], controls.get("zero_shot"), controls.get("global")]
     return ["" if number is None else f"{number:.6f}" for number in found]
 
 

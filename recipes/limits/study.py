@@ -33,7 +33,8 @@ from fedotp.classifier import looks_of
 from fedotp.clip import ImageFeatures
 from fedotp.data import load_dataset
 from fedotp.data.store import encode
-from fedotp.federation import Predictor, Simulator
+from fedotp.federation import Simulator
+from fedotp.federation.testing import Predictor
 from fedotp.limits import FLAGGED, Calibration, threshold
 from fedotp.limits._conformal import nonconformity, rank
 from fedotp.runs.one import restore

@@ -33,7 +33,7 @@ class PrivateRecorder(Recorder):
         """Accuracy, that of the global part and of zero-shot CLIP; epsilon spent, and noise."""
         summary, privacy = run.summary, run.summary.get("privacy", {})
         controls = summary["controls"]
-        scores = [summary["final"], controls.get("global_part", summary["final"]), controls["zero_shot"]]
+        scores = [summary["final"], controls.get("global", summary["final"]), controls["zero_shot"]]
         told = [score["accuracy"] for score in scores] + [privacy.get("epsilon", 0), privacy.get("noise", 0)]
         return [f"{number:.6f}" for number in told]
 

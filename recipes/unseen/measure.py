@@ -6,7 +6,7 @@ from recipes.unseen.world import Floats, Ints
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.federation import Predictor
+from fedotp.federation.testing import Predictor
 
 _CHUNK = {"cpu": 100, "cuda": 500}  # images at a time
 

@@ -29,7 +29,9 @@ from recipes.unseen.measure import measure_base, measure_novel, scores
 from recipes.unseen.world import Division, Floats, Ints, Material, Scheme, deal
 
 from fedotp.clip import ImageFeatures
-from fedotp.federation import OptimizerSettings, Predictor, RoundSettings, Settings, Simulator, Together
+from fedotp.federation import OptimizerSettings, RoundSettings, Settings, Simulator
+from fedotp.federation.testing import Predictor
+from fedotp.federation.together import Together
 from fedotp.methods import METHODS, Dial, FedOTP, Method, PromptSettings, Task
 
 OUT = Path("docs/results/unseen.csv")

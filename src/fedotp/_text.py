@@ -17,3 +17,8 @@ def one_line(words: object, longest: int = _LINE) -> str:
 def counted(n: int, what: str, several: str = "") -> str:
     """A number of things in words: "1 image", "2,000 images"; `several` where an s is not all."""
     return f"{n:,} {what if n == 1 else several or f'{what}s'}"
+
+
+def percent(share: float) -> str:
+    """A share, in percent."""
+    return f"{100 * share:.2f}"

@@ -54,7 +54,7 @@ def test_a_run_that_promises_nothing_is_audited(made: Path, tmp_path: Path) -> N
     found = json.loads(done.out)
     assert found == json.loads((tmp_path / "found.json").read_text())
     assert found["upper"] is None
-    assert set(found["bounds"]) == {"shared", "personal"}
+    assert set(found["bounds"]) == {"global", "personal"}
 
 
 def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from fedotp.audit import Audit, audit_federation
 from fedotp.audit._audit import _mislabelled
 from fedotp.audit._bound import Bound
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Images, Settings
-from fedotp.federation._canaries import LENGTH, Canaries
+from fedotp.federation import FederatedData, Images, Settings, draws
 from fedotp.methods import METHODS
 from fedotp.privacy import PrivacySettings, clip_and_add
 from fedotp.privacy import _mechanism as mechanism
+from fedotp.privacy._canaries import LENGTH, Canaries
 
 NOISE = {"example": 5.0, "group": 5.0, "site": 5.0}
 CANARIES = {"example": 400, "group": 400, "site": 90}
@@ -118,7 +119,7 @@ def test_a_canary_moves_a_sum_by_the_clip_along_its_direction() -> None:
     """One client, one step, all that are in drawn: by hand."""
     leaves = [torch.zeros(2, 3, 4, requires_grad=True), torch.zeros(2, 5, requires_grad=True)]
     privacy = PrivacySettings(unit="example", noise=0.0, clip=0.5)
-    canaries = Canaries(9, np.array([7, 3]), privacy, seed=0)
+    canaries = Canaries(9, np.array([7, 3]), privacy, partial(draws, 0, "canaries", 0))
     (given,) = canaries.gradients(np.array([7, 3]), [1.0, 1.0], leaves)
     for part, leaf in zip(given, leaves, strict=True):
         assert part.shape[1:] == leaf.shape
@@ -166,7 +167,7 @@ def test_images_show_how_little_is_protected_where_nothing_is_promised() -> None
 def test_a_promise_is_broken_by_what_it_covers_only(upper: float | None, covered: bool, lower: float) -> None:
     bounds = {
         name: Bound(epsilon, 1e-5, 0.95, 50, 25, 25, 20, (50, 25))
-        for name, epsilon in {"shared": 1.0, "personal": 3.0}.items()
+        for name, epsilon in {"global": 1.0, "personal": 3.0}.items()
     }
     found = Audit("example", "images", upper, bounds, 4, covered)
     assert found.lower == lower
@@ -193,7 +194,7 @@ def test_images_stay_below_what_is_promised() -> None:
     found = audit_federation(METHODS["promptfl"](), make_task(), data, private, canaries=40, kind="images")
     assert found.upper is not None
     assert found.lower < found.upper
-    assert set(found.bounds) == {"personal", "shared"}
+    assert set(found.bounds) == {"personal", "global"}
 
 
 @pytest.mark.parametrize(

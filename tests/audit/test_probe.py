@@ -16,7 +16,8 @@ from federation.toy_federation import CLASSES, make_data, make_settings, simulat
 from fedotp.audit import Probe, probe_federation
 from fedotp.clip import CLIP, TINY, save
 from fedotp.data import load_dataset
-from fedotp.federation import ZERO_SHOT, FederatedData, Images, Simulator, judge
+from fedotp.federation import FederatedData, Images, Simulator
+from fedotp.federation.testing import ZERO_SHOT
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from runs.toy_run import COLOURS, make_config
@@ -46,12 +47,12 @@ def areas(found: Probe) -> dict[tuple[str, str], tuple[float, float]]:
 
 def test_what_was_learned_by_heart_is_caught():
     shared = areas(probe_federation(trained("promptfl", 8)))
-    assert shared["shared", "loss"][0] > 0.5
+    assert shared["global", "loss"][0] > 0.5
     found = probe_federation(trained("coop", 4))
     personal = areas(found)
     assert personal["personal", "loss"][0] > 0.5
     assert personal["personal", "learned"][0] > 0.5
-    assert not any(target == "shared" for target, _ in personal)  # CoOp shares nothing
+    assert not any(target == "global" for target, _ in personal)  # CoOp shares nothing
     assert found.is_fair
 
 
@@ -86,7 +87,7 @@ def test_images_that_differ_from_the_start_are_noticed():
     sides = {}
     for part, shift in (("train", 0), ("test", 1)):
         images = getattr(federation.data, part)
-        lines = judge(federation, np.arange(3), images)[ZERO_SHOT]
+        lines = federation.judge(np.arange(3), images)[ZERO_SHOT]
         labels = images.labels.copy()
         labels[lines.row] = (lines.predicted + shift) % len(CLASSES)
         sides[part] = replace(images, labels=labels)
@@ -112,10 +113,10 @@ def made(tmp_path_factory) -> Path:
 def test_a_run_is_probed(made):
     done = command("audit", made / "run", "--probe")
     assert done.status == 0, done.err
-    assert all(said in done.out for said in ("shared", "zero-shot CLIP", "at least"))
+    assert all(said in done.out for said in ("global", "zero-shot CLIP", "at least"))
     kept = RunDirectory.open(made / "run").finding("probe")
     assert [(one["target"], one["score"]) for one in kept["attacks"]] == [
-        (target, score) for target in ("personal", "shared") for score in ("loss", "learned")
+        (target, score) for target in ("personal", "global") for score in ("loss", "learned")
     ]
     assert kept["members"] == RunDirectory.open(made / "run").manifest["data"]["train_images"]
 

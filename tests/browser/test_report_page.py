@@ -26,7 +26,7 @@ from report.findings import a_probe, an_audit
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
 SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
-CONTROLS = {"majority": 0.4, "zero_shot": 0.3, "global_part": 0.35}
+CONTROLS = {"majority": 0.4, "zero_shot": 0.3, "global": 0.35}
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
@@ -105,7 +105,7 @@ def to_the_end(page: Page) -> None:
 
 
 def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Path) -> None:
-    low, high = {"majority": 0.4, "zero_shot": 0.3, "global_part": 0.35}, {"majority": 0.95, "zero_shot": 0.3}
+    low, high = {"majority": 0.4, "zero_shot": 0.3, "global": 0.35}, {"majority": 0.95, "zero_shot": 0.3}
     runs = [invent_run(tmp_path / f"coop{split}", method="coop", split=split, controls=high) for split in range(3)]
     runs += [invent_run(tmp_path / f"fedotp{split}", split=split, controls=low) for split in range(3)]
     runs += [invent_run(tmp_path / "one", method="promptfl", controls={"majority": 0.4})]

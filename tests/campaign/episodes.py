@@ -16,7 +16,7 @@ from stalling_proxy import stalling_proxy
 
 import fedotp
 from campaign.disturb import Federation, clocked
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.site._state import PrivateFile
@@ -145,7 +145,7 @@ def _judge(these: Federation, status: int | None, expected: dict[str, Any]) -> l
 def _ending(folder: Path) -> dict[str, Any]:
     """What a federation has learned and written down, without times."""
     run = RunDirectory.open(folder / "run")
-    prompts = {name: value.numpy().tobytes() for name, value in load_server(run.checkpoint).items()}
+    prompts = {name: value.numpy().tobytes() for name, value in Checkpoint.read(run.checkpoint).server.items()}
     private = {}
     for site in SITES:
         (path,) = (folder / "state" / site).glob("*/private.safetensors")

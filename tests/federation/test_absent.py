@@ -12,7 +12,6 @@ from toy_federation import TRAIN, assert_same_bits, in_order, kept_rows, make_da
 from anchored import STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import AttackSettings, FederatedData, Images, RoundSettings, Simulator
-from fedotp.federation._sampling import absent, held_out
 
 NAMES = tuple(f"client {i}" for i in range(len(TRAIN)))
 HERE = [0, 2, 4]
@@ -40,7 +39,8 @@ def state(federation: Simulator, clients: list[int]) -> dict[str, torch.Tensor]:
     """What the server and `clients` have; some servers have a row for each client."""
     at = torch.tensor(clients)
     server = {
-        name: value[at] if name in ("prompts", "pool", "sent") else value for name, value in federation.server.items()
+        name: value[at] if name in ("prompts", "pool", "sent") else value
+        for name, value in federation.server.params.items()
     }
     return server | {f"kept.{name}": value[at] for name, value in kept_rows(federation).items()}
 
@@ -93,9 +93,9 @@ def test_who_is_held_out_is_drawn_from_those_who_are_there(n: int, away: st.Data
     names = [f"c{i}" for i in range(n)]
     gone = away.draw(st.lists(st.sampled_from(names), unique=True, max_size=n - 2))
     rounds = RoundSettings(holdout_clients=1, without=tuple(gone))
-    (held,) = held_out(rounds, names, [None] * n, seed=1)
+    (held,) = rounds.held_out(names, [None] * n, seed=1)
     assert names[held] not in gone
-    assert {names[i] for i in absent(rounds, names)} == {*gone}
+    assert {names[i] for i in rounds.absent(names)} == {*gone}
 
 
 def test_a_held_out_client_may_be_absent() -> None:
@@ -124,7 +124,7 @@ def test_who_attacks_does_so_whoever_else_is_there() -> None:
 def test_unknown_names_and_nobody_left_are_refused() -> None:
     with pytest.raises(FedotpError, match=r'federation.without = \["client 9"\].*did you mean "client [0-9]"'):
         simulator("fedotp", make_settings(without=("client 9",)))
-    with pytest.raises(FedotpError, match="somebody must be left"):
+    with pytest.raises(FedotpError, match="a client must be left"):
         simulator("fedotp", make_settings(without=NAMES))
-    with pytest.raises(FedotpError, match=r"federation.holdout = .*somebody must be left"):
+    with pytest.raises(FedotpError, match=r"federation.holdout = .*a client must be left"):
         simulator("fedotp", make_settings(without=NAMES[1:], holdout=NAMES[:1]))

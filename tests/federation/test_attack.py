@@ -11,13 +11,12 @@ from toy_federation import CLASSES, assert_same_bits, make_data, make_settings, 
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import (
     AttackSettings,
+    Backdoor,
     FederatedData,
     HeldFeatures,
     Images,
     Settings,
     Simulator,
-    Trap,
-    trap_labels,
 )
 from fedotp.federation._random import draws, order
 from fedotp.methods import METHODS, weighted_average
@@ -35,20 +34,20 @@ def shifted(features: HeldFeatures) -> HeldFeatures:
     return HeldFeatures(features.pooled.flip(-1), features.tokens.flip(-1))
 
 
-def make_trap(attack: AttackSettings, data: FederatedData) -> Trap:
+def make_backdoor(attack: AttackSettings, data: FederatedData) -> Backdoor:
     train, test = data.train.features, data.test.features
     assert isinstance(train, HeldFeatures)
     assert isinstance(test, HeldFeatures)
     other, seen = (shifted(train), shifted(test)) if attack.name == "backdoor" else (train, test)
     both = HeldFeatures(torch.cat([train.pooled, other.pooled], 1), torch.cat([train.tokens, other.tokens], 1))
-    labels = np.concatenate([data.train.labels, trap_labels(attack, CLASSES, data.train.labels)[0]])
-    return Trap(both, labels, seen, *trap_labels(attack, CLASSES, data.test.labels))
+    labels = np.concatenate([data.train.labels, attack.labels(CLASSES, data.train.labels)[0]])
+    return Backdoor(both, labels, seen, *attack.labels(CLASSES, data.test.labels))
 
 
 def attacked(attack: AttackSettings, method: str = "fedotp", **federation: Any) -> Simulator:
     data = make_data(TRAIN, TRAIN)
-    trap = make_trap(attack, data) if attack.is_on_data else None
-    return Simulator(METHODS[method](), make_task(), data, under(attack, **federation), trap=trap)
+    backdoor = make_backdoor(attack, data) if attack.is_on_data else None
+    return Simulator(METHODS[method](), make_task(), data, under(attack, **federation), backdoor=backdoor)
 
 
 def uploads(federation: Simulator) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -102,7 +101,7 @@ def test_what_attackers_send(name: Any, scale: float) -> None:
     assert len(bad) == 2
     factor = scale or {"sign-flip": 1.0, "scaled": 10.0, "colluding": 1.5}[name]
     for key, value in sent.items():
-        own, start = value.numpy().astype(np.float64), other.server[key].numpy().astype(np.float64)
+        own, start = value.numpy().astype(np.float64), other.server.params[key].numpy().astype(np.float64)
         honest = np.delete(own, bad, axis=0)
         for client in bad:
             if name == "colluding":
@@ -112,7 +111,7 @@ def test_what_attackers_send(name: Any, scale: float) -> None:
             own[client] = forged
         sent[key] = torch.from_numpy(own.astype(np.float32))
     federation.run_round()
-    torch.testing.assert_close(federation.server, weighted_average(sent, weights), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(federation.server.params, weighted_average(sent, weights), rtol=1e-6, atol=1e-6)
 
 
 def test_colluders_without_an_honest_client_send_what_they_learned() -> None:
@@ -120,13 +119,13 @@ def test_colluders_without_an_honest_client_send_what_they_learned() -> None:
     sent, _ = uploads(federation)
     bad = federation.attack.clients
     alone = {name: value[bad] for name, value in sent.items()}
-    assert_same_bits(federation.attack.on_updates(federation.server, bad, alone), alone)
+    assert_same_bits(federation.attack.on_updates(federation.server.params, bad, alone), alone)
 
 
 def test_honest_clients_send_what_they_learned() -> None:
     federation = attacked(AttackSettings("scaled", share=0.34))
     sent, _ = uploads(federation)
-    found = federation.attack.on_updates(federation.server, np.arange(len(TRAIN)), sent)
+    found = federation.attack.on_updates(federation.server.params, np.arange(len(TRAIN)), sent)
     for name in sent:
         assert torch.equal(found[name][federation.honest], sent[name][federation.honest])
         assert not torch.equal(found[name][federation.attack.clients], sent[name][federation.attack.clients])
@@ -188,7 +187,7 @@ def test_success_is_the_share_of_other_images_taken_for_the_target(name: Any, so
     seen = shifted(data.test.features) if name == "backdoor" else data.test.features
     other = replace(data, test=replace(data.test, features=seen))
     lines = Simulator(METHODS["promptfl"](), make_task(), other, under(AttackSettings()))
-    lines.server = federation.server
+    lines.server.params = federation.server.params
     predicted = lines.predict()
     for place, client in enumerate(view.evaluation.clients):
         wanted = [CLASSES.index(source)] if source else [1, 2]
@@ -215,7 +214,7 @@ def test_methods_without_an_average_cannot_be_attacked_so(method: str) -> None:
     ("key", "value", "why"),
     [
         ("share", 0.0, r"attack\.share = 0\.0: must be in \(0, 1\]"),
-        ("share", 1.0, r"attack\.share = 1\.0: must be less: nobody honest is left of 6 clients"),
+        ("share", 1.0, r"attack\.share = 1\.0: must be less: no honest client is left of 6"),
         ("poisoned", 1.5, r"attack\.poisoned"),
         ("patch", 0.0, r"attack\.patch"),
         ("scale", -1.0, r"attack\.scale"),

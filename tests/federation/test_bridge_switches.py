@@ -8,10 +8,8 @@ import pytest
 import torch
 from toy_federation import assert_same_bits, kept_rows, make_data, make_settings, make_task, simulator, state_of
 
-from fedotp.federation import OptimizerSettings, Progress, load_checkpoint
-from fedotp.federation._local import LocalWork
-from fedotp.federation._sampling import sampled
-from fedotp.federation._steps import learning_rate
+from fedotp.federation import Checkpoint, OptimizerSettings, Progress
+from fedotp.federation.clients._local import LocalWork
 from fedotp.methods import Batch, FedOTP, weighted_average
 
 LEAK = {"leaked_momentum": True}
@@ -30,7 +28,7 @@ def test_momentum_goes_from_client_to_client_and_from_round_to_round() -> None:
     one = torch.optim.SGD(leaves.values(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     for round_ in range(2):
         sent, weights = [], []
-        asked = sampled(settings.federation, np.arange(5), round_, settings.seed)
+        asked = settings.federation.sampled(np.arange(5), round_, settings.seed)
         for client in asked:
             with torch.no_grad():
                 leaves["shared"].copy_(server)
@@ -47,12 +45,12 @@ def test_momentum_goes_from_client_to_client_and_from_round_to_round() -> None:
             weights.append(len(data.train.clients[client]))
         server = sum(part * weight for part, weight in zip(sent, weights, strict=True)) / sum(weights)
         federation.run_round()
-    torch.testing.assert_close(federation.server["shared"], server, rtol=0, atol=1e-10)
+    torch.testing.assert_close(federation.server.params["shared"], server, rtol=0, atol=1e-10)
     torch.testing.assert_close(kept_rows(federation)["private"], torch.stack(private), rtol=0, atol=1e-10)
     fresh = simulator(FedOTP(), settings, task=make_task(torch.float64), data=data)
     for _ in range(2):
         fresh.run_round()
-    assert float((fresh.server["shared"] - server).abs().max()) > 1e-4
+    assert float((fresh.server.params["shared"] - server).abs().max()) > 1e-4
 
 
 def test_a_leaking_federation_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -64,7 +62,7 @@ def test_a_leaking_federation_goes_on_where_it_was_stopped(tmp_path: Path) -> No
         stopped.run_round()
     stopped.save(tmp_path / "state", Progress(round=2))
     resumed = make(kept=tmp_path / "b")
-    load_checkpoint(tmp_path / "state", resumed)
+    Checkpoint.read(tmp_path / "state").restore(resumed)
     for federation in (through, resumed):
         federation.run_round()
     assert_same_bits(state_of(through), state_of(resumed))
@@ -103,7 +101,7 @@ def test_averages_are_added_up_in_float16() -> None:
 def test_servers_that_keep_what_was_sent_take_float16(method: str) -> None:
     federation = simulator(method, task=make_task(authors={"half_precision": True}))
     federation.run_round()
-    assert all(value.dtype == torch.float32 for value in federation.server.values() if value.is_floating_point())
+    assert all(value.dtype == torch.float32 for value in federation.server.params.values() if value.is_floating_point())
 
 
 def test_a_penalty_without_gradient_is_none() -> None:
@@ -111,7 +109,7 @@ def test_a_penalty_without_gradient_is_none() -> None:
     runs = [simulator("promptfl-fedprox", task=detached), simulator("promptfl-fedprox"), simulator("promptfl")]
     reports = [[run.run_round() for _ in range(2)] for run in runs]
     assert_same_bits(state_of(runs[0]), state_of(runs[2]))
-    assert not torch.equal(runs[1].server["prompt"], runs[2].server["prompt"])
+    assert not torch.equal(runs[1].server.params["prompt"], runs[2].server.params["prompt"])
     assert reports[0][1].mean_loss > reports[2][1].mean_loss  # it is in the loss that is told
 
 
@@ -135,4 +133,4 @@ def test_a_schedule_may_be_longer_than_the_run() -> None:
         found.append(federation.lr)
     np.testing.assert_allclose(found, [0.5, 1.0, 0.5, 0.0, 0.0], atol=1e-12)
     own = OptimizerSettings(lr=1.0, schedule="cosine")
-    assert learning_rate(own, 5, 10) == pytest.approx(0.5)
+    assert own.rate_at(5, 10) == pytest.approx(0.5)

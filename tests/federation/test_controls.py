@@ -8,8 +8,8 @@ import pytest
 from toy_federation import TEST, make_data, make_settings, make_task, simulator
 
 from anchored import STRUCTURES
-from fedotp.federation import LocalTester, evaluate_predictions
-from fedotp.federation._controls import majority_accuracy
+from fedotp.federation.testing import Evaluation, LocalTester
+from fedotp.federation.testing._tests import _majority_accuracy as majority_accuracy
 
 
 def test_the_majority_is_that_of_the_training_images() -> None:
@@ -41,13 +41,13 @@ def test_controls_are_tested_on_the_clients_own_images(method: str) -> None:
     captions = simulator("zeroshot").predict(clients)
     expected = {"majority": majority_accuracy(federation.data, clients)}
     if method != "zeroshot":
-        expected["zero_shot"] = evaluate_predictions(captions, 3, federation.domains).accuracy
+        expected["zero_shot"] = Evaluation.of(captions, 3, federation.domains).accuracy
     part = federation.method.global_part
     if part is not None and (federation.private_names or federation.method.finetune_epochs != 0):
-        sent = federation.method.send(federation.server, None, len(clients))
+        sent = federation.method.send(federation.server.params, None, len(clients))
         tester = LocalTester(part, federation.task, federation.data, federation.settings)
         lines = tester.predict(clients, part.deployed(sent, {}))
-        expected["global_part"] = evaluate_predictions(lines, 3, federation.domains).accuracy
+        expected["global"] = Evaluation.of(lines, 3, federation.domains).accuracy
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
@@ -55,7 +55,7 @@ def test_controls_are_tested_on_the_clients_own_images(method: str) -> None:
 
 def test_what_is_nothing_but_its_global_part_is_no_control_of_itself() -> None:
     assert simulator("promptfl").controls(np.arange(2)).keys() == {"majority", "zero_shot"}
-    assert simulator("fedotp").controls(np.arange(2)).keys() == {"majority", "zero_shot", "global_part"}
+    assert simulator("fedotp").controls(np.arange(2)).keys() == {"majority", "zero_shot", "global"}
     assert simulator("coop").controls(np.arange(2)).keys() == {"majority", "zero_shot"}
 
 

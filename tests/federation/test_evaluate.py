@@ -20,7 +20,7 @@ from toy_federation import (
 
 from anchored import STRUCTURES
 from fedotp.clip import ImageFeatures
-from fedotp.federation import LocalWork
+from fedotp.federation.clients import LocalWork
 from fedotp.matching import Matching
 from fedotp.methods import Batch, FedOTP, PromptFLFineTuned
 
@@ -61,7 +61,7 @@ def test_clients_predict_with_their_own_prompts() -> None:
     task, images = federation.task, federation.data.test
     local = kept_rows(federation)["private"]
     for line in range(len(predictions.row)):
-        prompts = torch.cat([federation.server["shared"], local[predictions.client[line]]])[None]
+        prompts = torch.cat([federation.server.params["shared"], local[predictions.client[line]]])[None]
         image = images.features.read(np.array([[predictions.row[line]]]))
         scores = Matching()(image, task.encoder(prompts))[0, 0].double()
         log_q = (scores * task.logit_scale.exp()).log_softmax(0)
@@ -96,11 +96,11 @@ def test_fine_tuned_copies_are_forgotten(reset: bool) -> None:
     again = in_order(federation.predict())
     np.testing.assert_array_equal(tuned.loss, again.loss)
     untuned = in_order(plain.predict())
-    assert_same_bits(federation.server, plain.server)
+    assert_same_bits(federation.server.params, plain.server.params)
     assert tuned.loss.mean() < untuned.loss.mean()
     federation.run_round()
     plain.run_round()
-    assert_same_bits(federation.server, plain.server)  # evaluation left no trace
+    assert_same_bits(federation.server.params, plain.server.params)  # evaluation left no trace
 
 
 def test_fine_tuning_takes_as_many_epochs_as_asked() -> None:
@@ -110,7 +110,7 @@ def test_fine_tuning_takes_as_many_epochs_as_asked() -> None:
     predictions = in_order(federation.predict())
     client = np.array([2])
     work = LocalWork(client, federation.round, 3, 0.05, purpose="finetune")
-    result = federation.trainer.train(work, {"prompt": federation.server["prompt"][None]}, {})
+    result = federation.trainer.train(work, {"prompt": federation.server.params["prompt"][None]}, {})
     assert result.n_images == 3 * TRAIN[2]
     mine = predictions.client == 2
     rows = predictions.row[mine][None]
@@ -185,7 +185,7 @@ def test_any_number_of_shared_and_private_prompts(counts: tuple[int, int]) -> No
     federation = simulator(FedOTP(n_shared=counts[0], n_private=counts[1]))
     losses = [federation.run_round().mean_loss for _ in range(3)]
     assert losses[-1] < losses[0]
-    assert len(federation.server.get("shared", ())) == counts[0]
+    assert len(federation.server.params.get("shared", ())) == counts[0]
     assert kept_rows(federation).get("private", torch.empty(5, 0)).shape[1] == counts[1]
     assert len(federation.predict().row) == sum(TEST)
 

@@ -12,8 +12,7 @@ import safetensors.torch
 import torch
 
 from fedotp.errors import FedotpError
-from fedotp.federation import load_rows, load_server
-from fedotp.federation._progress import load_progress
+from fedotp.federation import Checkpoint, Progress
 
 Forge = Callable[[dict[str, torch.Tensor], dict[str, Any], Any], object]
 
@@ -50,15 +49,14 @@ def forged(tmp_path: Path) -> Callable[[Forge], Path]:
 
 
 def _read_all(path: Path) -> None:
-    load_progress(path)
-    load_server(path)
-    load_rows(path, path.with_name("private.bin"))
+    Progress.load(path)
+    Checkpoint.read(path).rows(path.with_name("private.bin"))
 
 
 def test_a_checkpoint_that_is_right_is_read(forged: Callable[[Forge], Path]) -> None:
     path = forged(lambda tensors, progress, kept: None)
-    clients, rows = load_rows(path, path.with_name("private.bin"))
-    assert load_progress(path).round == 2
+    clients, rows = Checkpoint.read(path).rows(path.with_name("private.bin"))
+    assert Progress.load(path).round == 2
     assert clients.tolist() == [1]
     assert rows["prompt"].tolist() == [[0.0, 1.0, 2.0]]
 
@@ -94,7 +92,7 @@ def test_a_forged_checkpoint_is_refused_in_one_line(case: str, forged: Callable[
 
 def test_a_checkpoint_of_any_number_format_has_a_checksum(forged: Callable[[Forge], Path]) -> None:
     path = forged(lambda t, p, k: t.update({"server.shared": torch.zeros(2, 3, dtype=torch.bfloat16)}))
-    assert load_server(path)["shared"].dtype == torch.bfloat16
+    assert Checkpoint.read(path).server["shared"].dtype == torch.bfloat16
 
 
 def test_a_folder_in_place_of_the_clients_rows_is_refused(forged: Callable[[Forge], Path]) -> None:
@@ -102,4 +100,4 @@ def test_a_folder_in_place_of_the_clients_rows_is_refused(forged: Callable[[Forg
     path.with_name("private.bin").unlink()
     path.with_name("private.bin").mkdir()
     with pytest.raises(FedotpError, match=r"cannot read .*private.bin: Is a directory"):
-        load_rows(path, path.with_name("private.bin"))
+        Checkpoint.read(path).rows(path.with_name("private.bin"))

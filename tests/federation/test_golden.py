@@ -56,7 +56,7 @@ def test_three_rounds_of_fedotp_are_algorithm_2(
     settings = golden_settings(participation, sequential=sequential)
     federation, reports = run_engine(FedOTP(mass=mass, reg=reg), task, make_data(n_crops=n_crops), settings)
     shared, local, losses, steps = restated_fedotp(mass, reg, n_crops, participation)
-    torch.testing.assert_close(federation.server["shared"][0], shared, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["shared"][0], shared, rtol=0, atol=TOLERANCE)
     torch.testing.assert_close(kept_rows(federation)["private"][:, 0], local, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):
         np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
@@ -73,7 +73,7 @@ def test_three_rounds_of_promptfl(task: Task) -> None:
     federation, reports = run_engine(PromptFL(), task, data, golden_settings(0.6))
     restated = Restated(task, data, pooled_scores, list, 0.6)
     (shared,), losses = averaged(restated, [task.contexts(1)[0]], [[] for _ in TRAIN])
-    torch.testing.assert_close(federation.server["prompt"][0], shared, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["prompt"][0], shared, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):
         np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
 
@@ -87,7 +87,7 @@ def test_three_rounds_of_fedprox(task: Task) -> None:
 
     restated = Restated(task, data, pooled_scores, list, 0.6, penalty)
     (shared,), losses = averaged(restated, [task.contexts(1)[0]], [[] for _ in TRAIN])
-    torch.testing.assert_close(federation.server["prompt"][0], shared, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["prompt"][0], shared, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):
         np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
 
@@ -100,7 +100,7 @@ def test_three_rounds_of_local_coop(task: Task) -> None:
     torch.testing.assert_close(
         kept_rows(federation)["prompt"][:, 0], torch.stack([P for (P,) in own]), rtol=0, atol=TOLERANCE
     )
-    assert federation.server == {}
+    assert federation.server.params == {}
 
 
 def test_three_rounds_of_fedper(task: Task) -> None:
@@ -111,7 +111,7 @@ def test_three_rounds_of_fedper(task: Task) -> None:
     own = [[context[1:]] for _ in TRAIN]
     restated = Restated(task, data, pooled_scores, lambda params: [torch.cat(params)], 0.6)
     (shared,), _ = averaged(restated, [context[:1]], own)
-    torch.testing.assert_close(federation.server["base"][0], shared, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["base"][0], shared, rtol=0, atol=TOLERANCE)
     torch.testing.assert_close(
         kept_rows(federation)["personal"][:, 0], torch.stack([P for (P,) in own]), rtol=0, atol=TOLERANCE
     )
@@ -151,6 +151,6 @@ def test_three_rounds_of_fedamp(task: Task, sigma: float) -> None:
         for i, prompt in trained.items():
             last[i] = prompt
         sent = sorted({*sent, *trained})
-    torch.testing.assert_close(federation.server["prompts"][:, 0], torch.stack(last), rtol=0, atol=TOLERANCE)
-    assert federation.server["sent"].nonzero().flatten().tolist() == sent
+    torch.testing.assert_close(federation.server.params["prompts"][:, 0], torch.stack(last), rtol=0, atol=TOLERANCE)
+    assert federation.server.params["sent"].nonzero().flatten().tolist() == sent
     torch.testing.assert_close(kept_rows(federation)["prompt"][:, 0], torch.stack(last), rtol=0, atol=TOLERANCE)

@@ -44,7 +44,7 @@ def test_golden_dpfpl(participation: float, variant: str) -> None:
     own = [[start.clone()] for _ in TRAIN]
     (shared,), losses = averaged(restated, [task.contexts(1)[0].double()], own)
     federation, reports = run_engine(method, task, data, golden_settings(participation))
-    assert (federation.server["prompt"][0] - shared).abs().max() <= TOLERANCE
+    assert (federation.server.params["prompt"][0] - shared).abs().max() <= TOLERANCE
     found = kept_rows(federation)["local"]
     assert max(float((row[0] - mine[0]).abs().max()) for row, mine in zip(found, own, strict=True)) <= TOLERANCE
     assert max(float((row[0] - start).abs().max()) for row in found) > 0.001

@@ -95,9 +95,9 @@ def test_three_rounds_of_fedclip(adam: OptimizerSettings | None, variant: str) -
             assert reports[round_].loss[place] == pytest.approx(loss, abs=TOLERANCE)
             uploads.append(params)
         shared = [sum(values) / len(uploads) for values in zip(*uploads, strict=True)]
-    assert set(federation.server) == set(NAMES)
+    assert set(federation.server.params) == set(NAMES)
     for name, value, before in zip(NAMES, shared, start, strict=True):
-        torch.testing.assert_close(federation.server[name], value, rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(federation.server.params[name], value, rtol=0, atol=TOLERANCE)
         assert (value - before).abs().max() > 1e-3  # it moved
     assert federation.private_names == frozenset()
     assert np.isfinite(federation.predict().loss).all()

@@ -113,7 +113,7 @@ def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: fl
         for rank in range(n):
             ranked = [upload[rank] for upload in uploads]
             shared[rank] = sum(ranked) / len(ranked) if code else average(ranked, clients)
-    torch.testing.assert_close(federation.server["shared"], torch.stack(shared), rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["shared"], torch.stack(shared), rtol=0, atol=TOLERANCE)
     own = torch.stack([torch.stack([slots[i][slot] for slot in orders[i][n:]]) for i in range(len(TRAIN))])
     torch.testing.assert_close(kept_rows(federation)["own"], own, rtol=0, atol=TOLERANCE)
     assert any(sorted(order[:n]) != list(range(n)) for order in orders)  # chance had a say

@@ -65,7 +65,7 @@ def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str, k
     start = [drawn("fedpgp u", 3, rank), drawn("fedpgp v", rank, 32)]
     own = [start for _ in TRAIN]
     (sigma,), losses = averaged(restated, [task.contexts(1)[0]], own)
-    torch.testing.assert_close(federation.server["prompt"][0], sigma, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["prompt"][0], sigma, rtol=0, atol=TOLERANCE)
     kept = kept_rows(federation)
     for name, of_clients in zip("uv", zip(*own, strict=True), strict=True):
         torch.testing.assert_close(kept[name][:, 0], torch.stack(of_clients), rtol=0, atol=TOLERANCE)

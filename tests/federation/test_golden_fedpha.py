@@ -63,7 +63,7 @@ def test_three_rounds_of_fedpha(rho: float, alpha: float, subspace: str, n_ctx_p
     start = task.contexts(2, n_ctx_private or None)[1]
     own = [[start] for _ in TRAIN]
     (shared,), losses = averaged(restated, [task.contexts(2)[0]], own)
-    torch.testing.assert_close(federation.server["prompt"][0], shared, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["prompt"][0], shared, rtol=0, atol=TOLERANCE)
     kept = kept_rows(federation)
     assert set(kept) == {"local"}
     torch.testing.assert_close(kept["local"][:, 0], torch.stack([mine for (mine,) in own]), rtol=0, atol=TOLERANCE)

@@ -76,9 +76,9 @@ def test_three_rounds_of_fedtpg() -> None:
             assert reports[round_].loss[place] == pytest.approx(loss, abs=TOLERANCE)
             sent.append(module.named())
         server = {name: torch.stack([each[name] for each in sent]).mean(0) for name in server}  # all count alike
-    assert federation.server.keys() == server.keys()
+    assert federation.server.params.keys() == server.keys()
     for name, value in server.items():
-        torch.testing.assert_close(federation.server[name], value, rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(federation.server.params[name], value, rtol=0, atol=TOLERANCE)
         assert not torch.equal(value, start[name]), name
 
     # Predictions: all names are the context, whoever asks.

@@ -44,7 +44,7 @@ def test_three_rounds_near_the_captions(method: Method) -> None:
     P_g, *P_l = task.contexts(2 if transported else 1)
     own = [list(P_l) for _ in TRAIN]
     (shared,), losses = averaged(Restated(task, data, score, list, 0.6, penalty), [P_g], own)
-    (served,) = federation.server.values()
+    (served,) = federation.server.params.values()
     torch.testing.assert_close(served[0], shared, rtol=0, atol=TOLERANCE)
     if transported:
         local = torch.stack([prompt for (prompt,) in own])

@@ -76,7 +76,7 @@ def test_three_rounds_of_pfedmoap(choice: str, lam: float) -> None:
     restated = Restated(task, data, lambda *_: torch.empty(0), lambda params: params[:1], 0.8)
     restated.penalty = lambda params, _: 0 * sum(each.sum() for each in params)  # so that weight decay is felt
     restated.rates = [1.0, 2.0, 2.0, 2.0, 2.0]
-    rank = federation.server["order"].tolist() if choice == "fixed" else []
+    rank = federation.server.params["order"].tolist() if choice == "fixed" else []
     for round_ in range(ROUNDS):
         trained = {}
         for place, i in enumerate(restated.sampled(round_)):
@@ -93,11 +93,11 @@ def test_three_rounds_of_pfedmoap(choice: str, lam: float) -> None:
         pool |= trained
     assert with_experts >= 5
     assert max((gates[i][0] - initial["gate_in"]).abs().max() for i in pool) > 0.01
-    torch.testing.assert_close(federation.server["prompt"][0], P_g, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["prompt"][0], P_g, rtol=0, atol=TOLERANCE)
     rows = kept_rows(federation)
-    assert federation.server["sent"].nonzero().flatten().tolist() == sorted(pool)
+    assert federation.server.params["sent"].nonzero().flatten().tolist() == sorted(pool)
     for i, prompt in pool.items():
-        torch.testing.assert_close(federation.server["pool"][i, 0], prompt, rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(federation.server.params["pool"][i, 0], prompt, rtol=0, atol=TOLERANCE)
         torch.testing.assert_close(rows["own"][i, 0], prompt, rtol=0, atol=TOLERANCE)
     for name, expected in zip(GATE, zip(*gates, strict=True), strict=True):
         torch.testing.assert_close(rows[name], torch.stack(expected), rtol=0, atol=TOLERANCE)

@@ -25,7 +25,7 @@ def test_three_rounds_of_promptfolio(theta: float) -> None:
     P_g, P_l = task.contexts(2)
     own = [[P_l] for _ in TRAIN]
     (shared,), losses = averaged(Restated(task, data, mixed_scores(theta), list, 0.6), [P_g], own)
-    torch.testing.assert_close(federation.server["prompt"][0], shared, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(federation.server.params["prompt"][0], shared, rtol=0, atol=TOLERANCE)
     local = torch.stack([prompt for (prompt,) in own])
     torch.testing.assert_close(kept_rows(federation)["private"][:, 0], local, rtol=0, atol=TOLERANCE)
     for report, expected in zip(reports, losses, strict=True):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from toy_federation import assert_same_bits, kept_rows, make_data, make_settings, simulator, state_of
 
 from fedotp.errors import FedotpError
-from fedotp.federation import KeptRows, Progress, load_checkpoint, save_checkpoint
+from fedotp.federation import Checkpoint, Progress
+from fedotp.federation.clients import KeptRows
 from fedotp.methods import FedOTP, Method
 
 CPU = torch.device("cpu")
@@ -133,7 +134,7 @@ def run_and_save(folder: Path, method: str | Method = "fedotp", rounds: int = 2,
     federation = simulator(method, make_settings(optimizer=optimizer, participation=0.6), kept=folder / "private.bin")
     for _ in range(rounds):
         federation.run_round()
-    save_checkpoint(folder / "checkpoint.safetensors", federation, Progress(round=federation.round, bytes_up=5))
+    Checkpoint.write(folder / "checkpoint.safetensors", federation, Progress(round=federation.round, bytes_up=5))
     return federation
 
 
@@ -144,7 +145,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path, method: str, optimi
     federation.run_round()  # beyond the checkpoint
     expected = state_of(federation)
     other = simulator(method, federation.settings, kept=tmp_path / "private.bin")
-    progress = load_checkpoint(tmp_path / "checkpoint.safetensors", other)
+    progress = Checkpoint.read(tmp_path / "checkpoint.safetensors").restore(other)
     assert (progress.round, progress.bytes_up, other.round) == (2, 5, 2)
     other.run_round()
     assert_same_bits(state_of(other), expected)
@@ -154,16 +155,16 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path, method: str, optimi
 def test_a_checkpoint_that_was_read_is_not_held(tmp_path: Path) -> None:
     """Windows would not let the next one take its place."""
     federation = run_and_save(tmp_path, "fedotp")
-    load_checkpoint(tmp_path / "checkpoint.safetensors", federation)
+    Checkpoint.read(tmp_path / "checkpoint.safetensors").restore(federation)
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_the_size_of_the_groups_is_part_of_a_checkpoint(tmp_path: Path) -> None:
     """It decides how sums are rounded, and what fits depends on the machine's mood."""
     federation = simulator("fedotp", kept=tmp_path / "private.bin")
-    save_checkpoint(tmp_path / "c", federation, Progress(group_size=3))
+    Checkpoint.write(tmp_path / "c", federation, Progress(group_size=3))
     assert federation.group_size == 64
-    load_checkpoint(tmp_path / "c", federation)
+    Checkpoint.read(tmp_path / "c").restore(federation)
     assert federation.group_size == 3
 
 
@@ -177,7 +178,7 @@ def test_any_flipped_byte_of_a_checkpoint_is_found(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         before = state_of(federation)
         try:
-            load_checkpoint(path, federation)
+            Checkpoint.read(path).restore(federation)
         except FedotpError as error:
             assert str(path) in str(error) and "\n" not in str(error)  # noqa: PT017, PT018
             assert_same_bits(state_of(federation), before)
@@ -192,7 +193,7 @@ def test_a_truncated_checkpoint_is_one_line(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(FedotpError, match=r"checkpoint") as caught:
-        load_checkpoint(path, federation)
+        Checkpoint.read(path).restore(federation)
     assert "\n" not in str(caught.value)
 
 
@@ -205,14 +206,14 @@ def test_a_checkpoint_of_another_federation_is_refused(tmp_path: Path) -> None:
         simulator("fedotp", make_settings(optimizer={"reset": False}), kept=tmp_path / "p"),
     ):
         with pytest.raises(FedotpError, match="belongs to another federation"):
-            load_checkpoint(path, other)
+            Checkpoint.read(path).restore(other)
 
 
 def test_rows_in_memory_are_not_pretended_to_be_saved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="in memory"):
-        save_checkpoint(tmp_path / "c", simulator("fedotp"), Progress())
+        Checkpoint.write(tmp_path / "c", simulator("fedotp"), Progress())
     assert not list(tmp_path.iterdir())
-    save_checkpoint(tmp_path / "c", simulator("promptfl"), Progress())  # whose clients keep nothing
+    Checkpoint.write(tmp_path / "c", simulator("promptfl"), Progress())  # whose clients keep nothing
 
 
 _FULL = """
@@ -223,16 +224,16 @@ import torch
 torch.set_num_threads(1)
 from toy_federation import make_settings, simulator
 from fedotp.errors import FedotpError
-from fedotp.federation import Progress, load_checkpoint, save_checkpoint
+from fedotp.federation import Checkpoint, Progress
 from fedotp.methods import FedOTP
 folder, limit = Path(sys.argv[2]), int(sys.argv[3])
 federation = simulator(FedOTP(n_shared=20), make_settings(participation=0.6), kept=folder / "private.bin")
-load_checkpoint(folder / "checkpoint.safetensors", federation)
+Checkpoint.read(folder / "checkpoint.safetensors").restore(federation)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
     federation.run_round()
-    save_checkpoint(folder / "checkpoint.safetensors", federation, Progress(round=federation.round))
+    Checkpoint.write(folder / "checkpoint.safetensors", federation, Progress(round=federation.round))
 except FedotpError as error:
     print(error)
     sys.exit(3)
@@ -260,7 +261,7 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_stays(tmp_path: Path, limit:
     assert len(done.stdout.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors", "private.bin"]
     other = simulator(method, federation.settings, kept=tmp_path / "private.bin")
-    load_checkpoint(tmp_path / "checkpoint.safetensors", other)
+    Checkpoint.read(tmp_path / "checkpoint.safetensors").restore(other)
     assert_same_bits(state_of(other), expected)
 
 

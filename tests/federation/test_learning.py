@@ -6,7 +6,7 @@ import torch
 from toy_federation import TRAINED, assert_same_bits, kept_rows, make_data, make_settings, make_task, simulator
 
 from anchored import STRUCTURES
-from fedotp.federation import evaluate_predictions
+from fedotp.federation.testing import Evaluation
 from fedotp.methods import METHODS, FedOTP, Method, Parameters
 
 
@@ -20,7 +20,7 @@ def test_every_method_lowers_its_objective_and_classifies_better(method: str) ->
     after = federation.predict()
     assert losses[-1] < 0.5 * losses[0]
     assert after.loss.mean() < 0.7 * before.loss.mean() or method == "promptfl-ft"  # which tunes before it predicts
-    accuracy = [evaluate_predictions(p, 3, data.domains).mean for p in (before, after)]
+    accuracy = [Evaluation.of(p, 3, data.domains).mean for p in (before, after)]
     assert accuracy[1] > max(0.7, accuracy[0] - 1e-9)
 
 
@@ -30,10 +30,10 @@ def test_the_objective_includes_the_penalty(method: str) -> None:
     moved = []
     for mu in (0.0, 30.0):
         federation = simulator(METHODS[method](mu=mu), make_settings(optimizer={"lr": 0.01}))
-        name = "prompt" if "prompt" in federation.server else "prompts"
-        before = federation.server[name].clone()
+        name = "prompt" if "prompt" in federation.server.params else "prompts"
+        before = federation.server.params[name].clone()
         federation.run_round()
-        moved.append(float((federation.server[name] - before).norm()))
+        moved.append(float((federation.server.params[name] - before).norm()))
     assert moved[1] < 0.5 * moved[0]
 
 
@@ -70,14 +70,14 @@ def test_nothing_private_is_ever_sent(method: Method, reset: bool, monkeypatch: 
         for name in federation.private_names - method.publishes:
             secret |= pieces(rows[name])
         secret |= {p for name, value in rows.items() if "momentum." in name for p in pieces(value) if any(p)}
-    assert len(sent) == (3 if federation.server else 0)
+    assert len(sent) == (3 if federation.server.params else 0)
     published = federation.private_names & method.publishes
     for uploads in sent:
         assert not set(uploads) & (federation.private_names - published)
         assert not any(name.startswith("optimizer") for name in uploads)
         for value in uploads.values():
             assert not pieces(value) & secret
-    for value in federation.server.values():
+    for value in federation.server.params.values():
         if value.dim() > 1:
             assert not pieces(value) & secret
     assert published == PUBLISHED.get(method.name, set())
@@ -101,7 +101,7 @@ def test_the_server_only_sees_what_is_uploaded(method: str) -> None:
 
         federation.trainer.train = train  # type: ignore[method-assign]
         federation.run_round()
-        found.append({name: value.clone() for name, value in federation.server.items()})
+        found.append({name: value.clone() for name, value in federation.server.params.items()})
     assert_same_bits(found[0], found[1])
 
 

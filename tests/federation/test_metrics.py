@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, recall_score
 
-from fedotp.federation import METRICS, Evaluation, Metric, Predictions, evaluate_predictions
+from fedotp.federation import METRICS, Metric
+from fedotp.federation.testing import Evaluation, Predictions
 
 DOMAINS = ("a", "b", "a", None, "b", "a")
 
@@ -30,7 +31,7 @@ def predictions(draw: st.DrawFn, n_classes: int = 4) -> Predictions:
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true", "ignore:A single label was found")
 @given(predictions())
 def test_accuracy_balanced_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Predictions) -> None:
-    evaluation = evaluate_predictions(p, 4, DOMAINS)
+    evaluation = Evaluation.of(p, 4, DOMAINS)
     assert evaluation.clients.tolist() == sorted(set(p.client.tolist()))
     for i, client in enumerate(evaluation.clients):
         mine = p.client == client
@@ -54,7 +55,7 @@ def test_accuracy_balanced_accuracy_and_macro_f1_are_those_of_scikit_learn(p: Pr
 def test_the_order_of_the_lines_does_not_matter(p: Predictions, random) -> None:  # type: ignore[no-untyped-def]
     at = np.array(random.sample(range(len(p.client)), len(p.client)))
     shuffled = Predictions(p.client[at], p.row[at], p.label[at], p.predicted[at], p.loss[at])
-    one, other = (evaluate_predictions(x, 4, DOMAINS) for x in (p, shuffled))
+    one, other = (Evaluation.of(x, 4, DOMAINS) for x in (p, shuffled))
     np.testing.assert_allclose(one.values["macro_f1"], other.values["macro_f1"])
     np.testing.assert_allclose(one.class_accuracy, other.class_accuracy)
     assert one.totals() == pytest.approx(other.totals())
@@ -78,7 +79,7 @@ def test_domains_by_hand() -> None:
     client = np.array([0, 0, 1, 2, 3, 4])
     right = np.array([1, 0, 1, 1, 0, 0])
     p = Predictions(client, client, np.ones(6, np.int64), right, np.zeros(6))
-    domains = evaluate_predictions(p, 2, DOMAINS).domains()
+    domains = Evaluation.of(p, 2, DOMAINS).domains()
     assert domains == {
         "a": {"accuracy": 0.75, "accuracy_std": 0.25, "clients": 2},
         "b": {"accuracy": 0.5, "accuracy_std": 0.5, "clients": 2},
@@ -89,7 +90,7 @@ def test_a_stray_prediction_into_a_class_that_a_client_does_not_have_is_no_class
     label, predicted = np.repeat([0, 1], 50), np.repeat([0, 1], 50)
     predicted[[0, 1, 50, 51]] = 7, 8, 9, 7
     p = Predictions(np.zeros(100, int), np.arange(100), label, predicted, np.zeros(100))
-    values = evaluate_predictions(p, 10, DOMAINS).values
+    values = Evaluation.of(p, 10, DOMAINS).values
     assert values["accuracy"][0] == values["balanced_accuracy"][0] == pytest.approx(0.96)
     assert values["macro_f1"][0] == pytest.approx(2 * 48 / 98)
     assert f1_score(label, predicted, average="macro") == pytest.approx(2 / 5 * 2 * 48 / 98)  # what it was before
@@ -97,7 +98,7 @@ def test_a_stray_prediction_into_a_class_that_a_client_does_not_have_is_no_class
 
 def test_classes_nobody_has_or_predicts_do_not_count() -> None:
     p = Predictions(np.zeros(4, int), np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.zeros(4))
-    evaluation = evaluate_predictions(p, 100, DOMAINS)
+    evaluation = Evaluation.of(p, 100, DOMAINS)
     assert evaluation.values["macro_f1"][0] == pytest.approx((4 / 5 + 2 / 3) / 2)
     assert np.isnan(evaluation.class_accuracy[2:]).all()
     assert evaluation.class_accuracy[:2].tolist() == [1.0, 0.5]
@@ -105,7 +106,7 @@ def test_classes_nobody_has_or_predicts_do_not_count() -> None:
 
 def test_an_evaluation_reads_back_as_it_was_written() -> None:
     client, label = np.array([0, 0, 2, 2]), np.array([0, 1, 1, 1])
-    evaluation = evaluate_predictions(Predictions(client, client, label, label[::-1], np.ones(4)), 3, DOMAINS)
+    evaluation = Evaluation.of(Predictions(client, client, label, label[::-1], np.ones(4)), 3, DOMAINS)
     written = json.loads(json.dumps(evaluation.as_dict(), allow_nan=False))
     assert Evaluation.from_dict(written).as_dict() == written
 
@@ -124,11 +125,11 @@ def test_what_some_clients_do_not_tell_is_left_out_of_the_mean() -> None:
 
 @given(predictions())
 def test_a_metric_is_added_by_one_entry(p: Predictions) -> None:
-    before = evaluate_predictions(p, 4, DOMAINS).as_dict()
+    before = Evaluation.of(p, 4, DOMAINS).as_dict()
     metric = Metric("loss_squared", "squared loss", lambda tested: tested.mean(tested.loss**2), range=(0, np.inf))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METRICS, metric.key, metric)
-        evaluation = evaluate_predictions(p, 4, DOMAINS)
+        evaluation = Evaluation.of(p, 4, DOMAINS)
         for i, client in enumerate(evaluation.clients):
             expected = (p.loss[p.client == client] ** 2).mean()
             assert evaluation.of_client(i)["loss_squared"] == pytest.approx(expected, abs=1e-12)
@@ -141,7 +142,7 @@ def test_a_metric_is_added_by_one_entry(p: Predictions) -> None:
 def test_the_metric_that_tests_add_is_that_of_scikit_learn(worst_recall: Metric) -> None:
     random = np.random.default_rng(0)
     client, label, predicted = np.repeat([0, 1, 2], 20), random.integers(0, 4, 60), random.integers(0, 4, 60)
-    evaluation = evaluate_predictions(Predictions(client, client, label, predicted, np.zeros(60)), 9, DOMAINS)
+    evaluation = Evaluation.of(Predictions(client, client, label, predicted, np.zeros(60)), 9, DOMAINS)
     for i in range(3):
         truth, guess = label[client == i], predicted[client == i]
         expected = recall_score(truth, guess, average=None, labels=np.unique(truth)).min()

@@ -21,10 +21,11 @@ from toy_federation import (
 )
 
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Settings, Simulator
-from fedotp.federation._noisy import NoisySteps, n_noisy_steps, poisson_steps
+from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator
+from fedotp.federation.clients._noisy import NoisySteps, poisson_steps
 from fedotp.methods import METHODS, Batch, FedCLIP, FedOTP, Method, Parameters, PromptFL
-from fedotp.privacy import PrivacySettings, epsilon, unit_gradients
+from fedotp.privacy import PrivacySettings, epsilon
+from fedotp.privacy._clipping import unit_gradients
 
 REFUSED = {"pfedprompt", "promptfl-ft", "coop"}
 NOISY = [name for name in TRAINED if name != "pfedprompt"]
@@ -137,7 +138,7 @@ def test_what_is_sent_knows_nothing_of_images_but_by_noised_gradients() -> None:
         start = kept_rows(each)["private"]
         each.kept.write(np.arange(len(TRAIN)), {"private": start + known})
         each.run_round()
-        sent.append(each.server)
+        sent.append(each.server.params)
         assert (kept_rows(each)["private"] != start + known).any()
     assert_same_bits(*sent)
 
@@ -153,8 +154,9 @@ def test_what_is_kept_learns_without_noise_beside_what_is_sent() -> None:
 def test_every_image_is_drawn_by_itself_with_the_rate_that_is_accounted_for() -> None:
     rng = np.random.default_rng(0)
     n, batch_size, epochs = 40, 10, 500
-    steps = list(poisson_steps([np.arange(n)], [rng], epochs=epochs, batch_size=batch_size))
-    assert len(steps) == n_noisy_steps(n, epochs, batch_size) == epochs * n // batch_size
+    settings = Settings(RoundSettings(batch_size=batch_size))
+    steps = list(poisson_steps([np.arange(n)], [rng], settings, epochs=epochs))
+    assert len(steps) == settings.noisy_steps(n, epochs) == epochs * n // batch_size
     drawn = np.zeros((len(steps), n))
     for row, step in zip(drawn, steps, strict=True):
         places = step.places[0][step.places[0] >= 0]
@@ -168,8 +170,8 @@ def test_every_image_is_drawn_by_itself_with_the_rate_that_is_accounted_for() ->
 
 
 def test_groups_come_and_go_as_one() -> None:
-    groups = np.array([0, 0, 1, 2, 2, 2])
-    for step in poisson_steps([groups], [np.random.default_rng(1)], epochs=30, batch_size=3):
+    groups, settings = np.array([0, 0, 1, 2, 2, 2]), Settings(RoundSettings(batch_size=3))
+    for step in poisson_steps([groups], [np.random.default_rng(1)], settings, epochs=30):
         places = step.places[0][step.places[0] >= 0]
         for group in range(3):
             taken = np.isin(np.flatnonzero(groups == group), places)
@@ -186,15 +188,15 @@ def test_groups_of_one_image_are_images_and_a_group_of_all_is_clipped_as_one() -
     each = federation("promptfl", data=grouped(data, np.arange(8)), unit="group")
     one.run_round()
     each.run_round()
-    assert worst_difference(one.server, each.server) <= 1e-12
+    assert worst_difference(one.server.params, each.server.params) <= 1e-12
     clip = 1e-3
     together = federation("promptfl", data=grouped(data, np.zeros(8, np.int64)), unit="group", noise=0.0, clip=clip)
-    before = together.server["prompt"].clone()
+    before = together.server.params["prompt"].clone()
     together.run_round()
     # Two epochs are two steps of length at most lr * clip / 4, with momentum 0.9 the second at most 1.9 times that.
     lr, decay = 0.02, 5e-4
     most = lr * clip / 4 * (1 + 1.9) + lr * decay * float(before.norm()) * 3
-    assert float((together.server["prompt"] - before).norm()) <= most * (1 + 1e-6)
+    assert float((together.server.params["prompt"] - before).norm()) <= most * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("unit", ["example", "site"])
@@ -227,11 +229,11 @@ def test_sites_are_hidden_by_the_mechanism_of_the_server_of_real_ones() -> None:
     noisy = simulator("promptfl", with_privacy(make_settings(), unit="site", clip=0.1), data=data)
     for each in (plain, private, noisy):
         each.run_round()
-    assert worst_difference(plain.server, private.server) <= 1e-6
-    assert worst_difference(noisy.server, private.server) > 0.01
+    assert worst_difference(plain.server.params, private.server.params) <= 1e-6
+    assert worst_difference(noisy.server.params, private.server.params) > 0.01
     again = simulator("promptfl", with_privacy(make_settings(), unit="site", clip=0.1), data=data)
     again.run_round()
-    assert_same_bits(noisy.server, again.server)
+    assert_same_bits(noisy.server.params, again.server.params)
 
 
 def test_a_budget_ends_the_run_before_it_is_exceeded() -> None:

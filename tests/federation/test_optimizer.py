@@ -7,9 +7,10 @@ import pytest
 import torch
 from toy_federation import TRAIN, kept_rows, make_data, make_settings, make_task, simulator, state_of
 
-from fedotp.federation import LocalWork, OptimizerSettings
+from fedotp.federation import OptimizerSettings
 from fedotp.federation._random import draws
-from fedotp.federation._steps import Optimizer, fresh_state, learning_rate, local_steps
+from fedotp.federation.clients import LocalWork
+from fedotp.federation.clients._steps import Optimizer, fresh_state, local_steps
 from fedotp.methods import Batch
 
 STEPS = (9, 6, 6, 1)  # falling, as the engine sorts them
@@ -87,7 +88,7 @@ def test_clients_that_have_ended_are_not_touched() -> None:
     ],
 )
 def test_learning_rates_of_four_rounds(settings: OptimizerSettings, expected: list[float]) -> None:
-    assert [learning_rate(settings, t, 4) for t in range(4)] == pytest.approx(expected)
+    assert [settings.rate_at(t, 4) for t in range(4)] == pytest.approx(expected)
 
 
 def test_a_round_uses_the_scheduled_rate() -> None:
@@ -159,6 +160,6 @@ def test_kept_momentum_changes_the_second_round_only() -> None:
     found = {}
     for reset in (True, False):
         federation = simulator("fedotp", make_settings(optimizer={"reset": reset}), data=make_data())
-        found[reset] = [federation.run_round() and federation.server["shared"].clone() for _ in range(2)]
+        found[reset] = [federation.run_round() and federation.server.params["shared"].clone() for _ in range(2)]
     assert torch.equal(found[True][0], found[False][0])
     assert (found[True][1] - found[False][1]).abs().max() > 0.01

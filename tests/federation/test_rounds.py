@@ -20,9 +20,9 @@ from toy_federation import (
 from anchored import STRUCTURES
 from fedotp._values import Words
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundSettings, evaluate_predictions
-from fedotp.federation._sampling import held_out, sampled, survivors
-from fedotp.federation._steps import local_steps, steps_per_epoch
+from fedotp.federation import RoundSettings
+from fedotp.federation.clients._steps import local_steps, steps_per_epoch
+from fedotp.federation.testing import Evaluation
 from fedotp.methods import METHODS, FedOTP, Need, weighted_average
 
 EVERYONE = np.arange(len(TRAIN))
@@ -72,7 +72,7 @@ def test_one_client_is_its_own_average_and_equals_stay_equal() -> None:
 def test_a_share_of_the_clients_is_sampled_at_least_one(participation: float, n: int, k: int) -> None:
     settings = RoundSettings(participation=participation)
     members = np.arange(n) * 3
-    rounds = [sampled(settings, members, round_, seed=1) for round_ in range(20)]
+    rounds = [settings.sampled(members, round_, seed=1) for round_ in range(20)]
     for clients in rounds:
         assert len(clients) == k
         assert set(clients) <= set(members)
@@ -80,7 +80,7 @@ def test_a_share_of_the_clients_is_sampled_at_least_one(participation: float, n:
     if k < n:
         assert len({tuple(clients) for clients in rounds}) > 1
         assert len(np.unique(np.concatenate(rounds))) > k
-    np.testing.assert_array_equal(rounds[3], sampled(settings, members, 3, seed=1))  # no hidden state
+    np.testing.assert_array_equal(rounds[3], settings.sampled(members, 3, seed=1))  # no hidden state
 
 
 def test_the_first_round_may_be_of_all_clients() -> None:
@@ -98,7 +98,7 @@ def test_clients_without_images_are_never_sampled() -> None:
 def test_clients_drop_out_with_the_given_probability_and_keep_what_they_had() -> None:
     settings = RoundSettings(dropout=0.3)
     clients = np.arange(100)
-    left = [len(survivors(settings, clients, round_, seed=0)) for round_ in range(100)]
+    left = [len(settings.survivors(clients, round_, seed=0)) for round_ in range(100)]
     assert abs(np.mean(left) - 70) < 2  # standard error 0.46
     federation = simulator("fedotp", make_settings(dropout=0.5, seed=2))
     before = kept_rows(federation)["private"]
@@ -109,7 +109,7 @@ def test_clients_drop_out_with_the_given_probability_and_keep_what_they_had() ->
     for client in EVERYONE:
         assert torch.equal(before[client], after[client]) == (client in lost)
     assert report.examples.tolist() == [TRAIN[i] for i in report.answered]
-    one_way = federation.server["shared"].numel() * 4
+    one_way = federation.server.params["shared"].numel() * 4
     assert report.bytes_down == 5 * one_way
     assert report.bytes_up == len(report.answered) * one_way
 
@@ -126,12 +126,12 @@ def test_the_average_is_of_those_that_answered() -> None:
 
 def test_a_round_with_too_few_answers_leaves_the_server_as_it_was() -> None:
     federation = simulator("fedotp", make_settings(min_clients=6))
-    before = federation.server["shared"].clone()
+    before = federation.server.params["shared"].clone()
     federation.run_round()
-    assert torch.equal(federation.server["shared"], before)
+    assert torch.equal(federation.server.params["shared"], before)
     enough = simulator("fedotp", make_settings(min_clients=5))
     enough.run_round()
-    assert not torch.equal(enough.server["shared"], before)
+    assert not torch.equal(enough.server.params["shared"], before)
 
 
 def test_a_round_without_any_answer_is_survived() -> None:
@@ -237,10 +237,10 @@ FIVE = ("a", "b-0", "b-1", "c", "d"), ("art", "photo", "photo", "sketch", None)
 
 def test_held_out_clients_are_drawn_from_the_seed_and_leave_somebody() -> None:
     settings = RoundSettings(holdout_clients=2)
-    assert held_out(settings, *FIVE, 0).tolist() == held_out(settings, *FIVE, 0).tolist()
-    assert len({tuple(held_out(settings, *FIVE, seed)) for seed in range(20)}) > 3
+    assert settings.held_out(*FIVE, 0).tolist() == settings.held_out(*FIVE, 0).tolist()
+    assert len({tuple(settings.held_out(*FIVE, seed)) for seed in range(20)}) > 3
     with pytest.raises(FedotpError, match="holdout_clients = 5: must leave at least one of the 5"):
-        held_out(RoundSettings(holdout_clients=5), *FIVE, 0)
+        RoundSettings(holdout_clients=5).held_out(*FIVE, 0)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_held_out_clients_are_drawn_from_the_seed_and_leave_somebody() -> None:
 )
 def test_held_out_clients_are_named_by_their_own_or_their_domains_name(holdout: Words, away: list[int]) -> None:
     for seed in (0, 1):
-        assert held_out(RoundSettings(holdout=holdout), *FIVE, seed).tolist() == away
+        assert RoundSettings(holdout=holdout).held_out(*FIVE, seed).tolist() == away
 
 
 @pytest.mark.parametrize(
@@ -267,13 +267,13 @@ def test_held_out_clients_are_named_by_their_own_or_their_domains_name(holdout: 
         (
             ("art", "photo", "c", "d"),
             'federation.holdout = ["art", "photo", "c", "d"]: must be fewer names: '
-            "somebody must be left to train, and these are all 5 clients",
+            "a client must be left to train, and these are all 5 clients",
         ),
     ],
 )
 def test_wrong_names_to_hold_out_are_refused(holdout: Words, line: str) -> None:
     with pytest.raises(FedotpError) as caught:
-        held_out(RoundSettings(holdout=holdout), *FIVE, 0)
+        RoundSettings(holdout=holdout).held_out(*FIVE, 0)
     assert str(caught.value) == line
 
 
@@ -312,11 +312,11 @@ def test_joining_fits_private_parameters_only(method: str, reset: bool) -> None:
     federation = simulator(method, settings)
     for _ in range(2):
         federation.run_round()
-    server = {name: value.clone() for name, value in federation.server.items()}
+    server = {name: value.clone() for name, value in federation.server.params.items()}
     before = kept_rows(federation)
     predictions = federation.join(federation.held_out)
     assert set(predictions.client) == set(federation.held_out)
-    assert_same_bits(federation.server, server)
+    assert_same_bits(federation.server.params, server)
     after = kept_rows(federation)
     members = np.setdiff1d(EVERYONE, federation.held_out)
     for name in federation.private_names:
@@ -337,7 +337,7 @@ def test_joining_is_better_than_using_what_the_server_sends(method: str) -> None
     unfitted = federation.predict(federation.held_out)
     fitted = federation.join(federation.held_out)
     assert fitted.loss.mean() < unfitted.loss.mean()
-    accuracy = [evaluate_predictions(p, 3, federation.data.domains).mean for p in (unfitted, fitted)]
+    accuracy = [Evaluation.of(p, 3, federation.data.domains).mean for p in (unfitted, fitted)]
     assert accuracy[1] >= accuracy[0]
 
 
@@ -345,10 +345,10 @@ def test_a_new_client_of_fedamp_is_sent_the_mean_of_what_was_sent() -> None:
     federation = simulator("promptfl-fedamp", make_settings(participation=0.4))
     method = METHODS["promptfl-fedamp"]()
     start = make_task().contexts(1)
-    torch.testing.assert_close(method.send(federation.server, None, 2)["mixture"], start.expand(2, *start.shape))
+    torch.testing.assert_close(method.send(federation.server.params, None, 2)["mixture"], start.expand(2, *start.shape))
     sent = federation.run_round().sampled
-    expected = federation.server["prompts"][torch.from_numpy(sent)].mean(0)
-    torch.testing.assert_close(method.send(federation.server, None, 2)["mixture"][1], expected)
+    expected = federation.server.params["prompts"][torch.from_numpy(sent)].mean(0)
+    torch.testing.assert_close(method.send(federation.server.params, None, 2)["mixture"][1], expected)
 
 
 def test_training_that_diverges_is_refused_by_name() -> None:

@@ -13,7 +13,9 @@ from hypothesis.extra import numpy as hnp
 from toy_federation import assert_same_bits, make_settings, make_task, simulator, state_of
 
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation import Rule, ServerStepSettings, Updates
+from fedotp.federation import ServerStepSettings
+from fedotp.federation.server import Updates
+from fedotp.federation.server._rule import Rule
 from fedotp.methods import METHODS, Parameters, weighted_average
 
 RULES = ("bounded", "median", "trimmed", "krum", "multi-krum")
@@ -256,13 +258,13 @@ def test_methods_that_do_not_average_are_refused(method: str) -> None:
 @pytest.mark.parametrize("method", AVERAGING)
 def test_every_method_that_averages_sends_what_a_rule_can_compare(method: str) -> None:
     federation = simulator(method, make_settings(server={"rule": "median"}, local_epochs=1))
-    shapes = {name: value.shape for name, value in federation.server.items()}
+    shapes = {name: value.shape for name, value in federation.server.params.items()}
     clients = np.arange(3)
     ((_, result),) = federation.train(federation.round_work(clients))
     sent = federation.upload(clients, result)
     assert {name: value.shape[1:] for name, value in sent.items()}.items() <= shapes.items()
     federation.run_round()
-    assert {name: value.shape for name, value in federation.server.items()} == shapes
+    assert {name: value.shape for name, value in federation.server.params.items()} == shapes
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -277,14 +279,14 @@ def test_a_round_is_the_rule_the_methods_average_and_the_step(rule: str, step: s
         torch.from_numpy(clients), other.upload(clients, result), torch.from_numpy(other.data.train.sizes(clients))
     )
     report = federation.run_round()
-    expected = other.step(other.server, averaged(chosen, other.server, sent), sent.params)
-    assert_same_bits(federation.server, expected)
+    expected = other.server.step(other.server.params, averaged(chosen, other.server.params, sent), sent.params)
+    assert_same_bits(federation.server.params, expected)
     assert (report.averaged is not None) == ("krum" in rule)
     if rule == "krum":
         assert report.averaged is not None
         (one,) = report.averaged
         if step == "average":
-            assert torch.equal(federation.server["shared"], sent.params["shared"][one])
+            assert torch.equal(federation.server.params["shared"], sent.params["shared"][one])
 
 
 def test_without_a_rule_nothing_is_left_out() -> None:
@@ -308,9 +310,9 @@ def test_a_round_in_which_too_few_answer_changes_nothing() -> None:
     federation = simulator("fedotp", make_settings(server={"rule": "krum"}, dropout=0.5, rounds=4))
     seen = set()
     for _ in range(4):
-        before = {name: value.clone() for name, value in federation.server.items()}
+        before = {name: value.clone() for name, value in federation.server.params.items()}
         report = federation.run_round()
-        changed = any(not torch.equal(before[name], value) for name, value in federation.server.items())
+        changed = any(not torch.equal(before[name], value) for name, value in federation.server.params.items())
         assert changed == (len(report.answered) >= 5)
         assert report.averaged is not None
         assert len(report.averaged) == changed
@@ -323,7 +325,7 @@ def test_prompts_in_half_precision_are_handled_too(rule: str) -> None:
     federation = simulator(
         "fedotp", make_settings(server={"rule": rule}, local_epochs=1), task=make_task(authors={"half_precision": True})
     )
-    before = federation.server["shared"].clone()
+    before = federation.server.params["shared"].clone()
     federation.run_round()
-    assert federation.server["shared"].dtype == before.dtype
-    assert not torch.equal(federation.server["shared"], before)
+    assert federation.server.params["shared"].dtype == before.dtype
+    assert not torch.equal(federation.server.params["shared"], before)

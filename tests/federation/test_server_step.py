@@ -15,14 +15,8 @@ from torch import Tensor
 from toy_federation import assert_same_bits, make_settings, simulator, state_of
 
 from fedotp.errors import FedotpError
-from fedotp.federation import (
-    Progress,
-    ServerStep,
-    ServerStepSettings,
-    load_checkpoint,
-    load_server,
-    save_checkpoint,
-)
+from fedotp.federation import Checkpoint, Progress, ServerStepSettings
+from fedotp.federation.server._step import ServerStep
 from fedotp.methods import Parameters, weighted_average
 
 STEPS = {
@@ -228,7 +222,7 @@ def test_a_method_that_averages_nothing_runs_as_without(method: str) -> None:
         federation = simulator(method, make_settings(server=server))
         for _ in range(2):
             federation.run_round()
-        assert federation.step.state == {}
+        assert federation.server.step.state == {}
         found.append(state_of(federation))
     assert_same_bits(*found)
 
@@ -236,22 +230,22 @@ def test_a_method_that_averages_nothing_runs_as_without(method: str) -> None:
 @pytest.mark.parametrize("method", ["fedotp", "promptfl", "promptfl-fedper", "pfedprompt"])
 def test_a_round_of_the_simulator_goes_part_of_the_way(method: str) -> None:
     plain = simulator(method)
-    before = plain.server
+    before = plain.server.params
     plain.run_round()
     halved = simulator(method, make_settings(server={"name": "momentum", "lr": 0.5}))
     halved.run_round()
-    for name, value in halved.server.items():
-        assert (plain.server[name] - before[name]).abs().max() > 1e-3
-        torch.testing.assert_close(value, (before[name] + plain.server[name]) / 2, rtol=0, atol=1e-7)
-    assert set(halved.step.state) == {f"momentum.{name}" for name in halved.server}
+    for name, value in halved.server.params.items():
+        assert (plain.server.params[name] - before[name]).abs().max() > 1e-3
+        torch.testing.assert_close(value, (before[name] + plain.server.params[name]) / 2, rtol=0, atol=1e-7)
+    assert set(halved.server.step.state) == {f"momentum.{name}" for name in halved.server.params}
 
 
 def test_a_round_with_too_few_clients_makes_no_step() -> None:
     federation = simulator("promptfl", make_settings(server={"name": "momentum"}, min_clients=99))
-    before = {name: value.clone() for name, value in federation.server.items()}
+    before = {name: value.clone() for name, value in federation.server.params.items()}
     federation.run_round()
-    assert_same_bits(federation.server, before)
-    assert federation.step.state == {}
+    assert_same_bits(federation.server.params, before)
+    assert federation.server.step.state == {}
 
 
 # Checkpoints -----------------------------------------------------------------------------------------------
@@ -262,23 +256,23 @@ def saved(folder: Path, name: str, rounds: int = 2) -> Any:
     federation = simulator("fedotp", settings, kept=folder / "private.bin")
     for _ in range(rounds):
         federation.run_round()
-    save_checkpoint(folder / "checkpoint", federation, Progress(round=rounds))
+    Checkpoint.write(folder / "checkpoint", federation, Progress(round=rounds))
     return federation
 
 
 @pytest.mark.parametrize("name", ["average", *STEPS])
 def test_a_checkpoint_brings_the_state_back_and_keeps_it_apart(name: str, tmp_path: Path) -> None:
     federation = saved(tmp_path, name)
-    assert set(load_server(tmp_path / "checkpoint")) == {"shared"}
+    assert set(Checkpoint.read(tmp_path / "checkpoint").server) == {"shared"}
     other = simulator("fedotp", federation.settings, kept=tmp_path / "private.bin")
-    load_checkpoint(tmp_path / "checkpoint", other)
-    assert_same_bits(other.step.state, federation.step.state)
+    Checkpoint.read(tmp_path / "checkpoint").restore(other)
+    assert_same_bits(other.server.step.state, federation.server.step.state)
     federation.run_round()
     expected = state_of(federation)
-    load_checkpoint(tmp_path / "checkpoint", other)  # the round has written rows: back to the checkpoint's
+    Checkpoint.read(tmp_path / "checkpoint").restore(other)  # the round has written rows: back to the checkpoint's
     other.run_round()
     assert_same_bits(state_of(other), expected)
-    assert_same_bits(other.step.state, federation.step.state)
+    assert_same_bits(other.server.step.state, federation.server.step.state)
 
 
 @pytest.mark.parametrize(("name", "other"), [("adam", "momentum"), ("momentum", "average"), ("momentum", "yogi")])
@@ -286,23 +280,23 @@ def test_the_state_of_another_step_is_refused(name: str, other: str, tmp_path: P
     saved(tmp_path, name)
     federation = simulator("fedotp", make_settings(server={"name": other}), kept=tmp_path / "private.bin")
     with pytest.raises(FedotpError, match=rf"another federation: its server's step .* server.name = '{other}'"):
-        load_checkpoint(tmp_path / "checkpoint", federation)
-    assert federation.step.state == {}
+        Checkpoint.read(tmp_path / "checkpoint").restore(federation)
+    assert federation.server.step.state == {}
 
 
 @pytest.mark.parametrize("forge", [Tensor.flatten, Tensor.float, Tensor.long])
 def test_a_state_of_another_shape_or_type_is_refused(forge: Callable[[Tensor], Tensor], tmp_path: Path) -> None:
     federation = saved(tmp_path, "momentum")
-    federation.step.state = {name: forge(value) for name, value in federation.step.state.items()}
-    save_checkpoint(tmp_path / "checkpoint", federation, Progress(round=2))
+    federation.server.step.state = {name: forge(value) for name, value in federation.server.step.state.items()}
+    Checkpoint.write(tmp_path / "checkpoint", federation, Progress(round=2))
     with pytest.raises(FedotpError, match="belongs to another federation"):
-        load_checkpoint(tmp_path / "checkpoint", federation)
+        Checkpoint.read(tmp_path / "checkpoint").restore(federation)
 
 
 def test_a_checkpoint_from_before_there_were_steps_is_read(tmp_path: Path) -> None:
     """One made with the plain average is what an older version wrote."""
     saved(tmp_path, "average")
     federation = simulator("fedotp", make_settings(server={"name": "adam"}), kept=tmp_path / "private.bin")
-    load_checkpoint(tmp_path / "checkpoint", federation)
-    assert federation.step.state == {}
+    Checkpoint.read(tmp_path / "checkpoint").restore(federation)
+    assert federation.server.step.state == {}
     federation.run_round()

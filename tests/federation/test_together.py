@@ -24,8 +24,10 @@ from toy_federation import (
 )
 
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, LocalTrainer, Settings, Simulator, Together
+from fedotp.federation import FederatedData, Settings, Simulator
 from fedotp.federation._hardware import Cores
+from fedotp.federation.clients import LocalTrainer
+from fedotp.federation.together import Together
 from fedotp.methods import METHODS, FedOTP, Method, PromptFolio
 
 SEEDS = (0, 1, 2, 3)
@@ -206,7 +208,7 @@ def test_one_that_diverges_leaves_the_others_going() -> None:
     apart = federations("fedotp")
     expected = alone(apart)
     several = federations("fedotp")
-    several[1].server = {name: value * torch.nan for name, value in several[1].server.items()}
+    several[1].server.params = {name: value * torch.nan for name, value in several[1].server.params.items()}
     found, errors = side_by_side(several)
     assert isinstance(errors[1], FedotpError)
     assert "diverged in round 1" in str(errors[1])

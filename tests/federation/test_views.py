@@ -13,10 +13,10 @@ from toy_federation import NOVEL, make_data, make_novel, make_settings, make_tas
 
 from anchored import STRUCTURES
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Images, Simulator, Together, View
-from fedotp.federation._joined import Answer, Job, Joined
-from fedotp.federation._views import NOVEL as NOVEL_PASS
-from fedotp.federation._views import TRAINED as TRAINED_PASS
+from fedotp.federation import FederatedData, Images, Simulator
+from fedotp.federation.testing import View
+from fedotp.federation.together import Together
+from fedotp.federation.together._joined import Answer, Job, Joined
 from fedotp.methods import METHODS, Batch, Method, Parameters, Task
 
 EVERYTHING = ("personal", "global", "base", "novel", "neighbours", "holdout")
@@ -81,7 +81,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
     neighbours = views["neighbours", "personal"].evaluation
     assert dict(zip(neighbours.clients, neighbours.accuracy, strict=True)) == pytest.approx(expected)
     if (part := one.method.global_part) is None:
-        assert one.views.missing == [
+        assert one.tests.missing == [
             {
                 "view": "global",
                 "model": "global",
@@ -90,7 +90,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
         ]
         assert not any(model == "global" for _, model in views)
         return
-    params = part.deployed(one.method.send(one.server, None, 1), {})
+    params = part.deployed(one.method.send(one.server.params, None, 1), {})
     whole = np.array(right(part, one.task, data, params, data.test, 0))
     names = replace(one.task, classes=NOVEL)
     others = right(part, names, data, params, Images(novel.features, novel.labels, ()), 0)
@@ -100,7 +100,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
     assert own == pytest.approx([whole[rows].mean() for rows in data.test.clients])
     theirs = views["neighbours", "global"].evaluation.accuracy
     assert theirs == pytest.approx([whole[lacks].mean() for lacks in lacking.values() if lacks.any()])
-    assert not one.views.missing
+    assert not one.tests.missing
 
 
 def test_a_view_says_what_it_is_of() -> None:
@@ -157,8 +157,8 @@ def test_prompts_of_every_class_have_no_novel_view() -> None:
     settings = make_settings(evaluation={"views": BASE_TO_NOVEL})
     one = Simulator(METHODS["promptfl"](), make_task(per_class=True), make_data(), settings, novel=make_novel())
     assert not any(view.view == "novel" for view in one.see())
-    assert [missing["view"] for missing in one.views.missing] == ["novel"]
-    assert "vectors of their own for every class" in one.views.missing[0]["why"]
+    assert [missing["view"] for missing in one.tests.missing] == ["novel"]
+    assert "vectors of their own for every class" in one.tests.missing[0]["why"]
 
 
 def test_clients_that_have_all_classes_have_no_neighbours() -> None:
@@ -169,7 +169,7 @@ def test_clients_that_have_all_classes_have_no_neighbours() -> None:
         METHODS["fedotp"](), make_task(), data, make_settings(evaluation={"views": ("neighbours", "global")})
     )
     assert [(view.view, view.model) for view in one.see()] == [("global", "global"), ("personal", "global")]
-    assert one.views.missing == [
+    assert one.tests.missing == [
         {"view": "neighbours", "model": "personal", "why": "every client has training images of every class"}
     ]
 
@@ -217,7 +217,7 @@ def test_federations_side_by_side_see_the_same(name: str, monkeypatch: pytest.Mo
     found: list[list[View]] = [[], []]
     works = [(one, partial(work, one, views)) for one, views in zip(federations(), found, strict=True)]
     assert [error for _, error in Together().go(works)] == [None, None]
-    assert {TRAINED_PASS, NOVEL_PASS} <= {*joined}
+    assert {"images of trained classes", "images of novel classes"} <= {*joined}
     for one, views in zip(federations(), found, strict=True):
         one.run_round()
         for alone, beside in zip(one.see(), views, strict=True):

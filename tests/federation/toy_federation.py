@@ -18,15 +18,15 @@ from fedotp.federation import (
     FederatedData,
     HeldFeatures,
     Images,
-    KeptRows,
     Novel,
     OptimizerSettings,
-    Predictions,
     RoundSettings,
     ServerStepSettings,
     Settings,
     Simulator,
 )
+from fedotp.federation.clients import KeptRows
+from fedotp.federation.testing import Predictions
 from fedotp.methods import METHODS, Method, PromptSettings, Task
 
 CLASSES = ("cat", "egyptian mau", "car")
@@ -149,7 +149,7 @@ def kept_rows(federation: Simulator) -> dict[str, torch.Tensor]:
 
 def state_of(federation: Simulator) -> dict[str, torch.Tensor]:
     """All there is: the server's parameters and every client's."""
-    server = {f"server.{name}": value for name, value in federation.server.items()}
+    server = {f"server.{name}": value for name, value in federation.server.params.items()}
     return server | {f"kept.{name}": value for name, value in kept_rows(federation).items()}
 
 

@@ -13,7 +13,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 from real_processes import processes
 
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
@@ -65,7 +65,9 @@ def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_
     assert run.summary["faults"] == {}
     undisturbed = NearGrid(parts(tmp_path / "undisturbed", 3))
     expected = serve(undisturbed, config, PATIENT, tmp_path / "expected", **named(undisturbed))  # type: ignore[arg-type]
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
+    )
 
 
 def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refused(inputs: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 import fedotp
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.link._transport import Transport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Fault
@@ -79,7 +79,9 @@ def test_a_poisoned_update_is_refused_and_counted(kind: str, inputs: Path, tmp_p
         parts(tmp_path / "without", 3), meddle={101: lambda message, reply: _unless_training(message, reply)}
     )
     expected = run_with(without, config, tmp_path / "without it")
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
+    )
 
 
 def _unless_training(message: Message, reply: Message) -> Message | None:
@@ -122,7 +124,7 @@ def test_a_site_with_nothing_to_train_on_does_not_break_the_average(inputs: Path
     run = run_with(grid, make_deployable(inputs), tmp_path / "run")
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1]]
     assert run.summary["faults"] == {}
-    assert all(value.isfinite().all() for value in load_server(run.checkpoint).values())
+    assert all(value.isfinite().all() for value in Checkpoint.read(run.checkpoint).server.values())
 
 
 def test_an_answer_that_comes_late_does_not_count_in_another_round(inputs: Path, tmp_path: Path) -> None:
@@ -142,7 +144,9 @@ def test_an_answer_that_comes_late_does_not_count_in_another_round(inputs: Path,
     assert [record["answered"] for record in run.metrics("round")] == [[0, 2], [0, 1, 2]]
     dropped = NearGrid(parts(tmp_path / "dropped", 3), meddle={101: lambda m, r: None if _is_first(m) else r})
     expected = run_with(dropped, make_deployable(inputs), tmp_path / "expected")
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
+    )
 
 
 def _is_first(message: Message) -> bool:
@@ -176,7 +180,9 @@ def test_a_site_that_is_restarted_while_it_works_is_asked_again(inputs: Path, tm
     run = run_with(grid, make_deployable(inputs), tmp_path / "run", settings=ServerSettings(round_timeout=20))
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
     expected = run_with(NearGrid(parts(tmp_path / "b", 3)), make_deployable(inputs), tmp_path / "expected")
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(expected.checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
+    )
 
 
 class PowerCutError(Exception):
@@ -210,7 +216,9 @@ def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(after: int, 
     again = NearGrid(sites)
     run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
     assert run.is_complete
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(whole.checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(whole.checkpoint).server, atol=0, rtol=0
+    )
     for site in ("site-0", "site-1", "site-2"):
         one, other = (_private(tmp_path / name / site) for name in ("cut", "whole"))
         assert one.rounds == other.rounds

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fedotp.errors import FedotpError
-from fedotp.federation import KeptRows, Settings
+from fedotp.federation import Settings
+from fedotp.federation.clients import KeptRows
 from fedotp.flower.site._site import _Work
 from fedotp.flower.site._state import Ledger, PrivateFile
 

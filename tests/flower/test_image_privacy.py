@@ -27,7 +27,7 @@ import fedotp
 from fedotp.cli import app as command_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import Settings, load_server
+from fedotp.federation import Checkpoint, Settings
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._wire import to_record
@@ -63,7 +63,9 @@ def test_a_site_makes_the_simulator_s_steps(
     monkeypatch.setattr("fedotp.flower.site._site.Entropy", lambda: None)
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
-    torch.testing.assert_close(load_server(deployed.checkpoint), load_server(simulated.checkpoint), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(deployed.checkpoint).server, Checkpoint.read(simulated.checkpoint).server, atol=1e-6, rtol=0
+    )
     expected, found = simulated.summary["privacy"], deployed.summary["privacy"]
     assert list(found["clients"].values()) == list(expected["clients"].values())
     assert found["epsilon"] == expected["epsilon"] == list(deployed.metrics("round"))[-1]["epsilon"]
@@ -96,7 +98,7 @@ def test_noise_is_never_the_same_and_a_round_made_again_is_paid_for_again(inputs
     spent = deployed.summary["privacy"]["clients"]
     assert spent["site-1"] > 0
     again = serve(NearGrid(parts(tmp_path / "more", 3)), config, ServerSettings(), tmp_path / "again")
-    one, other = load_server(deployed.checkpoint), load_server(again.checkpoint)
+    one, other = Checkpoint.read(deployed.checkpoint).server, Checkpoint.read(again.checkpoint).server
     assert max(float((one[name] - other[name]).abs().max()) for name in one) > 1e-3
 
 
@@ -192,7 +194,7 @@ def test_an_order_that_promises_less_than_the_owner_requires_is_refused(
 ) -> None:
     """At hello, and where only the message to train or to test says so; the site does not train for it."""
     assert liar.refusal("query") == ""
-    monkeypatch.setattr("fedotp.federation.Clients.train", lambda *_: pytest.fail("the site trained"))
+    monkeypatch.setattr("fedotp.federation.clients.Clients.train", lambda *_: pytest.fail("the site trained"))
     for kind in ("query", "train", "evaluate"):
         assert liar.refusal(kind, change).endswith(why)
     assert not ledger_of(liar).exists()

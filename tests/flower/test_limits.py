@@ -12,7 +12,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.cli.server import _given
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._updates import furthest, median, most_images
@@ -56,7 +56,7 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
     run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
     expected = np.average(sent_in(grid, 1, grid.answered), axis=0, weights=[11, 11, 22])
     torch.testing.assert_close(
-        load_server(run.checkpoint)["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
+        Checkpoint.read(run.checkpoint).server["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
     )
     assert run.summary["weights"] == {"site-0": 11, "site-1": 11, "site-2": 22}
     assert run.summary["capped"] == {"site-2": ENDLESS}
@@ -122,7 +122,7 @@ def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed
     weights = {**IMAGES, "site-2": 20 if allowed else 6}
     expected = np.average(sent_in(grid, 2, grid.answered), axis=0, weights=list(weights.values()))
     torch.testing.assert_close(
-        load_server(run.checkpoint)["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
+        Checkpoint.read(run.checkpoint).server["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
     )
     assert run.summary["weights"] == weights
     assert RunDirectory(run.path).manifest["deployment"]["train_images"] == weights
@@ -171,7 +171,7 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     moved[2] *= most / 50
     expected = start + np.average(moved, axis=0, weights=list(IMAGES.values()))
     torch.testing.assert_close(
-        load_server(run.checkpoint)["shared"], torch.from_numpy(expected).float(), atol=1e-5, rtol=0
+        Checkpoint.read(run.checkpoint).server["shared"], torch.from_numpy(expected).float(), atol=1e-5, rtol=0
     )
     (record,) = run.metrics("round")
     assert list(record["shortened"]) == ["site-2"]

@@ -19,7 +19,7 @@ from flwr.app import Message
 from near_sites import NearGrid, make_deployable, named, with_keys
 
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._wire import to_record
 from fedotp.flower.secure import Advert, VoidSumError
@@ -168,7 +168,7 @@ def test_a_site_counts_with_its_own_images_up_to_the_bound_that_all_sign(
         grid, keys = with_keys(tmp_path / str(settings.secure), 4)
         out = tmp_path / str(settings.secure) / "run"
         run = serve(grid, of_sites(inputs), settings, out, public_keys=keys, **named(grid))
-        averages.append(load_server(run.checkpoint))
+        averages.append(Checkpoint.read(run.checkpoint).server)
         assert weights(grid) == ([min(n, most or max(IMAGES)) for n in IMAGES] if settings.secure else [])
     torch.testing.assert_close(*averages, rtol=0, atol=1e-6)
 

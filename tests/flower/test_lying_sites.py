@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from near_sites import NearGrid, make_deployable, named, parts
 
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.runs.directory import RunDirectory
@@ -196,7 +196,9 @@ def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Pat
     forged = NearGrid(parts(tmp_path / "forged", 2), meddle={101: forge})
     honest = NearGrid(parts(tmp_path / "honest", 2))
     runs = [serve(grid, config, QUICK, tmp_path / name, **named(grid)) for name, grid in (("a", forged), ("b", honest))]
-    torch.testing.assert_close(load_server(runs[0].checkpoint), load_server(runs[1].checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(runs[0].checkpoint).server, Checkpoint.read(runs[1].checkpoint).server, atol=0, rtol=0
+    )
 
 
 def test_an_update_far_away_is_refused_by_a_method_that_publishes_too(inputs: Path, tmp_path: Path) -> None:

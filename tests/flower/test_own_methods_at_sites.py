@@ -9,7 +9,7 @@ from real_processes import processes
 
 import fedotp
 from anchored import Anchored
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.link._superlink import free_port
 from fedotp.runs.directory import RunDirectory
 from stranger import NAME, write_method
@@ -18,7 +18,7 @@ from stranger import NAME, write_method
 @pytest.mark.processes
 def test_the_server_and_each_site_import_their_own_copy(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override([f"method.name={Anchored.name}", "partition.n_clients=2"])
-    expected = load_server(fedotp.run(config, tmp_path / "simulated").checkpoint)
+    expected = Checkpoint.read(fedotp.run(config, tmp_path / "simulated").checkpoint).server
     (tmp_path / "study.toml").write_text(config.to_toml().replace(Anchored.name, NAME))
     for place in ("server", "north", "east"):
         (tmp_path / f"at-{place}").mkdir()
@@ -39,7 +39,7 @@ def test_the_server_and_each_site_import_their_own_copy(inputs: Path, tmp_path: 
         assert "one of your own with --import FILE.py" in started.log("alone")
     run = RunDirectory(tmp_path / "run")
     assert run.manifest["method"]["origin"]["file"] == str(tmp_path / f"at-server/{NAME}.py")
-    found = load_server(run.checkpoint)
+    found = Checkpoint.read(run.checkpoint).server
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)

@@ -19,10 +19,12 @@ import fedotp
 from fedotp.cli.show import print_run
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, clipped_sum, epsilon, gaussian, length
+from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, epsilon, length
+from fedotp.privacy._clipping import clipped_sum
+from fedotp.privacy._mechanism import gaussian
 from fedotp.runs.directory import RunDirectory
 
 
@@ -57,12 +59,14 @@ def test_without_noise_it_is_the_simulators(inputs: Path, tmp_path: Path) -> Non
     wide, narrow = (hiding_sites(inputs, rounds=1, noise=0.0, clip=clip) for clip in (1e6, 1e-3))
     grid, run = run_private(wide, tmp_path / "wide")
     mean = torch.from_numpy(np.mean(updates(grid), 0)).float()
-    torch.testing.assert_close(load_server(run.checkpoint)["shared"], mean, atol=1e-6, rtol=0)
+    torch.testing.assert_close(Checkpoint.read(run.checkpoint).server["shared"], mean, atol=1e-6, rtol=0)
     assert "epsilon" not in run.summary["privacy"]
     grid, run = run_private(narrow, tmp_path / "narrow")
     simulated = fedotp.run(narrow, tmp_path / "simulated")
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(simulated.checkpoint), atol=1e-7, rtol=0)
-    moved = (load_server(run.checkpoint)["shared"] - sent_first(grid)).norm()
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(simulated.checkpoint).server, atol=1e-7, rtol=0
+    )
+    moved = (Checkpoint.read(run.checkpoint).server["shared"] - sent_first(grid)).norm()
     assert 0 < moved <= 1e-3 * (1 + 1e-4)
 
 
@@ -73,7 +77,7 @@ def test_the_servers_step_is_made_with_what_was_released(inputs: Path, tmp_path:
     mean, start = torch.from_numpy(np.mean(updates(grid), 0)), sent_first(grid)
     assert (mean - start).abs().max() > 1e-3
     expected = ((mean + start) / 2).float()
-    torch.testing.assert_close(load_server(run.checkpoint)["shared"], expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(Checkpoint.read(run.checkpoint).server["shared"], expected, atol=1e-6, rtol=0)
     assert run.summary["privacy"]["releases"] == 1
 
 
@@ -81,7 +85,7 @@ def test_noise_is_added(inputs: Path, tmp_path: Path) -> None:
     silent, noisy = (
         run_private(hiding_sites(inputs, noise=noise), tmp_path / str(noise))[1].checkpoint for noise in (0.0, 1.0)
     )
-    apart = (load_server(silent)["shared"] - load_server(noisy)["shared"]).std()
+    apart = (Checkpoint.read(silent).server["shared"] - Checkpoint.read(noisy).server["shared"]).std()
     assert 0.1 / 3 / 2 < apart < 0.1 / 3 * 4  # the noise of two rounds, of deviation clip / sites each, and its effects
 
 

@@ -8,7 +8,7 @@ import torch
 from near_sites import make_deployable
 from real_processes import processes, rounds_done
 
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.runs.directory import RunDirectory
@@ -63,7 +63,7 @@ def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_pa
     assert sum("shared has values that are not finite" in why for why in refused) >= 2
     assert summary["faults"]["liar"] == sum(bool(why) for why in refused)
     assert 1 in rounds[-1]["answered"], "the site that was killed is back"
-    assert all(torch.isfinite(value).all() for value in load_server(RunDirectory(run).checkpoint).values())
+    assert all(torch.isfinite(value).all() for value in Checkpoint.read(RunDirectory(run).checkpoint).server.values())
     assert "its update is refused: shared has values that are not finite" in started.log("server")
     assert "going on after round" in started.log("server")
 

@@ -12,7 +12,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 from real_processes import processes, rounds_done
 from recorder import recording
 
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure._fixed_point import FixedPoint
@@ -96,7 +96,10 @@ def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_updat
         assert started.wait("server") == 0, started.all_logs()
         heard = recorder.heard
     assert [record["answered"] for record in RunDirectory.open(run).metrics("round")] == [[0, 1, 2, 3], [0, 1, 2]]
-    expected, found = load_server(plain.checkpoint), load_server(RunDirectory.open(run).checkpoint)
+    expected, found = (
+        Checkpoint.read(plain.checkpoint).server,
+        Checkpoint.read(RunDirectory.open(run).checkpoint).server,
+    )
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     held = [*heard, *folder_bytes(run), started.log_path("server").read_bytes()]
     updates = sent_in(near)

@@ -11,7 +11,7 @@ from real_processes import processes
 from recorder import recording
 
 import fedotp
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure._fixed_point import FixedPoint
@@ -26,7 +26,7 @@ SITES = ("north", "east", "west")
 def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs)
     (tmp_path / "study.toml").write_text(config.to_toml())
-    expected = load_server(fedotp.run(config, tmp_path / "simulated").checkpoint)
+    expected = Checkpoint.read(fedotp.run(config, tmp_path / "simulated").checkpoint).server
     make_keys(tmp_path / "keys", ["localhost"], SITES)
     make_keys(tmp_path / "others", ["localhost"], ["stranger"])
     stranger = tmp_path / "stranger"
@@ -47,7 +47,7 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
         assert "does not know this site's key" in started.log("stranger")
         heard = recorder.heard
     run = RunDirectory.open(tmp_path / "run")
-    found = load_server(run.checkpoint)
+    found = Checkpoint.read(run.checkpoint).server
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
@@ -70,7 +70,7 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
 def _prompt_before_last(config: fedotp.Config, folder: Path) -> torch.Tensor:
     """The shared prompt that the server sent in the second round."""
     once = fedotp.run(config.override(["federation.rounds=1"]), folder / "once")
-    return load_server(once.checkpoint)["shared"]
+    return Checkpoint.read(once.checkpoint).server["shared"]
 
 
 def _vectors(prompt: torch.Tensor) -> list[bytes]:

@@ -11,7 +11,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 
 import fedotp
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 
@@ -31,7 +31,7 @@ def test_sites_end_with_the_simulators_prompts(rule: str, inputs: Path, tmp_path
     simulated = fedotp.run(config, tmp_path / "simulated")
     grid = NearGrid(parts(tmp_path, 3))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
-    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     averaged = [[record.get("averaged") for record in run.metrics("round")] for run in (deployed, simulated)]
     assert averaged[0] == averaged[1]
@@ -68,7 +68,9 @@ def test_a_round_of_too_few_changes_nothing_and_is_told(
         run = serve(grid, config, ServerSettings(round_timeout=1, patience=0), tmp_path / "run", **named(grid))
     assert "round 1: 2 updates are too few for server.rule = 'trimmed': nothing is averaged" in caplog.text
     untrained = fedotp.run(config.override(["federation.rounds=0"]), tmp_path / "untrained")
-    torch.testing.assert_close(load_server(run.checkpoint), load_server(untrained.checkpoint), atol=0, rtol=0)
+    torch.testing.assert_close(
+        Checkpoint.read(run.checkpoint).server, Checkpoint.read(untrained.checkpoint).server, atol=0, rtol=0
+    )
 
 
 def test_what_cannot_work_is_refused(inputs: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from near_sites import NearGrid, make_deployable, named, parts
 import fedotp
 from coloured_squares import draw_squares
 from fedotp.data import load_dataset
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
@@ -35,7 +35,7 @@ def test_sites_end_with_the_simulators_prompts(
     simulated = fedotp.run(config, tmp_path / "simulated")
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
-    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
@@ -59,7 +59,7 @@ def test_sites_that_nobody_named_are_numbered_by_their_parts(inputs: Path, tmp_p
     nodes = parts(tmp_path, 3)
     backwards = NearGrid({node: nodes[node] for node in sorted(nodes, reverse=True)})
     deployed = serve(backwards, config, ServerSettings(), tmp_path / "deployed")
-    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     assert [r["sampled"] for r in deployed.metrics("round")] == [r["sampled"] for r in simulated.metrics("round")]
 
@@ -86,7 +86,7 @@ def test_sites_with_their_own_folders_do_what_clients_by_domain_do(inputs: Path,
     }
     grid = NearGrid(nodes)
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", classes=tuple(COLOURS), **named(grid))
-    expected, found = load_server(simulated.checkpoint), load_server(deployed.checkpoint)
+    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert list((tmp_path / "site-day" / "tokens").iterdir())  # encoded once, at the site

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from fedotp.cli import app
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import make_keys
 from fedotp.flower.secure import SiteSession, VoidSumError, _server_side, _site_side
 from fedotp.flower.secure._fixed_point import FixedPoint
@@ -98,7 +98,7 @@ def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
     for name, settings in (("plain", replace(QUICK, secure=False)), ("secure", QUICK)):
         grid = NearGrid(parts(tmp_path / name, 3))
         runs[name] = serve(grid, config, settings, tmp_path / name / "run", **named(grid))
-    plain, secure = (load_server(run.checkpoint) for run in runs.values())
+    plain, secure = (Checkpoint.read(run.checkpoint).server for run in runs.values())
     ((fixed, total),) = heard.totals
     assert total.tolist() == total_of(heard.rows)
     weights = [weight for _, weight in heard.updates]

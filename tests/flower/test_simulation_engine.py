@@ -8,7 +8,7 @@ from near_sites import make_deployable
 from plain_flower import plain_flower
 
 import fedotp
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.runs.directory import RunDirectory
 
 pytest.importorskip("ray")
@@ -23,6 +23,6 @@ def test_flowers_virtual_sites_end_with_the_simulators_prompt(inputs: Path, tmp_
         flower.run(tmp_path / "study.toml", tmp_path / "run")
     run = RunDirectory.open(tmp_path / "run")
     assert run.manifest["clients"] == ["client-0", "client-1", "client-2"]
-    expected, found = load_server(simulated.checkpoint), load_server(run.checkpoint)
+    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(run.checkpoint).server
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     assert run.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])

@@ -14,7 +14,8 @@ from anchored import Anchored
 from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictor, prompt_lengths
+from fedotp.federation import prompt_lengths
+from fedotp.federation.testing import Predictor
 from fedotp.matching import Matching
 from fedotp.methods import METHODS, Batch, FedOTP, Kind, Memory, Method, Parameters, Prompt, PromptSettings, Task
 
@@ -94,11 +95,11 @@ def test_nothing_private_and_nothing_fixed_is_sent(name: str, task: Task) -> Non
 @pytest.mark.parametrize("optimizer", [{}, {"reset": False}, {"name": "adamw", "reset": False}])
 def test_what_is_fixed_stays_and_a_scalar_is_learned(optimizer: dict[str, object]) -> None:
     federation = simulator("anchored", make_settings(optimizer=optimizer))
-    before = federation.server["anchor"].clone()
+    before = federation.server.params["anchor"].clone()
     for _ in range(2):
         federation.run_round()
     kept = federation.kept.read(np.arange(len(federation.data)), federation.device)
-    assert torch.equal(federation.server["anchor"], before)
+    assert torch.equal(federation.server.params["anchor"], before)
     assert kept["sharpness"].shape == (len(federation.data),)
     assert (kept["sharpness"] != 0).all()
     assert not any("anchor" in name for name in kept)

@@ -15,7 +15,7 @@ import ot as pot
 from federation.toy_federation import make_settings, simulator, state_of, worst_difference
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictor
+from fedotp.federation.testing import Predictor
 from fedotp.methods import METHODS, Batch, Dial, FedOTP, Parameters, PromptSettings, Task, dial_of
 
 C, B, V, K, E = 2, 3, 6, 4, 16

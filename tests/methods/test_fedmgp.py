@@ -101,7 +101,7 @@ def test_a_client_goes_on_with_what_it_did_not_draw_and_a_newcomer_with_all_it_t
     federation.join(federation.held_out)
     joined = kept_rows(federation)["own"][newcomer]
     assert (joined - FedMGP().private(federation.task)["own"]).flatten(1).norm(dim=1).min() > 0  # each was trained
-    assert torch.equal(federation.parameters(federation.held_out)["shared"][0], federation.server["shared"])
+    assert torch.equal(federation.parameters(federation.held_out)["shared"][0], federation.server.params["shared"])
 
 
 def test_groups_are_short_and_of_two_kinds() -> None:

@@ -93,7 +93,7 @@ def test_the_local_prompt_alone_predicts_and_may_have_another_length() -> None:
     assert prompt_lengths(method, task) == [5]
     assert method.kinds(task, params) == (Kind.LOCAL,)
     before = federation.predict()
-    federation.server["prompt"] += 1
+    federation.server.params["prompt"] += 1
     assert (federation.predict().loss == before.loss).all()
 
 
@@ -103,7 +103,8 @@ def test_the_global_part_is_the_averaged_prompt() -> None:
     part = FedPHA().global_part
     assert part == PromptFL()
     assert torch.equal(
-        part.deployed(federation.method.send(federation.server, None, 1), {})["prompt"][0], federation.server["prompt"]
+        part.deployed(federation.method.send(federation.server.params, None, 1), {})["prompt"][0],
+        federation.server.params["prompt"],
     )
 
 

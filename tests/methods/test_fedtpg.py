@@ -10,7 +10,7 @@ from torch import Tensor
 from federation.toy_federation import make_data, make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation import Predictor
+from fedotp.federation.testing import Predictor
 from fedotp.methods import Batch, FedTPG, Parameters, Task
 
 C, B, E = 3, 4, 16
@@ -91,9 +91,9 @@ def test_own_classes_are_those_of_the_training_images() -> None:
 def test_every_client_counts_alike(task: Task) -> None:
     federation = simulator(FedTPG(), make_settings(), task=task)
     numbers, uploads = torch.tensor([0, 1]), {"soft": torch.stack([torch.zeros(4, 32), torch.ones(4, 32)])}
-    averaged = FedTPG().aggregate(federation.server, numbers, uploads, torch.tensor([1, 1000]))
+    averaged = FedTPG().aggregate(federation.server.params, numbers, uploads, torch.tensor([1, 1000]))
     torch.testing.assert_close(averaged["soft"], torch.full((4, 32), 0.5))
-    assert averaged.keys() == federation.server.keys()
+    assert averaged.keys() == federation.server.params.keys()
 
 
 def test_what_is_refused() -> None:

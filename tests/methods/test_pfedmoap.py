@@ -12,7 +12,8 @@ from torch import Tensor
 from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import SettingError
-from fedotp.federation import Predictor, client_bytes
+from fedotp.federation import client_bytes
+from fedotp.federation.testing import Predictor
 from fedotp.matching import pooled_score
 from fedotp.methods import Batch, Parameters, PFedMoAP, PromptFL, PromptSettings, Task
 from fedotp.prompts import PromptEncoder
@@ -75,7 +76,7 @@ def test_the_first_round_is_promptfls() -> None:
     task, settings = make_task(torch.float64), make_settings(compute={"precision": "float64"})
     one, other = (simulator(method, settings, task=task) for method in (PFedMoAP(), PromptFL()))
     reports = [federation.run_round() for federation in (one, other)]
-    torch.testing.assert_close(one.server["prompt"], other.server["prompt"])
+    torch.testing.assert_close(one.server.params["prompt"], other.server.params["prompt"])
     np.testing.assert_allclose(reports[0].loss, reports[1].loss)
     # Nobody's gating network has been trained: predictions are those of each client's own prompt.
     kept = one.kept.read(np.arange(5), one.device)
@@ -130,7 +131,7 @@ def test_every_expert_is_encoded_once_a_round(monkeypatch: pytest.MonkeyPatch) -
     federation.run_round()
     assert rows == [1, *own]  # P_g is in all places
     rows.clear()
-    sent = federation.method.send(federation.server, torch.arange(5), 5)["experts"]
+    sent = federation.method.send(federation.server.params, torch.arange(5), 5)["experts"]
     different = {expert.numpy().tobytes() for expert in sent.flatten(0, 1)}
     assert 3 < len(different) <= 5  # not 5 times 3
     federation.run_round()

@@ -14,7 +14,7 @@ def an_audit(upper: float | None = 2.0, lower: float = 0.9) -> dict[str, Any]:
     }
     bounds = {"releases": {"epsilon": lower, "right": 190, **bound}}
     if upper is None:
-        bounds = {name: {"epsilon": lower, "right": 180, **bound} for name in ("personal", "shared")}
+        bounds = {name: {"epsilon": lower, "right": 180, **bound} for name in ("personal", "global")}
     facts = {"unit": "none" if upper is None else "example", "kind": "images" if upper is None else "gradients"}
     broken = upper is not None and lower > upper
     return {**facts, "upper": upper, "lower": lower, "broken": broken, "rounds": 4, "bounds": bounds}
@@ -32,7 +32,7 @@ def a_probe(fair: bool = True) -> dict[str, Any]:
         "others": 567,
         "round": 4,
         "confidence": 0.95,
-        "attacks": [attack("personal", "loss", 0.612), attack("shared", "learned", 0.538)],
+        "attacks": [attack("personal", "loss", 0.612), attack("global", "learned", 0.538)],
         "control": attack("zero_shot", "loss", 0.501 if fair else 0.6),
         "fair": fair,
         "allowed": {"epsilon": 2.0, "delta": 1e-5, "auc": 0.88, "tpr": {"0.01": 0.074, "0.1": 0.739}},

@@ -16,7 +16,9 @@ from report_made import make_inputs, make_run
 
 from anchored import STRUCTURES
 from fedotp.errors import FedotpError
-from fedotp.federation import KeptRows, Progress, ServerStep, ServerStepSettings, load_server, save_checkpoint
+from fedotp.federation import Checkpoint, Progress, ServerStepSettings
+from fedotp.federation.clients import KeptRows
+from fedotp.federation.server._step import ServerStep
 from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._prepare import load_backbone
@@ -146,12 +148,12 @@ def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_pat
     deployed = RunDirectory.open(tmp_path / "run")
     (deployed.path / "partition.json").unlink()
     deployed.kept.unlink()
-    server = load_server(deployed.checkpoint)
+    server = Checkpoint.read(deployed.checkpoint).server
     step = ServerStep(ServerStepSettings())
     state = SimpleNamespace(
         server=server, step=step, kept=KeptRows({}, 2), device=torch.device("cpu"), round=2, group_size=1
     )
-    save_checkpoint(deployed.checkpoint, state, Progress())
+    Checkpoint.write(deployed.checkpoint, state, Progress())
     deployed.save_manifest({**deployed.manifest, "deployment": {"sites": 2}})
     found = analyse(deployed.path)
     assert not found.maps

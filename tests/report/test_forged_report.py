@@ -90,7 +90,7 @@ def test_what_was_found_out_is_shown_as_it_was(tmp_path: Path) -> None:
     assert found is not None
     assert [(bound["what"], bound["epsilon"]) for bound in found["audit"]["bounds"]] == [
         ("personal", 1.25),
-        ("shared", 1.25),
+        ("global", 1.25),
     ]
     assert found["audit"]["upper"] is None
     assert [attack["auc"][0] for attack in found["probe"]["attacks"]] == [0.612, 0.538, 0.6]

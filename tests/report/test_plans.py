@@ -14,7 +14,7 @@ from report_made import make_run
 import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictor
+from fedotp.federation.testing import Predictor
 from fedotp.methods import FedOTP, Kind, Task
 from fedotp.report import plan_entropy, plan_overlap, plan_statistics, plot_plans, unassigned_share
 from fedotp.report._client import ClientImages

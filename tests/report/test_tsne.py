@@ -10,7 +10,7 @@ from report_made import make_run
 
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictions
+from fedotp.federation.testing import Predictions
 from fedotp.report import _learned, _tsne, plot_projection, project_prompts
 from fedotp.report._tsne import client_groups, neighbours
 from fedotp.runs.directory import RunDirectory

@@ -13,7 +13,7 @@ from coloured_squares import draw_squares
 from fedotp.data import load_dataset, painted
 from fedotp.data._painted import paint
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation import load_server
+from fedotp.federation import Checkpoint
 from fedotp.runs.many import Trial, run_many
 from fedotp.runs.one import see_run
 
@@ -78,7 +78,7 @@ def test_runs_side_by_side_are_those_alone(inputs: Path, tmp_path: Path) -> None
     for trial in trials:
         alone = fedotp.run(trial.config, tmp_path / trial.name)
         joined = next(outcome.directory for outcome in together if outcome.trial.name == trial.name)
-        expected, found = load_server(alone.checkpoint), load_server(joined.checkpoint)
+        expected, found = Checkpoint.read(alone.checkpoint).server, Checkpoint.read(joined.checkpoint).server
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
         assert joined.summary.get("malicious") == alone.summary.get("malicious")
 

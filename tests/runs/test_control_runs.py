@@ -23,7 +23,7 @@ QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"ever
 def test_every_summary_has_them(inputs: Path, tmp_path: Path) -> None:
     run = fedotp.run(make_config(inputs, **QUICK), tmp_path / "run")
     summary = run.summary
-    assert summary["controls"].keys() == {"majority", "zero_shot", "global_part"}
+    assert summary["controls"].keys() == {"majority", "zero_shot", "global"}
     for found in summary["controls"].values():
         assert len(found["clients"]) == len(summary["clients"])
         assert found["accuracy"] == pytest.approx(np.mean(found["clients"]))
@@ -74,7 +74,7 @@ def summary_of(own: list[float], **controls: list[float]) -> dict[str, Any]:
     [  # `above` is by how much four clients, each `times` over, are above the control on average
         ("zero_shot", 1, +0.025, None),
         ("majority", 1, +0.025, None),
-        ("global_part", 1, -0.025, None),
+        ("global", 1, -0.025, None),
         ("zero_shot", 2, +0.025, None),
         ("zero_shot", 2, -0.025, "no better"),
         ("majority", 2, +0.025, "not significantly better"),
@@ -92,7 +92,7 @@ def test_a_run_is_flagged_where_enough_clients_say_that_something_is_wrong(
     ci = f"95 % CI {max(low, -100):+.2f} to {high:+.2f}"
     (check,) = check_run(summary_of(own, **{control: theirs}))
     assert (check.is_flagged, check.is_open) == (how is not None, how is None)
-    called = {"majority": "majority class", "zero_shot": "zero-shot CLIP", "global_part": "its global part alone"}
+    called = {"majority": "majority class", "zero_shot": "zero-shot CLIP", "global": "its global part alone"}
     if how:
         line = f"(!) FedOTP is {how} than {called[control]}: {100 * above:+.2f} points ({ci}, {4 * times} clients)."
         assert check.sentence("FedOTP") == line
@@ -105,7 +105,7 @@ def test_a_run_is_flagged_where_enough_clients_say_that_something_is_wrong(
 
 def test_a_few_clients_are_one_neutral_line_within_what_is_possible() -> None:
     """Two clients, one far better and one far worse: Student's interval is wider than accuracies can differ."""
-    checks = check_run(summary_of([0.9, 0.5], majority=[0.3, 0.48], zero_shot=[0.8, 0.1], global_part=[0.1, 0.2]))
+    checks = check_run(summary_of([0.9, 0.5], majority=[0.3, 0.48], zero_shot=[0.8, 0.1], **{"global": [0.1, 0.2]}))
     assert checks[0].difference.low is not None
     assert checks[0].difference.low < -1
     (line,) = open_checks({"FedOTP": checks, "CoOp": checks[:1]})
@@ -157,9 +157,9 @@ def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, 
     ]
     summary = outcomes[0].directory.summary
     accuracy = [row.cells["accuracy"].mean for row in table.controls[:2]]
-    assert accuracy == [summary["controls"][name]["accuracy"] for name in ("majority", "global_part")]
+    assert accuracy == [summary["controls"][name]["accuracy"] for name in ("majority", "global")]
     checks = {check.control: check for check in table.rows[0].checks}
-    assert checks.keys() == {"majority", "zero_shot", "global_part", "shuffled"}
+    assert checks.keys() == {"majority", "zero_shot", "global", "shuffled"}
     assert [check.control for check in table.rows[1].checks] == ["majority"]
     csv, markdown = (path.read_text() for path in table.save(tmp_path))
     for row in table.rows:

@@ -10,7 +10,7 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
-from fedotp.federation import load_checkpoint, load_rows, save_checkpoint
+from fedotp.federation import Checkpoint
 from fedotp.report.page import make_page
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._checksum import sealed
@@ -53,7 +53,7 @@ def test_it_is_the_run_that_never_had_them(whole: RunDirectory, left: RunDirecto
 def test_nothing_of_them_is_left(whole: RunDirectory, left: RunDirectory) -> None:
     """Their prompts, searched for as bytes in every file, their lines and their names; in the old run all is found."""
     numbers = [whole.manifest["clients"].index(name) for name in AWAY]
-    clients, rows = load_rows(whole.checkpoint, whole.kept)
+    clients, rows = Checkpoint.read(whole.checkpoint).rows(whole.kept)
     secrets = [
         value[list(clients).index(number)].numpy().tobytes()
         for number in numbers
@@ -132,10 +132,10 @@ def test_a_changed_prompt_changes_the_state(left: RunDirectory, tmp_path: Path) 
     copied = RunDirectory(shutil.copytree(left.path, tmp_path / "copied"))
     before = digests_of(copied)
     _, simulator = restore(copied.path)
-    progress = load_checkpoint(copied.checkpoint, simulator)
-    name = next(iter(simulator.server))
-    simulator.server[name].view(-1)[0] += 1e-6
-    save_checkpoint(copied.checkpoint, simulator, progress)
+    progress = Checkpoint.read(copied.checkpoint).restore(simulator)
+    name = next(iter(simulator.server.params))
+    simulator.server.params[name].view(-1)[0] += 1e-6
+    Checkpoint.write(copied.checkpoint, simulator, progress)
     simulator.kept.close()
     after = digests_of(copied)
     assert {part for part in before if before[part] != after[part]} == {"state"}

@@ -25,9 +25,9 @@ def test_what_is_stored_is_what_the_simulator_has(inputs: Path, tmp_path: Path, 
     server, private, clients = stored_parameters(done)
     _, simulator = restore(done.path)
     assert set(private) == set(simulator.private_names)
-    assert set(server) == set(simulator.server)
+    assert set(server) == set(simulator.server.params)
     for key, value in server.items():
-        assert torch.equal(value, simulator.server[key])
+        assert torch.equal(value, simulator.server.params[key])
     if private:
         assert clients.tolist() == next(done.metrics("round"))["answered"]
         assert len(clients) < 5  # those who never trained have no row

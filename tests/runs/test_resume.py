@@ -13,7 +13,8 @@ import pytest
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.watch import Observer
 

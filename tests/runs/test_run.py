@@ -13,7 +13,8 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from fedotp.config import difference
 from fedotp.errors import FedotpError
-from fedotp.federation import Evaluation, RoundReport, Simulator, _simulator, evaluate_predictions
+from fedotp.federation import RoundReport, Simulator
+from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory, find_runs, free_name
 from fedotp.runs.many import by_method
 from fedotp.runs.one import join
@@ -66,7 +67,7 @@ def test_the_summary_says_what_metrics_and_predictions_say(inputs: Path, tmp_pat
     assert not set(trained) & set(joined)
     mine = np.isin(predictions.client, [names.index(name) for name in trained])
     part = type(predictions)(*(value[mine] for value in vars(predictions).values()))
-    evaluation = evaluate_predictions(part, 3, domains)
+    evaluation = Evaluation.of(part, 3, domains)
     assert summary["final"] == pytest.approx(evaluation.totals(), abs=1e-6)
     assert {key: last[key] for key in summary["final"]} == summary["final"]
     assert [client["accuracy"] for client in summary["clients"]] == pytest.approx(evaluation.accuracy)
@@ -119,14 +120,14 @@ def test_zero_shot_needs_no_rounds(inputs: Path, tmp_path: Path) -> None:
 
 def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
     """Let the evaluations of a run have these mean accuracies."""
-    values = iter(accuracies)
+    values, count = iter(accuracies), Evaluation.of
 
     def scripted(*args: Any) -> Evaluation:
-        evaluation = evaluate_predictions(*args)
+        evaluation = count(*args)
         accuracy = np.full_like(evaluation.accuracy, next(values))
         return replace(evaluation, values={**evaluation.values, "accuracy": accuracy})
 
-    monkeypatch.setattr(_simulator, "evaluate_predictions", scripted)
+    monkeypatch.setattr(Evaluation, "of", scripted)
 
 
 @pytest.mark.parametrize(

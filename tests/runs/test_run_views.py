@@ -15,11 +15,12 @@ from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
 from coloured_squares import draw_day_and_night
+from fedotp._text import percent
 from fedotp.cli import app
 from fedotp.cli.show import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
-from fedotp.federation import View, percent
+from fedotp.federation.testing import View
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._rounds import base_to_novel, harmonic_mean
 from fedotp.runs.many import Trial, run_many

@@ -17,7 +17,8 @@ import fedotp
 from anchored import STRUCTURES
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import LocalTrainer, load_checkpoint
+from fedotp.federation import Checkpoint
+from fedotp.federation.clients import LocalTrainer
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import ManyObserver, Outcome, Trial, Update, by_grid, by_method, run_many
 from fedotp.runs.many import _together as together_module
@@ -39,7 +40,7 @@ def contents(run: RunDirectory) -> dict[str, Any]:
     """All that is in the directory of a complete run, apart from times."""
     run = RunDirectory.open(run.path)
     simulator = make_simulator(prepare(run.config, like=run), run)
-    progress = load_checkpoint(run.checkpoint, simulator)
+    progress = Checkpoint.read(run.checkpoint).restore(simulator)
     kept = simulator.kept.read(np.arange(len(simulator.data)), torch.device("cpu"))
     simulator.kept.close()
     return {
@@ -49,8 +50,8 @@ def contents(run: RunDirectory) -> dict[str, Any]:
         "metrics": [numbers(record) for record in run.metrics()],
         "summary": numbers(run.summary),
         "predictions": vars(run.predictions()),
-        "server": {name: value.numpy() for name, value in simulator.server.items()},
-        "step": {name: value.numpy() for name, value in simulator.step.state.items()},
+        "server": {name: value.numpy() for name, value in simulator.server.params.items()},
+        "step": {name: value.numpy() for name, value in simulator.server.step.state.items()},
         "kept": {name: value.numpy() for name, value in kept.items()},
         "progress": (progress.round, progress.bytes_up, progress.bytes_down, progress.stopped, progress.best_round),
         "files": sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*")),

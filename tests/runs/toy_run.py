@@ -11,7 +11,7 @@ import torch
 import fedotp
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
-from fedotp.federation import load_checkpoint
+from fedotp.federation import Checkpoint
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import make_simulator, prepare
 
@@ -62,7 +62,7 @@ def outcome(run: RunDirectory) -> dict[str, Any]:
     run = RunDirectory.open(run.path)
     prepared = prepare(run.config, like=run)
     simulator = make_simulator(prepared, run)
-    progress = load_checkpoint(run.checkpoint, simulator)
+    progress = Checkpoint.read(run.checkpoint).restore(simulator)
     kept = simulator.kept.read(np.arange(len(simulator.data)), torch.device("cpu"))
     simulator.kept.close()
     predictions = run.predictions()
@@ -74,8 +74,8 @@ def outcome(run: RunDirectory) -> dict[str, Any]:
         "bytes": (progress.bytes_up, progress.bytes_down),
     }
     arrays = {f"predictions.{name}": value for name, value in vars(predictions).items()}
-    arrays |= {f"server.{name}": value.numpy() for name, value in simulator.server.items()}
-    arrays |= {f"step.{name}": value.numpy() for name, value in simulator.step.state.items()}
+    arrays |= {f"server.{name}": value.numpy() for name, value in simulator.server.params.items()}
+    arrays |= {f"step.{name}": value.numpy() for name, value in simulator.server.step.state.items()}
     arrays |= {f"kept.{name}": value.numpy() for name, value in kept.items()}
     return found | {name: value.tobytes() for name, value in arrays.items()}
 

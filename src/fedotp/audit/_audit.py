@@ -16,18 +16,8 @@ from fedotp._values import require, require_from
 from fedotp.audit._bound import Bools, Bound, Floats, epsilon_from_below
 from fedotp.config import Config
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation import (
-    PERSONAL,
-    ZERO_SHOT,
-    FederatedData,
-    Images,
-    Ints,
-    Settings,
-    Simulator,
-    draws,
-    judge,
-    order,
-)
+from fedotp.federation import FederatedData, Images, Ints, Settings, Simulator, draws
+from fedotp.federation.testing import PERSONAL, ZERO_SHOT
 from fedotp.methods import Method, Task
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import prepare
@@ -48,7 +38,7 @@ class Audit:
         unit: what the run promises to hide: "none", "example", "group" or "site".
         kind: what the canaries were: "gradients" (with unit "site" updates of sites) or "images".
         upper: the accountant's epsilon; None where nothing is promised.
-        bounds: lower bounds by what was looked at: all "releases", the "shared" prompt, the "personal" classifiers.
+        bounds: lower bounds by what was looked at: all "releases", the "global" prompt, the "personal" classifiers.
         rounds: of the audited run.
         covered: whether the clients' own classifiers are covered by what is promised.
     """
@@ -171,7 +161,7 @@ class _Mislabelled:
 
     def scores(self, federation: Simulator) -> dict[str, list[Floats]]:
         """By model, of each of them: how small the loss of its wrong label is; how far below zero-shot CLIP's."""
-        lines = judge(federation, federation.members, self.images)
+        lines = federation.judge(federation.members, self.images)
         before = lines.pop(ZERO_SHOT)
         return {name: [-after.loss, before.loss - after.loss] for name, after in lines.items()}
 
@@ -185,7 +175,7 @@ def _mislabelled(data: FederatedData, clients: Ints, n: int, n_classes: int, see
     n = min(n, len(alone) // 2)
     if n < _LEAST:
         raise FedotpError(f"an audit by images needs at least {2 * _LEAST} training images, here are {len(alone)}")
-    chosen = np.sort(alone[order(stream, len(alone))[:n]])
+    chosen = np.sort(alone[np.argsort(stream.random(len(alone)), kind="stable")[:n]])
     labels = train.labels.copy()
     labels[chosen] = (labels[chosen] + stream.integers(1, n_classes, n)) % n_classes
     is_in = np.zeros(len(labels), bool)

@@ -19,7 +19,8 @@ from fedotp.classifier import Classifier
 from fedotp.clip import ImageFeatures
 from fedotp.data import is_image
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import ZERO_SHOT, Images, Predictions, Predictor, Simulator, judge
+from fedotp.federation import Images, Simulator
+from fedotp.federation.testing import ZERO_SHOT, Predictions, Predictor
 from fedotp.images import open_image
 from fedotp.methods import ZeroShot
 from fedotp.runs.directory import RunDirectory
@@ -36,7 +37,7 @@ _LEAST = 8  # images of either kind, over all clients: with fewer an interval sa
 
 @dataclass(frozen=True)
 class Attack:
-    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("shared", "personal", "bundle") finds members."""
+    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("global", "personal", "bundle") finds members."""
 
     target: str
     score: str
@@ -111,7 +112,7 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
     """Probe what the server of a federation sends and what the clients predict with that took part in training."""
     clients = federation.members
     members, others = (
-        {name: _by_client(lines, clients) for name, lines in judge(federation, clients, images).items()}
+        {name: _by_client(lines, clients) for name, lines in federation.judge(clients, images).items()}
         for images in (federation.data.train, federation.data.test)
     )
     names = tuple(federation.names[client] for client in clients)

@@ -13,7 +13,7 @@ from fedotp.classifier._prediction import Floats, Maps, Prediction
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Normalisation
 from fedotp.data.store import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Predictor
+from fedotp.federation.testing import Predictor
 from fedotp.images import WINDOW, ImageLike, as_images, open_image
 from fedotp.limits import SCORE, Calibration, Score
 from fedotp.matching import Matching

@@ -15,7 +15,7 @@ from fedotp._files import read_regular
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Ints, Simulator, held_out
+from fedotp.federation import Ints, Simulator
 from fedotp.methods import Memory, Parameters
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import (
@@ -59,7 +59,7 @@ class RunClassifiers:
         require_same(self.run, "backbone", str(source), self._tower.digest)
         self._task = make_task(config, self._tower, manifest["data"]["classes"], manifest["template"])
         self._trained: list[str] = manifest["clients"]
-        new = held_out(config.federation, self._trained, manifest["domains"], config.seed)
+        new = config.federation.held_out(self._trained, manifest["domains"], config.seed)
         self._held_out = frozenset(new.tolist())
 
     @property

@@ -15,7 +15,8 @@ from fedotp.classifier._bundle import CALIBRATION, FACTS, FOLDED, FORMAT, MEMORY
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictor, prompt_lengths
+from fedotp.federation import prompt_lengths
+from fedotp.federation.testing import Predictor
 from fedotp.limits import Calibration
 from fedotp.methods import Memory, Parameters, Task
 from fedotp.runs.one import find_device, load_backbone, make_task

@@ -14,7 +14,8 @@ from rich.table import Column
 from fedotp._text import counted, printable
 from fedotp.cli.show import cell
 from fedotp.config import Config
-from fedotp.federation import Evaluation, RoundReport, View
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.many import ManyObserver, Outcome, Update
 from fedotp.runs.one import round_record
 from fedotp.runs.watch import STOPPING, EncodingBars, LiveDisplay, Observer, accuracy_text

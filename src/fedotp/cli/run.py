@@ -39,7 +39,7 @@ from fedotp.errors import FedotpError
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.config import Config
     from fedotp.data.partition import Partition
-    from fedotp.federation import View
+    from fedotp.federation.testing import View
     from fedotp.runs.directory import RunDirectory
     from fedotp.runs.watch import Observer
 

@@ -155,7 +155,7 @@ def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
 
 def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
     """Rounds done of `total`, the state, and the last accuracy."""
-    from fedotp.federation import percent
+    from fedotp._text import percent
 
     last = {record["kind"]: record for record in run.metrics()}
     done = last.get("round", {}).get("round", 0)

@@ -72,7 +72,8 @@ def facts(rows: Sequence[tuple[object, ...]]) -> None:
 
 def print_numbers(numbers: dict[str, Any]) -> None:
     """Print the numbers of a summary, or of an evaluation in the shape of one."""
-    from fedotp.federation import METRICS, percent
+    from fedotp._text import percent
+    from fedotp.federation import METRICS
     from fedotp.runs.tables import CONTROLS, n_bytes
 
     final = numbers["final"]
@@ -189,7 +190,7 @@ _MEANS = (
 
 def print_views(numbers: Mapping[str, Any]) -> None:
     """Print `views` of a summary, or of an evaluation in the shape of one, and which are impossible."""
-    from fedotp.federation import percent
+    from fedotp._text import percent
 
     views: Sequence[Mapping[str, Any]] = numbers.get("views", ())
     means: Mapping[str, Mapping[str, Any]] = numbers.get("base_to_novel", {})

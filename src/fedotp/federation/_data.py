@@ -1,6 +1,6 @@
 """The clients' images as a federation sees them: features, labels, and who has which."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,6 +15,9 @@ from fedotp.data.partition import Client
 from fedotp.data.store import EncodedDataset
 from fedotp.federation._random import Ints, draws, order
 from fedotp.methods import Memory, Need
+
+OnImages = Callable[[int], object]
+"""Is called with a number of images when they have been trained on, or predicted."""
 
 _NONE = np.empty(0, np.int64)
 _CHUNK = 512  # images read at once when a memory is made
@@ -230,3 +233,31 @@ class HeldFeatures:
         return ImageFeatures(
             pooled=self.pooled[crops, index].to(device, dtype), tokens=seen[crops, index].to(device, dtype)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Novel:
+    """Test images of classes that no client trains on: their names, features and labels (n,), numbered from 0.
+
+    `digest` is that of the data set of these classes.
+    """
+
+    classes: tuple[str, ...]
+    features: Features
+    labels: Ints
+    digest: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Backdoor:
+    """What attackers train on, and what shows whether they succeed.
+
+    `train` and `labels` (2 n,) are the n training images as they are, then as attackers show and label them. `test` are
+    the test images as attackers show them; success is measured on `rows` of them, to be taken for the class `target`.
+    """
+
+    train: Features
+    labels: Ints
+    test: Features
+    target: Ints
+    rows: Ints

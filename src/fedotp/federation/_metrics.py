@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedotp._text import percent
 from fedotp.federation._random import Ints
 
 Floats = NDArray[np.float64]
@@ -79,11 +80,6 @@ class Metric:
         if value is None:
             return "-"
         return percent(value) if self.is_share else f"{value:.3f}"
-
-
-def percent(value: float) -> str:
-    """A share, in percent."""
-    return f"{100 * value:.2f}"
 
 
 def balanced_accuracy(tested: Tested) -> Floats:

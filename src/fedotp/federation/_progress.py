@@ -1,17 +1,61 @@
-"""How far a run has come, as its checkpoint says; read without torch, which whoever lists runs need not wait for."""
+"""What happened in a round, and how far a run has come; read without torch, so that runs are listed quickly."""
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import numpy as np
 import safetensors
 
 from fedotp._files import parse_json
 from fedotp.errors import FedotpError
+from fedotp.federation._random import Ints
 
 FORMAT = "fedotp-checkpoint-1"
 _LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class RoundReport:
+    """What happened in a round, counted from 1.
+
+    `sampled` clients were asked, `answered` sent an update; `loss` (answered,) are their mean objectives, `examples`
+    their numbers of images. Bytes are those of all messages down to and up from the clients. `faults` says, by the
+    client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
+    `averaged` are, under a robust rule that chooses among updates, the clients whose updates it chose; None under other
+    rules. `epsilon` is the largest that a client has spent so far, where privacy is promised. `known_loss` is the mean
+    objective where those of single clients are unknown.
+    """
+
+    round: int
+    sampled: Ints
+    answered: Ints
+    loss: np.ndarray
+    examples: Ints
+    lr: float
+    bytes_down: int
+    bytes_up: int
+    n_images: int
+    seconds: float
+    faults: Mapping[str, str] = field(default_factory=dict)
+    shortened: Mapping[str, str] = field(default_factory=dict)
+    averaged: Ints | None = None
+    epsilon: float | None = None
+    known_loss: float | None = None
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean objective, clients weighted by examples; nan where it is unknown."""
+        if self.known_loss is not None:
+            return self.known_loss
+        known = np.isfinite(self.loss)
+        return float(np.average(self.loss[known], weights=self.examples[known])) if known.any() else float("nan")
+
+    @property
+    def spent(self) -> str:
+        """The privacy spent so far, as text at the end of a line; "" where none is promised."""
+        return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
 
 
 @dataclass
@@ -35,22 +79,22 @@ class Progress:
     train_seconds: float = 0.0
     evaluate_seconds: float = 0.0
 
-
-def load_progress(path: Path) -> Progress:
-    """How far the run had come when the checkpoint `path` was written."""
-    try:
-        require_file(path)
-        with safetensors.safe_open(path, "np") as file:
-            facts = file.metadata() or {}
-        contents = {name: tensor["data"] for name, tensor in safetensors.deserialize(path.read_bytes())}
-        require_sealed(path, facts, checksum(contents, facts))
-        return parse_progress(facts["progress"])
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
+    @classmethod
+    def load(cls, path: Path) -> "Progress":
+        """How far the run had come when the checkpoint `path` was written."""
+        try:
+            require_file(path)
+            with safetensors.safe_open(path, "np") as file:
+                facts = file.metadata() or {}
+            contents = {name: tensor["data"] for name, tensor in safetensors.deserialize(path.read_bytes())}
+            require_sealed(path, facts, checksum(contents, facts))
+            return parse_progress(facts["progress"])
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is no file: one would wait for a pipe."""
+    """Refuse anything but a file: reading a pipe would wait."""
     if not path.is_file():
         raise FedotpError(f"cannot read the checkpoint {path}: it is not a file")
 

@@ -1,12 +1,17 @@
 """How a federation is run: rounds, local training, evaluation, attacks, hardware. Defaults are the paper's."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from fedotp._values import MOST, Words, alternatives, require, require_choices, require_from, require_one_of, show
 from fedotp.errors import SettingError
+from fedotp.federation._random import Ints, draws, order
+from fedotp.federation._rounds import RoundSettings
 from fedotp.methods import PRECISION, Method, OptimizerName, Precision, Rate
-from fedotp.privacy import PrivacySettings
+from fedotp.privacy import PrivacySettings, epsilon
 
 _SCALES = {"scaled": 10.0, "colluding": 1.5}
 
@@ -18,56 +23,6 @@ VIEWS = ("personal", "global", "base", "novel", "neighbours", "holdout")
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 _MOST_THREADS = 1024
 _SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
-
-
-@dataclass(frozen=True)
-class RoundSettings:
-    """Rounds and who takes part in them.
-
-    Attributes:
-        rounds: T, how many rounds there are.
-        local_epochs: R, passes over its images a client makes in a round (Algorithm 2 draws one batch per epoch; the
-            authors' code and this one pass over all images).
-        batch_size: images of a client in a training step.
-        drop_last: leave out the last, smaller batch of an epoch, where a client has at least one whole batch.
-        participation: share of the clients sampled for a round, at least one.
-        first_round: "sampled" as in the paper's algorithm, or "all", as for FedOTP in the authors' code, where
-            every client trains in the first round.
-        dropout: probability that a sampled client fails in mid-round; its work of that round is lost.
-        min_clients: a round in which fewer clients answer changes nothing at the server.
-        holdout_clients: clients, drawn from the seed, that never train; at the end they join and are evaluated.
-        holdout: clients that never train, by name or by their domain's name: ["sketch"] leaves one domain out.
-        join_epochs: epochs in which a client that joins fits its private prompt; 0 stands for rounds x local_epochs.
-        without: clients, by name, that have no part in anything: nobody trains on, evaluates or shows what is theirs,
-            and whoever is drawn is drawn from the others. So a federation is run as if they had never been in it.
-    """
-
-    rounds: int = 10
-    local_epochs: int = 5
-    batch_size: int = 32
-    drop_last: bool = False
-    participation: float = 1.0
-    first_round: Literal["sampled", "all"] = "sampled"
-    dropout: float = 0.0
-    min_clients: int = 1
-    holdout_clients: int = 0
-    holdout: Words = ()
-    join_epochs: int = 0
-    without: Words = ()
-
-    def __post_init__(self) -> None:
-        require_from(0, MOST, "federation.rounds", self.rounds)
-        require_from(1, MOST, "federation.local_epochs", self.local_epochs)
-        require_from(1, MOST, "federation.batch_size", self.batch_size, ", for example 32")
-        require(0 < self.participation <= 1, "federation.participation", self.participation, "in (0, 1]")
-        require_choices(self, "federation.")
-        require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")
-        require_from(1, MOST, "federation.min_clients", self.min_clients)
-        require_from(0, MOST, "federation.holdout_clients", self.holdout_clients)
-        if self.holdout and self.holdout_clients:
-            drawn = f"left out: holdout_clients = {self.holdout_clients} draws who is held out; give one of the two"
-            raise SettingError("federation.holdout", show(self.holdout), drawn)
-        require_from(0, MOST, "federation.join_epochs", self.join_epochs)
 
 
 @dataclass(frozen=True)
@@ -124,6 +79,16 @@ class OptimizerSettings:
         """`lr` of settings that are `of` a method."""
         assert not isinstance(self.lr, str)
         return self.lr
+
+    def rate_at(self, round_: int, rounds: int) -> float:
+        """The learning rate of a round, counted from 0: linear warm-up, then the schedule down to (almost) 0."""
+        warmup = self.warmup_rounds
+        if round_ < warmup:
+            return self.rate * (round_ + 1) / (warmup + 1)
+        done = min(1.0, (round_ - warmup) / max(rounds - warmup, 1))
+        if self.schedule == "cosine":
+            return self.rate * (1 + math.cos(math.pi * done)) / 2
+        return self.rate * (1 - done) if self.schedule == "linear" else self.rate
 
 
 @dataclass(frozen=True)
@@ -212,6 +177,12 @@ class EvaluationSettings:
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
         require_from(0, 1, "evaluation.min_delta", self.min_delta)
 
+    def drawn(self, everyone: Ints, round_: int, seed: int) -> Ints | None:
+        """The clients among `everyone` that are evaluated after a round, in ascending order; None for all."""
+        if not 0 < self.clients < len(everyone):
+            return None
+        return np.sort(everyone[order(draws(seed, "evaluate", round_), len(everyone))[: self.clients]])
+
 
 @dataclass(frozen=True)
 class ComputeSettings:
@@ -280,12 +251,29 @@ class AttackSettings:
         """By what an attacker's update is multiplied, or how many standard deviations it is away."""
         return self.scale or _SCALES.get(self.name, 1.0)
 
+    def labels(self, classes: tuple[str, ...], labels: Ints) -> tuple[Ints, Ints]:
+        """The labels (n,) that attackers give instead of `labels`, and the rows whose class changes by it."""
+        target = _class_number(classes, "target", self.target or classes[0])
+        changes = labels != target
+        if self.name == "label-flip" and self.source:
+            source = _class_number(classes, "source", self.source)
+            if source == target:
+                raise SettingError("attack.source", repr(self.source), "another class than attack.target")
+            changes = labels == source
+        return np.where(changes, target, labels), np.flatnonzero(changes)
+
+
+def _class_number(classes: tuple[str, ...], key: str, name: str) -> int:
+    if name not in classes:
+        raise SettingError(f"attack.{key}", repr(name), f"one of the classes: {', '.join(classes)}")
+    return classes.index(name)
+
 
 @dataclass(frozen=True)
 class Settings:
     """Everything that drives a federation, apart from data, backbone and method."""
 
-    federation: RoundSettings = RoundSettings()
+    federation: RoundSettings = field(default_factory=RoundSettings)
     optimizer: OptimizerSettings = OptimizerSettings()
     server: ServerStepSettings = ServerStepSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -297,3 +285,30 @@ class Settings:
     def of(self, method: Method) -> "Settings":
         """The same with the method's own optimizer and learning rate in place of words."""
         return replace(self, optimizer=self.optimizer.of(method))
+
+    def in_common(self) -> "Settings":
+        """What federations side by side must agree on; all else is each one's own, and is the default here."""
+        rounds = self.federation
+        return Settings(
+            RoundSettings(local_epochs=rounds.local_epochs, batch_size=rounds.batch_size, drop_last=rounds.drop_last),
+            replace(self.optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0),
+            ServerStepSettings(),
+            EvaluationSettings(batch_size=self.evaluation.batch_size),
+            self.compute,
+            privacy=self.privacy,
+        )
+
+    # Private steps of a client with n training images ------------------------------------------------------
+
+    def sampling_rate(self, n: int) -> float:
+        """q, the probability with which each of the images is in a step."""
+        return min(1.0, self.federation.batch_size / max(n, 1))
+
+    def noisy_steps(self, n: int, epochs: int | None = None) -> int:
+        """Steps in so many epochs, by default those of a round: each image is seen once in an epoch, on average."""
+        epochs = self.federation.local_epochs if epochs is None else epochs
+        return max(1, round(epochs * n / self.federation.batch_size)) if n else 0
+
+    def images_epsilon(self, n: int, steps: int) -> float:
+        """The epsilon that so many noisy steps spend of the images' privacy."""
+        return epsilon(self.privacy.noise, steps, self.privacy.delta, self.sampling_rate(n))

@@ -1,7 +1,7 @@
 """A whole federation on one machine: rounds of sampling, local training and aggregation (Algorithm 2)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,69 +10,18 @@ import torch
 
 from fedotp._system import own_seconds
 from fedotp.errors import FedotpError
-from fedotp.federation._attack import Attack, Trap
-from fedotp.federation._canaries import Canaries
-from fedotp.federation._checkpoint import save_checkpoint
-from fedotp.federation._clients import Clients
-from fedotp.federation._controls import GLOBAL_PART, MAJORITY, accuracy_of, control_testers, majority_accuracy
-from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluation import Evaluation, Predictions, evaluate_predictions
+from fedotp.federation._checkpoint import Checkpoint
+from fedotp.federation._data import Backdoor, FederatedData, Images, Novel, OnImages
 from fedotp.federation._hardware import group_size, n_fitting
-from fedotp.federation._kept import KeptRows
-from fedotp.federation._local import LocalWork, OnImages
 from fedotp.federation._metrics import Floats
-from fedotp.federation._progress import Progress
+from fedotp.federation._progress import Progress, RoundReport
 from fedotp.federation._random import Ints, draws
-from fedotp.federation._rule import Rule, Updates
-from fedotp.federation._sampling import absent, drawn_for_evaluation, held_out, n_sampled, sampled, survivors
-from fedotp.federation._server_step import ServerStep
 from fedotp.federation._settings import Settings
-from fedotp.federation._spent import Spent, require_average
-from fedotp.federation._views import Novel, View, Views
-from fedotp.methods import Method, Parameters, Task
-from fedotp.privacy import noisy_average
-
-
-@dataclass(frozen=True, eq=False)
-class RoundReport:
-    """What happened in a round, counted from 1.
-
-    `sampled` clients were asked, `answered` sent an update; `loss` (answered,) are their mean objectives, `examples`
-    their numbers of images. Bytes are those of all messages down to and up from the clients. `faults` says, by the
-    client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
-    `averaged` are, under a robust rule that chooses among updates, those whose it took; None under others.
-    `epsilon` is the privacy spent so far, of who has spent most, where some is promised.
-    `known_loss` is the mean objective where nobody knows those of single clients.
-    """
-
-    round: int
-    sampled: Ints
-    answered: Ints
-    loss: np.ndarray
-    examples: Ints
-    lr: float
-    bytes_down: int
-    bytes_up: int
-    n_images: int
-    seconds: float
-    faults: Mapping[str, str] = field(default_factory=dict)
-    shortened: Mapping[str, str] = field(default_factory=dict)
-    averaged: Ints | None = None
-    epsilon: float | None = None
-    known_loss: float | None = None
-
-    @property
-    def mean_loss(self) -> float:
-        """Mean objective, clients weighted by examples; nan where nobody told it."""
-        if self.known_loss is not None:
-            return self.known_loss
-        told = np.isfinite(self.loss)
-        return float(np.average(self.loss[told], weights=self.examples[told])) if told.any() else float("nan")
-
-    @property
-    def spent(self) -> str:
-        """The privacy spent so far, to go on a line; nothing where none is promised."""
-        return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
+from fedotp.federation.clients import Attack, Clients, KeptRows, LocalWork
+from fedotp.federation.server import Accountant, Server, Updates
+from fedotp.federation.testing import GLOBAL, PERSONAL, ZERO_SHOT, Evaluation, ModelTests, Predictions, View
+from fedotp.methods import Method, Parameters, Task, ZeroShot
+from fedotp.privacy import Canaries, noisy_average
 
 
 class Simulator(Clients):
@@ -95,45 +44,49 @@ class Simulator(Clients):
         settings: Settings,
         *,
         novel: Novel | None = None,
-        trap: Trap | None = None,
+        backdoor: Backdoor | None = None,
         make_kept: Callable[[Parameters, int], KeptRows] = KeptRows,
     ) -> None:
         """A federation before its first round; `make_kept` says where clients keep what is theirs.
 
-        `novel` are images of other classes, for the view of that name; `trap` is what attackers need of images.
+        `novel` are images of other classes, for the view of that name; `backdoor` is what attackers need of images.
         """
-        away = absent(settings.federation, data.names)
-        data = data.without(away) if len(away) else data
-        self.held_out = held_out(settings.federation, data.names, data.domains, settings.seed)
-        self.trained = np.setdiff1d(np.arange(len(data)), np.union1d(self.held_out, away))
+        rounds, seed = settings.federation, settings.seed
+        absent = rounds.absent(data.names)
+        data = data.without(absent) if len(absent) else data
+        self.held_out = rounds.held_out(data.names, data.domains, seed)
+        self.trained = np.setdiff1d(np.arange(len(data)), np.union1d(self.held_out, absent))
         self.members = self.trained[data.train.sizes(self.trained) > 0]
-        # Who attacks does so whoever else is there: they are drawn among the absent, too.
-        self.attack = Attack(settings.attack, method, task, np.union1d(self.members, away), settings.seed)
-        self.attack.clients = np.intersect1d(self.attack.clients, self.members)
+        self.attack = Attack(settings.attack, self.members, absent, seed)
         self.honest = np.setdiff1d(self.trained, self.attack.clients)
-        data = self.attack.on_data(data, trap, settings.seed)
-        self.server = method.shared(task, len(data))
-        self.rule, self.step = Rule(settings.server), ServerStep(settings.server)
+        data = self.attack.on_data(data, backdoor)
+        release = self._release if settings.privacy.unit == "site" else None
+        self.server = Server(method, task, settings, len(data), len(self.members), release=release)
+        if settings.attack.name != "none":
+            self.server.require_average(f'attack.name = "{settings.attack.name}": must be "none"')
         super().__init__(method, task, data, settings, make_kept=make_kept)
-        self.rule.require(method, self.task, self.clients_per_round)
         self.group_size = group_size(method, task, settings)
         self.n_fitting = n_fitting(method, task, settings)
-        self.views = Views(
-            method, self.task, data, settings, held_out=self.held_out, absent=away, novel=novel, trap=trap
+        self.tests = ModelTests(
+            method,
+            self.task,
+            data,
+            settings,
+            held_out=self.held_out,
+            trained=self.trained,
+            novel=novel,
+            backdoor=backdoor,
         )
-        self._spent = Spent(settings, data.names, data.train.sizes(np.arange(len(data))), self._who_answers)
-        self._spent.require_room()
-        if settings.privacy.unit == "site":
-            require_average(method, task, self.rule)
-        self._controls = control_testers(method, self.task, data, settings)
-        self.testers |= self.views.testers | self._controls
+        self.testers |= self.tests.testers
+        self._accountant = Accountant(settings, data.names, data.train.sizes(np.arange(len(data))), self._who_answers)
+        self._accountant.require_room()
 
     # What a run wants to know (`Federation` in runs/one/_loop.py) ---------------------------------------------
 
     @property
     def learns(self) -> bool:
         """Whether the method has anything to train."""
-        return bool(self.server) or bool(self.private_names)
+        return bool(self.server.params) or bool(self.private_names)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +101,7 @@ class Simulator(Clients):
     @property
     def clients_per_round(self) -> int:
         """How many are asked in a round, the first one apart."""
-        return n_sampled(self.settings.federation, len(self.members))
+        return self.settings.federation.n_sampled(len(self.members))
 
     @property
     def images_per_round(self) -> int:
@@ -158,21 +111,21 @@ class Simulator(Clients):
 
     def may_go_on(self) -> bool:
         """Whether the privacy budget has room for another round."""
-        return self._spent.has_room(self.round + 1)
+        return self._accountant.has_room(self.round + 1)
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write a checkpoint."""
         progress.group_size = self.group_size
-        save_checkpoint(path, self, progress)
+        Checkpoint.write(path, self, progress)
 
     def facts(self) -> dict[str, Any]:
-        """Images that could not be read, views there can be no number of, who attacked, and the privacy spent."""
+        """Images that could not be read, views without a number, the attackers, and the privacy spent."""
         facts: dict[str, Any] = {"skipped_images": self.data.n_skipped}
-        if missing := self.views.missing:
+        if missing := self.tests.missing:
             facts["missing_views"] = missing
         if malicious := [self.names[client] for client in self.attack.clients]:
             facts["malicious"] = malicious
-        if spent := self._spent.facts(self.round):
+        if spent := self._accountant.facts(self.round):
             ended = self.round < self.settings.federation.rounds and not self.may_go_on()
             facts["privacy"] = {**spent, **({"ended_the_run": True} if ended else {})}
         return facts
@@ -182,7 +135,6 @@ class Simulator(Clients):
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
         """One communication round: sample, train, aggregate."""
         start = own_seconds()
-        rounds = self.settings.federation
         asked, answering = self._who_trains(self.round)
         work, lr = self.round_work(answering), self.lr
         uploads: list[Parameters] = []
@@ -194,18 +146,10 @@ class Simulator(Clients):
             losses.append(result.loss)
             n_images += result.n_images
         sent = {name: torch.cat([part[name] for part in uploads]) for name in uploads[0]} if uploads else {}
-        sent = self.attack.on_updates(self.server, answering, sent)
+        sent = self.attack.on_updates(self.server.params, answering, sent)
         examples = self.data.train.sizes(answering)
-        averaged: Updates | None = None
-        if sent and len(answering) >= rounds.min_clients and self.settings.privacy.unit == "site":
-            self.server = self.step(self.server, self._released(sent), sent)
-        elif sent and len(answering) >= rounds.min_clients:
-            numbers, weights = (torch.from_numpy(x).to(self.device) for x in (answering, examples))
-            averaged = self.rule(self.server, Updates(numbers, self._as_learned(sent), weights))
-        if averaged is not None:
-            aggregated = self.method.aggregate(self.server, *averaged)
-            aggregated = {name: value.to(self.server.get(name, value).dtype) for name, value in aggregated.items()}
-            self.server = self.step(self.server, aggregated, sent)
+        numbers, weights = (torch.from_numpy(x).to(self.device) for x in (answering, examples))
+        accepted = self.server.accept(Updates(numbers, sent, weights), self.round)
         self.round += 1
         return RoundReport(
             round=self.round,
@@ -218,29 +162,18 @@ class Simulator(Clients):
             bytes_up=message_bytes(sent),
             n_images=n_images,
             seconds=own_seconds() - start,
-            averaged=self.rule.chosen_of(averaged),
-            epsilon=self._spent.epsilon(self.round),
+            averaged=accepted.chosen,
+            epsilon=self._accountant.epsilon(self.round),
         )
 
-    def _released(self, sent: Parameters) -> Parameters:
-        """The average of what clients sent (C, ...), made private for every one of them."""
-        rounds, privacy = self.settings.federation, self.settings.privacy
-        everyone = self.round == 0 and rounds.first_round == "all"
-        updates = [dict(zip(sent, values, strict=True)) for values in zip(*sent.values(), strict=True)]
-        n = len(self.members) if everyone else self.clients_per_round
-        chance = draws(self.settings.seed, "release", self.round)
-        planted = self._canaries.updates(self.server) if self._canaries else []
-        released = noisy_average(
-            self.server, [*updates, *planted], n, clip=privacy.clip, noise=privacy.noise, chance=chance
-        )
-        if self._canaries:
-            without = noisy_average(self.server, updates, n, clip=privacy.clip, noise=0.0, chance=chance)
-            self._canaries.see_average(released, without, n)
-        return released
+    def _release(self, params: Parameters, updates: Sequence[Parameters], n: int, round_: int) -> Parameters:
+        """The average of updates, n of them expected, made private for every client."""
+        chance = draws(self.settings.seed, "release", round_ - 1)
+        return noisy_average(params, updates, n, self.settings.privacy, chance, self._canaries)
 
     def plant(self, n: int) -> Canaries:
         """Put n canaries into what is made private, to audit it; `fedotp.audit` does, before the first round."""
-        canaries = Canaries(n, self.members, self.settings.privacy, self.settings.seed)
+        canaries = Canaries(n, self.members, self.settings.privacy, partial(draws, self.settings.seed, "canaries", 0))
         if self.settings.privacy.unit == "site":
             self._canaries = canaries
         else:
@@ -254,8 +187,8 @@ class Simulator(Clients):
     def _who_trains(self, round_: int) -> tuple[Ints, Ints]:
         """Those asked in a round, and those of them who answer."""
         rounds, seed = self.settings.federation, self.settings.seed
-        asked = sampled(rounds, self.members, round_, seed)
-        return asked, survivors(rounds, asked, round_, seed)
+        asked = rounds.sampled(self.members, round_, seed)
+        return asked, rounds.survivors(asked, round_, seed)
 
     def _last_trained(self) -> int | None:
         before = (self._who_trains(round_)[1] for round_ in reversed(range(self.round)))
@@ -283,20 +216,27 @@ class Simulator(Clients):
         The clients' own tests are `evaluate`'s; held-out clients have not joined yet.
         """
         drawn = None if everyone else self.drawn_for_evaluation()
-        clients = self.honest if drawn is None else drawn
-        return self.views.see(self, clients, self.newcomers(1), on_images)
+        return self.tests.see(self, self.honest if drawn is None else drawn, on_images)
 
     def controls(self, clients: Ints) -> dict[str, Floats]:
-        """How well the controls do on the test images of `clients` (C,), who have some: accuracies (C,) of each."""
-        found = {MAJORITY: majority_accuracy(self.data, clients)}
-        for name, tester in self._controls.items():
-            lines = []
-            for start in range(0, len(clients), self.group_size):
-                group = clients[start : start + self.group_size]
-                received = self._received(group, new=True) if name == GLOBAL_PART else {}
-                lines.append(self.predict_with(group, tester.method.deployed(received, {}), test=name))
-            found[name] = accuracy_of(Predictions.join(lines), clients)
-        return found
+        """How well the controls do on the test images of `clients` (C,), each of which has some: accuracies (C,)."""
+        return self.tests.control_accuracies(self, clients)
+
+    def judge(self, clients: Ints, images: Images) -> dict[str, Predictions]:
+        """What each model, by its name, makes of the `images` of `clients` (C,), ordered by client and row."""
+        return self.tests.judge(self, clients, images)
+
+    def deployed(self, clients: Ints, *, new: bool = False, model: str = PERSONAL) -> Iterator[tuple[Ints, Parameters]]:
+        """What `clients` predict with under a `model` (C, ...), in groups that fit."""
+        if model == PERSONAL:
+            yield from super().deployed(clients, new=new)
+            return
+        method = ZeroShot() if model == ZERO_SHOT else self.method.global_part
+        assert method is not None
+        for start in range(0, len(clients), self.group_size):
+            group = clients[start : start + self.group_size]
+            received = self.server.send(None, len(group)) if model == GLOBAL else {}
+            yield group, method.deployed(received, {})
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""
@@ -306,14 +246,14 @@ class Simulator(Clients):
         return self._count(predictions), predictions
 
     def _count(self, predictions: Predictions) -> Evaluation:
-        return evaluate_predictions(predictions, len(self.task.classes), self.domains)
+        return Evaluation.of(predictions, len(self.task.classes), self.domains)
 
     def drawn_for_evaluation(self) -> Ints | None:
         """The clients evaluated after this round; None for all."""
         everyone = self.honest[self.data.test.sizes(self.honest) > 0]
         if self.task.authors.evaluate_sampled:
             return np.intersect1d(everyone, self._who_trains(self.round - 1)[0]) if self.round else None
-        return drawn_for_evaluation(self.settings.evaluation, everyone, self.round, self.settings.seed)
+        return self.settings.evaluation.drawn(everyone, self.round, self.settings.seed)
 
     def join(self, clients: Ints, on_images: OnImages | None = None) -> Predictions:
         """Fit the private parameters of clients new to the federation, the shared ones frozen, and predict.
@@ -325,7 +265,7 @@ class Simulator(Clients):
             epochs = rounds.join_epochs or max(rounds.rounds, 1) * rounds.local_epochs
             frozen = frozenset(self._messages())
         else:
-            epochs, frozen = self._finetune_epochs(), frozenset[str]()
+            epochs, frozen = self.finetune_epochs(), frozenset[str]()
         work = LocalWork(clients, self.round, epochs, self.settings.optimizer.rate, purpose="join", frozen=frozen)
         parts = []
         for group, result in self.train(work, on_images, new=True):
@@ -336,16 +276,7 @@ class Simulator(Clients):
     # Messages ----------------------------------------------------------------------------------------------
 
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
-        numbers = None if new else torch.from_numpy(clients).to(self.device)
-        return self.method.send(self.server, numbers, len(clients))
-
-    def newcomers(self, n: int) -> Parameters:
-        """What the server sends to `n` clients that it does not know: (n, ...)."""
-        return self._received(np.zeros(n, np.int64), new=True)
-
-    def _as_learned(self, uploads: Parameters) -> Parameters:
-        """The uploads in the number format that clients learn in."""
-        return {name: value.half() for name, value in uploads.items()} if self.task.authors.half_precision else uploads
+        return self.server.send(None if new else torch.from_numpy(clients).to(self.device), len(clients))
 
     def _messages(self) -> Parameters:
         """What one client is sent, with a client axis of 1."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from fedotp._text import printable
 from fedotp.config import Config
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation
 from fedotp.flower.link import silence
 from fedotp.runs.watch import Observer
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedotp.methods import Parameters
 from fedotp.privacy._account import Releases, epsilon
+from fedotp.privacy._canaries import Canaries
 from fedotp.privacy._clipping import clipped_sum
 from fedotp.privacy._settings import PrivacySettings
 
@@ -30,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 class Chance(Protocol):
-    """Where draws come from: a NumPy generator in a simulation, `Entropy` where somebody may want to foretell them."""
+    """Where draws come from: a NumPy generator in a simulation, `Entropy` where they must be unpredictable."""
 
     def random(self, size: int) -> Floats:
         """Uniform numbers (size,) in [0, 1)."""
@@ -40,7 +41,7 @@ class Chance(Protocol):
 
 
 class Entropy:
-    """The operating system's: whoever knows the seed of a federation, as all sites do, cannot foretell it."""
+    """The operating system's: knowing the seed of a federation, as all sites do, does not help to predict it."""
 
     def random(self, size: int) -> Floats:
         """Uniform numbers (size,) in [0, 1)."""
@@ -68,14 +69,28 @@ def _bits(n: int) -> Floats:
 
 
 def noisy_average(
-    server: Parameters, updates: Sequence[Parameters], n: int, *, clip: float, noise: float, chance: Chance
+    server: Parameters,
+    updates: Sequence[Parameters],
+    n: int,
+    privacy: PrivacySettings,
+    chance: Chance,
+    canaries: Canaries | None = None,
 ) -> Parameters:
-    """What a round releases of `updates` of `server`, n sites expected: the equation above."""
-    total = clipped_sum(updates, server, clip)
-    return {
-        name: (value + (total[name] + noise * clip * _normal(value, chance)) / n).to(value.dtype)
+    """What a round releases of `updates` of `server`, n sites expected: the equation above.
+
+    `canaries` of an audit take part as sites do, and see what is released.
+    """
+    planted = canaries.updates(server) if canaries else []
+    total = clipped_sum([*updates, *planted], server, privacy.clip)
+    released = {
+        name: (value + (total[name] + privacy.noise * privacy.clip * _normal(value, chance)) / n).to(value.dtype)
         for name, value in server.items()
     }
+    if canaries:
+        real = clipped_sum(updates, server, privacy.clip)
+        without = {name: (value + real[name] / n).to(value.dtype) for name, value in server.items()}
+        canaries.see_average(released, without, n)
+    return released
 
 
 def _normal(like: Tensor, chance: Chance) -> Tensor:
@@ -110,9 +125,9 @@ class Mechanism:
 
     def release(self, server: Parameters, updates: Sequence[Parameters], n: int, round_: int) -> Parameters:
         """The next `server`, of the `updates` of a round in which n sites are expected."""
-        clip, noise = self._privacy.clip, self._privacy.noise
-        released = noisy_average(server, updates, n, clip=clip, noise=noise, chance=self._chance)
-        self._releases.add({"round": round_, "noise": noise, "clip": clip, "sites": n})
+        released = noisy_average(server, updates, n, self._privacy, self._chance)
+        record = {"round": round_, "noise": self._privacy.noise, "clip": self._privacy.clip, "sites": n}
+        self._releases.add(record)
         return released
 
     def _epsilon(self, more: int = 0) -> float:

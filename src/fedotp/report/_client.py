@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedotp.clip import EvalTransform, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.federation import Ints, Predictor, Simulator
+from fedotp.federation import Ints, Simulator
+from fedotp.federation.testing import Predictor
 from fedotp.matching import Matching
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import Prepared, restore

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundSettings, absent, held_out
+from fedotp.federation import RoundSettings
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import stored_parameters
 
@@ -155,7 +155,7 @@ def measure_bound(
     shared = [value for name, value in server.items() if name not in config.method.fixed]
     clients = directory.partition.clients
     names, domains = directory.manifest["clients"], directory.manifest["domains"]
-    away = {*held_out(config.federation, names, domains, config.seed), *absent(config.federation, names)}
+    away = {*config.federation.held_out(names, domains, config.seed), *config.federation.absent(names)}
     members = [i for i in range(len(clients)) if len(clients[i].train) and i not in away]
     if private:  # those never sampled have learned nothing
         members = [i for i in members if i in owners]

@@ -13,24 +13,17 @@ from flwr.app import Message
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import (
-    Evaluation,
+    Checkpoint,
     Floats,
     Ints,
-    KeptRows,
     OnImages,
-    Predictions,
     Progress,
     RoundReport,
-    Rule,
-    ServerStep,
     Settings,
-    Updates,
-    View,
-    learning_rate,
-    n_sampled,
-    require_average,
-    save_checkpoint,
 )
+from fedotp.federation.clients import KeptRows
+from fedotp.federation.server import Server, Updates
+from fedotp.federation.testing import Evaluation, Predictions, View
 from fedotp.flower.secure import Identity
 from fedotp.flower.server._members import Fault, Member
 from fedotp.flower.server._registration import Registration
@@ -72,24 +65,23 @@ class Deployed:
         self.group_size = 1
         self.device = torch.device("cpu")
         self.n_sites = len(self.registry.members) if n_sites is None else n_sites
-        self.server = {name: value.cpu() for name, value in self.method.shared(task, self.n_sites).items()}
-        self.rule, self.step = Rule(self.settings.server), ServerStep(self.settings.server)
-        self.rule.require(self.method, task, n_sampled(self.settings.federation, self.n_sites))
         self.kept = KeptRows({}, self.n_sites)  # nothing: what sites keep is at the sites
         self._task = task
         self._on_save = on_save
         self._requests = Requests(config, task, registration, settings, self.n_sites)
         privacy = self.settings.privacy
         self._intake = Intake(self.registry, settings, alike=privacy.unit == "site")
-        self._n_expected = len(self.registry.with_a_part)  # fixed before the first update arrives
+        n_expected = len(self.registry.with_a_part)  # fixed before the first update arrives
         self._privacy: Mechanism | ReportedPrivacy | None = None
         if privacy.unit == "site":
-            require_average(self.method, task, self.rule)
-            self._privacy = Mechanism(privacy, self._n_expected, releases)
+            self._privacy = Mechanism(privacy, n_expected, releases)
         elif privacy.of_steps:
             self._privacy = ReportedPrivacy(self.settings, self.registry)
+        release = self._privacy.release if isinstance(self._privacy, Mechanism) else None
+        self.server = Server(self.method, task, self.settings, self.n_sites, n_expected, release=release)
+        self.server.params = {name: value.cpu() for name, value in self.server.params.items()}
         self._is_out_of_budget = False
-        if settings.secure and (self.method.knows_clients(task) or not self.server):
+        if settings.secure and (self.method.knows_clients(task) or not self.server.params):
             raise FedotpError(f"secure sums do not go with {self.method.title}: its server has no average to make")
         self._sums = SecureRounds(self._requests, self._intake, registration, identity) if settings.secure else None
 
@@ -103,7 +95,7 @@ class Deployed:
     @property
     def learns(self) -> bool:
         """Whether the method has anything to train, here or at the sites."""
-        return bool(self.server) or bool(self.method.private(self._task))
+        return bool(self.server.params) or bool(self.method.private(self._task))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,7 +128,7 @@ class Deployed:
         """Write a checkpoint: the server's parameters and how far the run has come."""
         if self._on_save:
             self._on_save()
-        save_checkpoint(path, self, progress)
+        Checkpoint.write(path, self, progress)
 
     def stop_waiting(self) -> None:
         """Somebody asked to stop: if no site is there, do not wait for one."""
@@ -185,7 +177,7 @@ class Deployed:
         answers: dict[int, Message] = {}
         while not answers:  # a round that nobody answered has not taken place
             asked, present = self._requests.to_train(self.round)
-            messages = self._requests.orders_to_train(present, self.round, self.server)
+            messages = self._requests.orders_to_train(present, self.round, self.server.params)
             answers = self._requests.exchange(messages)
             if not answers and self._requests.is_stopping:
                 raise KeyboardInterrupt
@@ -200,7 +192,7 @@ class Deployed:
         for number, how in shortened.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], how)
             self.registry.members[number].shortened += 1
-        averaged = self._aggregate(updates)
+        averaged = self._accept(updates)
         self.round += 1
         for number, update in updates.items():
             self.registry.members[number].accepted = self.round
@@ -215,7 +207,7 @@ class Deployed:
             answered=answered,
             loss=np.array([updates[n].loss for n in answered]),
             examples=np.array([updates[n].n_examples for n in answered], np.int64),
-            lr=learning_rate(self.settings.optimizer, self.round - 1, self.settings.federation.rounds),
+            lr=self.settings.optimizer.rate_at(self.round - 1, self.settings.federation.rounds),
             bytes_down=sum(_array_bytes(message) for message in messages),
             bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
             n_images=n_images,
@@ -233,7 +225,7 @@ class Deployed:
     def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
         """One round of which the server sees the sum."""
         start, least = time.perf_counter(), self.settings.federation.min_clients
-        asked, present, opened = sums.run(self.round, self.server, self._expected_upload, least)
+        asked, present, opened = sums.run(self.round, self.server.params, self._expected_upload, least)
         faults = opened.faults | self._absent(asked, present)
         for number, fault in faults.items():
             self.registry.members[number].fail(fault)
@@ -243,9 +235,8 @@ class Deployed:
                 "round %d: %d updates, fewer than %d: nothing is averaged", self.round + 1, len(opened.survivors), least
             )
         else:
-            kinds = {name: self.server[name].dtype for name in average.values}
-            values = {name: torch.from_numpy(average.values[name]).to(kind) for name, kind in kinds.items()}
-            self.server = self.step(self.server, {**self.server, **values}, values)
+            values = {name: torch.from_numpy(value) for name, value in average.values.items()}
+            self.server.accept_average(values, values)
             if on_images:
                 on_images(average.n_images)
         self.round += 1
@@ -260,7 +251,7 @@ class Deployed:
             epsilon=None if self._privacy is None else self._privacy.epsilon,
             loss=np.full(len(opened.survivors), np.nan),
             examples=np.array([min(self.registry.members[n].agreed, most) for n in opened.survivors], np.int64),
-            lr=learning_rate(self.settings.optimizer, self.round - 1, self.settings.federation.rounds),
+            lr=self.settings.optimizer.rate_at(self.round - 1, self.settings.federation.rounds),
             bytes_down=opened.bytes_down,
             bytes_up=opened.bytes_up,
             n_images=0 if average is None else average.n_images,
@@ -273,46 +264,25 @@ class Deployed:
         return {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
 
     def _expected_upload(self, number: int) -> Parameters:
-        return self._requests.expected_upload(number, self.round, self.server)
+        return self._requests.expected_upload(number, self.round, self.server.params)
 
-    def _aggregate(self, updates: dict[int, Update]) -> Ints | None:
-        """The server step; returns whose updates were averaged, where a robust rule chooses among them."""
-        rounds = self.settings.federation
-        if len(updates) < rounds.min_clients:
-            log.warning(
-                "round %d: %d updates, fewer than %d: nothing is averaged",
-                *(self.round + 1, len(updates), rounds.min_clients),
-            )
-            return self.rule.chosen_of(None)
-        if not self.server:
-            return None
+    def _accept(self, updates: dict[int, Update]) -> Ints | None:
+        """Hand the updates to the server; returns the sites whose updates a robust rule chose."""
         numbers = sorted(updates)
         prompts = [updates[number].prompts for number in numbers]
-        if isinstance(self._privacy, Mechanism):
-            everyone = self.round == 0 and rounds.first_round == "all"
-            n = self._n_expected if everyone else n_sampled(rounds, self._n_expected)
-            released = self._privacy.release(self.server, prompts, n, self.round + 1)
-            self.server = self.step(self.server, released, prompts[0])  # of what is public: it spends no more privacy
-            return None
-        uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]}
+        uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]} if prompts else {}
         weights = torch.tensor([updates[number].n_examples for number in numbers])
-        averaged = self.rule(self.server, Updates(torch.tensor(numbers), uploads, weights))
-        if averaged is None:
-            log.warning(
-                "round %d: %d updates are too few for server.rule = %r: nothing is averaged",
-                *(self.round + 1, len(updates), self.rule.settings.rule),
-            )
-        else:
-            aggregated = self.method.aggregate(self.server, *averaged)
-            self.server = self.step(self.server, aggregated, uploads)
-        return self.rule.chosen_of(averaged)
+        accepted = self.server.accept(Updates(torch.tensor(numbers), uploads, weights), self.round)
+        if accepted.why_not and self.server.params:
+            log.warning("round %d: %s: nothing is averaged", self.round + 1, accepted.why_not)
+        return accepted.chosen
 
     # Evaluation --------------------------------------------------------------------------------------------
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """What the sites tell of their own tests; at the end, those that have just gone away are awaited."""
         present = self._requests.to_test(self.round, everyone=everyone)
-        messages = self._requests.orders_to_test(present, self.round, self.server, last=everyone)
+        messages = self._requests.orders_to_test(present, self.round, self.server.params, last=everyone)
         answers = self._requests.exchange(messages)
         for member in present:
             if member.node not in answers:

@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from fedotp.config import Config
 from fedotp.errors import listed
-from fedotp.federation import Ints, drawn_for_evaluation, draws, sampled
+from fedotp.federation import Ints, draws
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import to_record
 from fedotp.flower.server._members import Member, State
@@ -75,7 +75,7 @@ class Requests:
             self._registration.step()
         ready = [n for n, member in enumerate(members) if member.state is State.READY]
         tested = np.array([n for n in ready if members[n].test_images], np.int64)
-        drawn = drawn_for_evaluation(self._settings.evaluation, tested, round_, self._settings.seed)
+        drawn = self._settings.evaluation.drawn(tested, round_, self._settings.seed)
         wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
         return [members[n] for n in wanted]
 
@@ -88,7 +88,7 @@ class Requests:
         return np.array([n for n, member in enumerate(members) if member.train_images], np.int64)
 
     def _sample(self, members: Ints, round_: int) -> Ints:
-        return sampled(self._settings.federation, members, round_, self._settings.seed)
+        return self._settings.federation.sampled(members, round_, self._settings.seed)
 
     # What --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from fedotp._files import cache_folder, require_writable
 from fedotp._system import Interrupt, listen
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
-from fedotp.federation import Progress, load_checkpoint, load_progress
+from fedotp.federation import Checkpoint, Progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._log import LogObserver, start_logging
@@ -147,7 +147,7 @@ def resume_serving(
             on_save=partial(_write_names, directory, registry),
         )
         if directory.checkpoint.is_file():
-            load_checkpoint(directory.checkpoint, federation)
+            Checkpoint.read(directory.checkpoint).restore(federation)
         directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
         log.info("going on after round %d", federation.round)
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
@@ -214,7 +214,7 @@ def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettin
 
 def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:
     """How far the run has come, and how many averages it made; sites get back what was accepted of them."""
-    progress = load_progress(directory.checkpoint)
+    progress = Progress.load(directory.checkpoint)
     directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     averages = 0
     for record in directory.metrics("round"):

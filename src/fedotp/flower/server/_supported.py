@@ -5,7 +5,6 @@ from dataclasses import fields
 from fedotp._values import show
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import absent, n_sampled
 from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.privacy import epsilon
@@ -20,7 +19,7 @@ def require_servable(config: Config, settings: ServerSettings, names: tuple[str,
         config.privacy.require_room(epsilon(config.privacy.noise, 1, config.privacy.delta))
     require_summable(config, settings, len(names))
     if names:
-        absent(config.federation, names)  # or refused: a name that nobody has
+        config.federation.absent(names)  # or refused: a name that nobody has
 
 
 def _require_real(config: Config) -> None:
@@ -55,7 +54,7 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
     if not settings.secure:
         return
     method, rule, defaults = config.method, config.settings.server.rule, ServerSettings()
-    drawn = n_sampled(config.settings.federation, n_sites)
+    drawn = config.settings.federation.n_sampled(n_sites)
     reasons = (
         (
             not method.averages or not method.learns,

@@ -11,16 +11,8 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
-from fedotp.federation import (
-    METRICS,
-    Evaluation,
-    Predictions,
-    Settings,
-    by_domain,
-    evaluate_predictions,
-    images_epsilon,
-    steps_per_round,
-)
+from fedotp.federation import METRICS, Settings
+from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import content_of, from_record, read_array, untrusted_input
 from fedotp.flower.server._members import Fault, Member, Registry, UpdateRefusedError
@@ -116,17 +108,11 @@ def reported_scores(
         return None, None
     if len(predictions) == len(scores):
         lines = Predictions.join(predictions)
-        return evaluate_predictions(lines, n_classes, domains), lines
+        return Evaluation.of(lines, n_classes, domains), lines
     clients = np.array(sorted(scores), np.int64)
     values = {key: np.array([scores[int(client)][key] for client in clients]) for key in METRICS}
-    evaluation = Evaluation(
-        clients=clients,
-        n=np.array([members[client].test_images for client in clients]),
-        values=values,
-        class_accuracy=np.full(n_classes, np.nan),
-        domain_accuracy=by_domain(clients, values["accuracy"], domains),
-    )
-    return evaluation, None
+    n = np.array([members[client].test_images for client in clients])
+    return Evaluation.of_values(clients, n, values, n_classes, domains), None
 
 
 def _reported(reply: Message, n_images: int) -> dict[str, float] | None:
@@ -295,7 +281,7 @@ class ReportedPrivacy:
 
     def count(self, member: Member, told: int | None) -> None:
         """An update of a site was taken; it has told how many steps are behind all it sent, or in a sum cannot."""
-        each = steps_per_round(self._settings, member.train_images)
+        each = self._settings.noisy_steps(member.train_images)
         member.steps = member.steps + each if told is None else max(member.steps, told)
 
     def facts(self) -> dict[str, Any]:
@@ -309,4 +295,4 @@ class ReportedPrivacy:
 
     def _epsilon(self, member: Member, rounds: int = 0) -> float:
         n = member.train_images
-        return images_epsilon(self._settings, n, member.steps + rounds * steps_per_round(self._settings, n))
+        return self._settings.images_epsilon(n, member.steps + rounds * self._settings.noisy_steps(n))

@@ -21,7 +21,7 @@ from fedotp._system import listen
 from fedotp._text import one_line
 from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError
-from fedotp.federation import Predictions, evaluate_predictions
+from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._defaults import quiet_flower
@@ -182,7 +182,7 @@ def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool
 def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
     if not len(predictions.row):
         return MetricRecord({wire.EXAMPLES: 0})
-    evaluation = evaluate_predictions(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
+    evaluation = Evaluation.of(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
     told = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
     return MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **told})
 

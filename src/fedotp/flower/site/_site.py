@@ -13,7 +13,9 @@ from fedotp.classifier import Classifier, Origin, backbone_name
 from fedotp.config import Config
 from fedotp.data import OnProgress
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Clients, FederatedData, Ints, LocalResult, Predictions, Settings
+from fedotp.federation import FederatedData, Ints, Settings
+from fedotp.federation.clients import Clients, LocalResult
+from fedotp.federation.testing import Predictions
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room

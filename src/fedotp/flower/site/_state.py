@@ -21,7 +21,7 @@ import torch
 from fedotp._files import cannot_write, write_atomically
 from fedotp._values import show
 from fedotp.errors import FedotpError
-from fedotp.federation import Settings, sampling_rate, steps_per_round
+from fedotp.federation import Settings
 from fedotp.flower._agreement import DisagreementError
 from fedotp.flower.site._site_settings import Hidden
 from fedotp.methods import Parameters
@@ -152,8 +152,8 @@ class Ledger:
             self._once = {
                 "unit": settings.privacy.unit,
                 "noise": settings.privacy.noise,
-                "rate": sampling_rate(n_images, settings.federation.batch_size),
-                "steps": steps_per_round(settings, n_images),
+                "rate": settings.sampling_rate(n_images),
+                "steps": settings.noisy_steps(n_images),
             }
 
     @property

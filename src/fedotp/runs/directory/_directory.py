@@ -30,13 +30,13 @@ from fedotp._imports import import_options
 from fedotp._text import one_line
 from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
-from fedotp.federation import load_progress
+from fedotp.federation import Progress
 from fedotp.runs.directory._checksum import Growing, changed, read_sealed, sealed
 from fedotp.runs.directory._provenance import Told, require_method, told_by_files
 
 if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
     from fedotp.config import Config
-    from fedotp.federation import Predictions
+    from fedotp.federation.testing import Predictions
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
@@ -235,7 +235,7 @@ class RunDirectory:
 
     def predictions(self) -> "Predictions":
         """The last evaluation, image by image."""
-        from fedotp.federation import Predictions
+        from fedotp.federation.testing import Predictions
 
         path = self._file("predictions.npz")
         try:
@@ -311,7 +311,7 @@ class RunDirectory:
             seal = self._summary[_METRICS]
             return seal["bytes"], seal["sha256"]
         if self.checkpoint.is_file():
-            progress = load_progress(self.checkpoint)
+            progress = Progress.load(self.checkpoint)
             return progress.metrics_bytes, progress.metrics_digest
         return 0, ""
 

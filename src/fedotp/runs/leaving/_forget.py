@@ -19,7 +19,7 @@ from typing import Any
 from fedotp._files import write_atomically
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError, listed, nearest
-from fedotp.federation import load_rows, state_digest
+from fedotp.federation import Checkpoint
 from fedotp.runs.directory import PLACES, RunDirectory, read_sealed, reading, require_same_code, sealed
 from fedotp.runs.many import directory_name
 from fedotp.runs.one import prepare, resume, run
@@ -133,7 +133,7 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
             "backbone": run.manifest["backbone"]["digest"],
             "data": run.manifest["data"]["content"],
             "partition": run.manifest["partition"],
-            "state": state_digest(run.checkpoint, run.kept),
+            "state": Checkpoint.read(run.checkpoint).digest(run.kept),
             "metrics": _digest([_timeless(record) for record in run.metrics()]),
             "summary": _digest(_timeless(run.summary)),
         }
@@ -182,7 +182,7 @@ def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
         told = {*record.get("faults", {}), *record.get("shortened", {})}
         if told & {*sites} or any(numbers.intersection(record.get(key, ())) for key in _BY_NUMBER):
             yield f"metrics.jsonl, line {line}: {record['kind']} of round {record['round']}"
-    clients, _ = load_rows(run.checkpoint, run.kept)
+    clients, _ = Checkpoint.read(run.checkpoint).rows(run.kept)
     if numbers.intersection(clients.tolist()):
         yield "state: a private prompt"
     if run.has_predictions and numbers.intersection(run.predictions().client.tolist()):

@@ -12,17 +12,8 @@ import numpy as np
 
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import (
-    Floats,
-    Ints,
-    Predictions,
-    Simulator,
-    absent,
-    evaluate_predictions,
-    held_out,
-    load_checkpoint,
-    state_digest,
-)
+from fedotp.federation import Checkpoint, Floats, Ints, Simulator
+from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.methods import Method
 from fedotp.runs.directory import VALUE_FORMAT, RunDirectory, reading
 from fedotp.runs.leaving._shapley import (
@@ -82,7 +73,7 @@ class Measure:
         """What the complete `run` of `members` is worth."""
         simulator = make_simulator(self._prepared, run)
         try:
-            load_checkpoint(run.checkpoint, simulator)
+            Checkpoint.read(run.checkpoint).restore(simulator)
             return self._measure(simulator, members)
         finally:
             simulator.kept.close()
@@ -96,7 +87,7 @@ class Measure:
         lines = [simulator.predict(inside)] if len(inside) else []
         lines += [simulator.predict_new(outside)] if len(outside) else []
         predictions = Predictions.join(lines)
-        return evaluate_predictions(predictions, len(simulator.task.classes), simulator.domains).mean
+        return Evaluation.of(predictions, len(simulator.task.classes), simulator.domains).mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +198,8 @@ def _players(run: RunDirectory) -> Ints:
     """The clients that trained, or might have."""
     config, names = run.config, run.manifest["clients"]
     away = [
-        *held_out(config.federation, names, run.manifest["domains"], config.seed),
-        *absent(config.federation, names),
+        *config.federation.held_out(names, run.manifest["domains"], config.seed),
+        *config.federation.absent(names),
     ]
     sizes = [len(client.train) for client in run.partition.clients]
     return np.array([i for i in range(len(names)) if sizes[i] and i not in away], np.int64)
@@ -253,7 +244,7 @@ def _result(plan: Plan, game: dict[Coalition, float], shapley: Shapley, others: 
         "nobody": game[frozenset()],
         "sites": sites,
         "coalitions": [{"sites": sorted(plan.names[i] for i in some), "value": game[some]} for some in plan.coalitions],
-        "state": state_digest(plan.run.checkpoint, plan.run.kept),
+        "state": Checkpoint.read(plan.run.checkpoint).digest(plan.run.kept),
     }
 
 

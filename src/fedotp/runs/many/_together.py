@@ -11,7 +11,8 @@ import torch
 
 from fedotp._system import Interrupt, listen
 from fedotp.config import Config
-from fedotp.federation import Simulator, Together, in_common, using_threads
+from fedotp.federation import Simulator, using_threads
+from fedotp.federation.together import Together
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many._trials import Relay, Trial, Update, run_one, why
 from fedotp.runs.one import Divided, Loop, Preparation, Prepared, opened
@@ -41,7 +42,7 @@ def _alike(one: Config, other: Config) -> bool:
         not (one.compute.sequential or one.compute.group_size)
         and (one.data, one.backbone, one.prompt, one.authors)
         == (other.data, other.backbone, other.prompt, other.authors)
-        and in_common(one.settings) == in_common(other.settings)
+        and one.settings.in_common() == other.settings.in_common()
         and one.method.side_by_side([other.method]) is not None
     )
 

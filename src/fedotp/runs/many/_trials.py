@@ -12,7 +12,8 @@ from fedotp._text import one_line
 from fedotp._values import Value, show
 from fedotp.config import Config, flatten
 from fedotp.errors import FedotpError
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import resume, run
 from fedotp.runs.watch import Observer

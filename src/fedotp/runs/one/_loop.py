@@ -9,7 +9,8 @@ import numpy as np
 
 from fedotp._system import Interrupt, listen, own_seconds
 from fedotp.config import Config
-from fedotp.federation import Evaluation, Floats, Ints, OnImages, Predictions, Progress, RoundReport, Settings, View
+from fedotp.federation import Floats, Ints, OnImages, Progress, RoundReport, Settings
+from fedotp.federation.testing import Evaluation, Predictions, View
 from fedotp.runs.directory import RunDirectory, summary_of_views
 from fedotp.runs.watch import Observer
 

@@ -14,7 +14,8 @@ from fedotp._files import write_atomically
 from fedotp.data import Dataset, OnProgress, load_dataset
 from fedotp.data.partition import Client
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Evaluation, FederatedData, Ints, Simulator, evaluate_predictions, load_rows, load_server
+from fedotp.federation import Checkpoint, FederatedData, Ints, Simulator
+from fedotp.federation.testing import Evaluation
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._prepare import encode_for, find_device, load_backbone, make_task, require_same
@@ -39,9 +40,10 @@ def stored_parameters(run: str | Path | RunDirectory) -> StoredParameters:
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     if not directory.checkpoint.is_file():
         raise FedotpError(f"{directory.path} has no checkpoint yet; go on with `{directory.resume_command}`")
-    clients, rows = load_rows(directory.checkpoint, directory.kept)
+    stored = Checkpoint.read(directory.checkpoint)
+    clients, rows = stored.rows(directory.kept)
     private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
-    return StoredParameters(load_server(directory.checkpoint), private, clients if private else clients[:0])
+    return StoredParameters(stored.server, private, clients if private else clients[:0])
 
 
 def kept_by(stored: StoredParameters, method: Method, task: Task, client: int) -> Parameters:
@@ -117,11 +119,10 @@ def join(
     task = make_task(config, clip, run.manifest["data"]["classes"], run.manifest["template"])
     own_test = replace(settings.evaluation, views=("personal",))
     simulator = Simulator(config.method, task, images, replace(settings, federation=rounds, evaluation=own_test))
-    server = load_server(run.checkpoint)
-    simulator.server = {key: value.to(simulator.device, simulator.server[key].dtype) for key, value in server.items()}
+    simulator.server.load(Checkpoint.read(run.checkpoint).server)
     alone = np.zeros(1, np.int64)
     predictions = {"before": simulator.predict_new(alone), "after": simulator.join(alone)}
-    evaluations = {when: evaluate_predictions(lines, len(task.classes), (None,)) for when, lines in predictions.items()}
+    evaluations = {when: Evaluation.of(lines, len(task.classes), (None,)) for when, lines in predictions.items()}
     result = _result(name, encoded.dataset, evaluations)
     private = simulator.kept.read(alone, simulator.device)
     tensors = {key: private[key][0].cpu().contiguous() for key in simulator.private_names}

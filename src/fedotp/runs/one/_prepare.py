@@ -16,19 +16,17 @@ from fedotp.data.store import EncodedDataset, EncodedSplit, encode
 from fedotp.errors import FedotpError
 from fedotp.federation import (
     AttackSettings,
+    Backdoor,
     Features,
     FederatedData,
     HeldFeatures,
     Ints,
     Novel,
-    Trap,
-    absent,
     draws,
-    held_out,
 )
 from fedotp.methods import Task
 from fedotp.runs.directory import RunDirectory, reading
-from fedotp.runs.one._trap import make_trap
+from fedotp.runs.one._backdoor import make_backdoor
 from fedotp.runs.one._warm import WarmUp
 from fedotp.runs.watch import Observer
 
@@ -41,8 +39,8 @@ class Prepared:
     """Everything a federation needs, in memory.
 
     `dataset` is what `partition` divides, broken images left out; `encoded` are those of its images that a client has;
-    `novel` are test images of the other classes, where only base classes are divided and somebody asks for them; `trap`
-    is there where attackers train on other images or labels than they have.
+    `novel` are test images of the other classes, if only base classes are divided and the view "novel" is evaluated;
+    `backdoor` is what attackers train on, if these are other images or labels than they have.
     """
 
     config: Config
@@ -52,7 +50,7 @@ class Prepared:
     encoded: EncodedDataset
     partition: Partition
     novel: Novel | None = None
-    trap: Trap | None = None
+    backdoor: Backdoor | None = None
 
 
 def prepare(
@@ -83,7 +81,7 @@ class Divided:
     @property
     def absent(self) -> Ints:
         """The clients of the partition that have no part in the run."""
-        return absent(self.config.federation, [client.name for client in self.partition.clients])
+        return self.config.federation.absent([client.name for client in self.partition.clients])
 
     @property
     def used(self) -> Ints:
@@ -95,14 +93,14 @@ class Divided:
 class Encoded:
     """The test images and the training images `used` of one or several runs; features may be on the GPU already.
 
-    `traps` are those made of them so far.
+    `backdoors` are those made of them so far.
     """
 
     used: Ints
     images: EncodedDataset
     train: Features
     test: Features
-    traps: dict[AttackSettings, Trap] = field(default_factory=dict)
+    backdoors: dict[AttackSettings, Backdoor] = field(default_factory=dict)
 
 
 class Preparation:
@@ -153,7 +151,7 @@ class Preparation:
         partition.require(self._dataset)
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]
-        held_out(config.federation, [client.name for client in partition.clients], domains, config.seed)  # or refused
+        config.federation.held_out([client.name for client in partition.clients], domains, config.seed)  # or refused
         template = template_of(config, self._dataset.name)
         return Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
 
@@ -189,20 +187,20 @@ class Preparation:
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
             require_same(run.like, "novel", self._dataset.name, novel.digest)
-        trap = self._trap(run.config.attack, encoded)
-        return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel, trap)
+        backdoor = self._backdoor(run.config.attack, encoded)
+        return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel, backdoor)
 
-    def _trap(self, attack: AttackSettings, encoded: Encoded) -> Trap | None:
+    def _backdoor(self, attack: AttackSettings, encoded: Encoded) -> Backdoor | None:
         """What attackers train on; runs that differ only in who and how many they are share it."""
         if not attack.is_on_data:
             return None
         key = AttackSettings(attack.name, target=attack.target, source=attack.source, patch=attack.patch)
-        if key not in encoded.traps:
+        if key not in encoded.backdoors:
             dataset, window = encoded.images.dataset, self._config.data.window
-            encoded.traps[key] = make_trap(
+            encoded.backdoors[key] = make_backdoor(
                 key, dataset, encoded.train, encoded.test, window, lambda other: self._features(self._encode(other))
             )
-        return encoded.traps[key]
+        return encoded.backdoors[key]
 
     def _features(self, images: EncodedDataset) -> tuple[Features, Features]:
         """Those of the training and test images, on the GPU where they fit."""

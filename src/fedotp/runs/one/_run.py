@@ -10,16 +10,9 @@ from typing import Any
 from fedotp.config import Config
 from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
-from fedotp.federation import (
-    Evaluation,
-    KeptRows,
-    Progress,
-    Simulator,
-    View,
-    load_checkpoint,
-    n_threads,
-    using_threads,
-)
+from fedotp.federation import Checkpoint, Progress, Simulator, n_threads, using_threads
+from fedotp.federation.clients import KeptRows
+from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.directory import RunDirectory, free_name, reading, require_same_code, summary_of_views
 from fedotp.runs.one._loop import Loop
 from fedotp.runs.one._manifest import make_manifest
@@ -100,7 +93,7 @@ def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, obs
     require_same_code(directory.manifest, prepared.config.method, directory.path)
     progress = Progress(group_size=simulator.group_size)
     if directory.checkpoint.is_file():
-        progress = load_checkpoint(directory.checkpoint, simulator)
+        progress = Checkpoint.read(directory.checkpoint).restore(simulator)
     directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     return Loop(prepared.config, directory, simulator, progress, observer)
 
@@ -114,7 +107,7 @@ def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
         prepared.data,
         config.settings,
         novel=prepared.novel,
-        trap=prepared.trap,
+        backdoor=prepared.backdoor,
         make_kept=partial(_kept_in, directory),
     )
 
@@ -141,7 +134,7 @@ def restore(
     if not directory.checkpoint.is_file():
         raise FedotpError(f"{path} has no checkpoint yet; go on with `{directory.resume_command}`")
     simulator = make_simulator(prepared, directory)
-    load_checkpoint(directory.checkpoint, simulator)
+    Checkpoint.read(directory.checkpoint).restore(simulator)
     return prepared, simulator
 
 
@@ -178,7 +171,7 @@ def see_run(
     now = {"round": simulator.round}
     records = [{**now, **view.as_dict()} for view in seen]
     found = summary_of_views([{**now, **evaluation.as_dict()}], records, simulator.names)
-    return evaluation, seen, {**found, "missing_views": simulator.views.missing}
+    return evaluation, seen, {**found, "missing_views": simulator.tests.missing}
 
 
 _ROUNDS = ("rounds", "local_epochs", "drop_last", "dropout", "min_clients")

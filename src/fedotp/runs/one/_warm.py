@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from fedotp.config import Config
-from fedotp.federation import FederatedData, HeldFeatures, Images, Predictions, RoundSettings, Settings, Simulator
+from fedotp.federation import FederatedData, HeldFeatures, Images, RoundSettings, Settings, Simulator
+from fedotp.federation.testing import Predictions
 from fedotp.methods import Task
 from fedotp.ot import score
 from fedotp.privacy import PrivacySettings

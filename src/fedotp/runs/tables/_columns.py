@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedotp.federation import METRICS, percent
+from fedotp._text import percent
+from fedotp.federation import METRICS
 from fedotp.runs.directory import view_numbers
 
 _VIEW = "view:"  # begins the keys of views

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait
 CONTROLS = {
     "majority": "majority class",
     "zero_shot": "zero-shot CLIP",
-    "global_part": "its global part alone",
+    "global": "its global part alone",
     "shuffled": "itself on shuffled labels",
 }
 """What they are called, by their keys in a summary."""

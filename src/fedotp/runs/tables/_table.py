@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedotp._files import write_atomically
-from fedotp.federation import percent
+from fedotp._text import percent
 from fedotp.methods import ZeroShot
 from fedotp.runs.directory import WHEN, by_model
 from fedotp.runs.many import Outcome
@@ -107,7 +107,7 @@ def control_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
         rows.append(_computed(alike, "majority", CONTROLS["majority"] + where))
         if not any(group[0].trial.config.method == ZeroShot() for group in alike):
             rows.append(_computed(alike, "zero_shot", CONTROLS["zero_shot"] + where))
-    parts = [_computed([group], "global_part", f"global part of {group[0].trial.called}") for group in methods]
+    parts = [_computed([group], "global", f"global part of {group[0].trial.called}") for group in methods]
     return (*rows, *(row for row in parts if row.n), *(_row(group) for group in groups if is_control(group[0])))
 
 

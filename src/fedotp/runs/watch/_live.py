@@ -13,7 +13,8 @@ from rich.text import Text
 
 from fedotp._bars import OnBar, encoding_progress
 from fedotp.config import Config
-from fedotp.federation import Evaluation, RoundReport
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation
 from fedotp.runs.watch._observer import Observer, Observers
 
 STOPPING = "Ctrl-C: ending after this round; press it again to stop at once"

@@ -4,7 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedotp.config import Config
-from fedotp.federation import Evaluation, RoundReport, View
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation, View
 
 
 class Observer:

@@ -12,7 +12,8 @@ from typing import Any
 from fedotp._values import alternatives, require
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import Evaluation, RoundReport, View
+from fedotp.federation import RoundReport
+from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.watch._observer import Observer
 

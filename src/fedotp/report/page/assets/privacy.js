@@ -1,7 +1,7 @@
 // Privacy from above, as accounted for, and from below, as found out by attacking.
 
-const LOOKED_AT = { releases: 'every release', shared: 'the shared prompt', personal: 'clients’ own classifiers' };
-const TARGETS = { shared: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'most that the account allows' };
+const LOOKED_AT = { releases: 'every release', global: 'the shared prompt', personal: 'clients’ own classifiers' };
+const TARGETS = { global: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'most that the account allows' };
 const ATTACKS = { loss: 'loss', learned: 'loss below zero-shot’s' };
 const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'none promised');
 const interval = ([value, ...ends], digits, unit = 1) => {

@@ -1,54 +1,28 @@
-"""The privacy that a federation's clients have spent, from how often each has answered."""
+"""Accounting: the privacy that simulated clients have spent, from how often each has answered."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fedotp._values import show
-from fedotp.errors import FedotpError, SettingError
-from fedotp.federation._noisy import n_noisy_steps, sampling_rate
 from fedotp.federation._random import Ints
-from fedotp.federation._rule import Rule
 from fedotp.federation._settings import Settings
-from fedotp.methods import Method, Task
 from fedotp.privacy import epsilon
 
 
-def require_average(method: Method, task: Task, rule: Rule) -> None:
-    """Refuse `privacy.unit = "site"` where the server makes no average, or not of all updates alike."""
-    if method.knows_clients(task) or not method.shared(task, 1):
-        raise FedotpError(f'privacy.unit = "site": {method.title} has no average to protect this way')
-    if not rule.is_plain:
-        right = '"average" beside privacy.unit = "site", whose noise is for a sum of all updates'
-        raise SettingError("server.rule", show(rule.settings.rule), right)
+class Accountant:
+    """The privacy that clients of a simulation spend; the seed decides which of them answer in which round.
 
+    A step of training, or with unit "site" an average, is a release. Clients differ in their sampling rates, and so in
+    what they spend; the guarantee for all is the largest epsilon. The number of a client's images is not hidden.
 
-def steps_per_round(settings: Settings, n_images: int) -> int:
-    """Noisy steps of a client with so many images in a round."""
-    return n_noisy_steps(n_images, settings.federation.local_epochs, settings.federation.batch_size)
-
-
-def images_epsilon(settings: Settings, n_images: int, steps: int) -> float:
-    """What a client with so many images has spent of their privacy in so many noisy steps."""
-    privacy = settings.privacy
-    return epsilon(privacy.noise, steps, privacy.delta, sampling_rate(n_images, settings.federation.batch_size))
-
-
-class Spent:
-    """What the clients of a simulation spend: who answers in which round follows from the seed.
-
-    A step of training, or with unit "site" an average, is a release. Clients sample their images at rates of their own,
-    and what they spend differs; what is promised to all is the largest. How many images a client has is not hidden.
-
-    Nothing need be remembered. A round that is made again after a kill releases the same bits again, and tells no more
-    than once.
+    Nothing is stored. A round that is repeated after a kill releases the same bits again, which spends nothing.
     """
 
     def __init__(
         self, settings: Settings, names: tuple[str, ...], sizes: Ints, who_answers: Callable[[int], Ints]
     ) -> None:
-        """Of clients with `sizes` (n,) images; `who_answers` tells those (C,) of a round, counted from 0."""
+        """Of clients with `sizes` (n,) images; `who_answers` gives those (C,) of a round, counted from 0."""
         self._settings = settings
         self._privacy = settings.privacy
         self._names = names
@@ -57,7 +31,7 @@ class Spent:
         self._counted = (0, np.zeros(len(sizes), np.int64))
 
     def epsilon(self, rounds: int) -> float | None:
-        """What who has spent most has spent after so many rounds; None where nothing is promised."""
+        """The largest epsilon of a client after so many rounds; None where nothing is promised."""
         if self._privacy.unit == "none" or not self._privacy.noise:
             return None
         return max((self._epsilon(*of) for of in self._different(rounds)), default=0.0)
@@ -68,7 +42,7 @@ class Spent:
         return spent is None or spent <= self._privacy.epsilon
 
     def require_room(self) -> None:
-        """Refuse a budget that not even one round fits in, and an account that nobody could keep."""
+        """Refuse a budget that not even one round fits in."""
         once = self.epsilon(1)
         if once is not None:
             self._privacy.require_room(once)
@@ -103,10 +77,10 @@ class Spent:
         return {(int(n), int(times)) for n, times in zip(self._sizes, self._answers(rounds), strict=True)}
 
     def _releases(self, n: int, times: int) -> int:
-        return times * (1 if self._privacy.unit == "site" else steps_per_round(self._settings, n))
+        return times * (1 if self._privacy.unit == "site" else self._settings.noisy_steps(n))
 
     def _epsilon(self, n: int, times: int) -> float:
         releases = self._releases(n, times)
         if self._privacy.unit == "site":
             return epsilon(self._privacy.noise, releases, self._privacy.delta)
-        return images_epsilon(self._settings, n, releases)
+        return self._settings.images_epsilon(n, releases)

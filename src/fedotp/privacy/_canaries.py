@@ -12,7 +12,7 @@ the log-likelihood ratio, x being what was released of that number in units of t
 drawn, z the noise multiplier.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp._values import require
-from fedotp.federation._metrics import Floats
-from fedotp.federation._random import Ints, draws
 from fedotp.methods import Parameters
-from fedotp.privacy import CHUNK, PrivacySettings
+from fedotp.privacy._clipping import CHUNK
+from fedotp.privacy._settings import PrivacySettings
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 LENGTH = 10.0
 """How long a canary is before it is clipped, in units of C."""
@@ -65,13 +67,15 @@ class _Cage:
 class Canaries:
     """The canaries of a federation, some for each of its clients."""
 
-    def __init__(self, n: int, clients: Ints, privacy: PrivacySettings, seed: int) -> None:
-        """`n` in all, for `clients` (C,) in turn; with unit "site" they are sites, and all the server's."""
+    def __init__(
+        self, n: int, clients: Ints, privacy: PrivacySettings, draws: Callable[[int], np.random.Generator]
+    ) -> None:
+        """`n` in all, for `clients` (C,) in turn, each with its `draws`; with unit "site" all are the server's."""
         self._privacy = privacy
         cages = [0] if privacy.unit == "site" else clients.tolist()
         self._cages = {}
         for place, client in enumerate(cages):
-            stream = draws(seed, "canaries", 0, client)
+            stream = draws(client)
             k = len(range(place, n, len(cages)))
             self._cages[client] = _Cage(stream, stream.random(k) < 0.5, np.zeros(k))
 

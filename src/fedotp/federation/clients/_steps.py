@@ -2,7 +2,6 @@
 AdamW with a client axis, C independent optimizers in one.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -69,17 +68,6 @@ def step_gradients(
     loss = method.loss(task, params | leaves, received, batch)
     found = torch.autograd.grad(loss.sum(), list(leaves.values()))
     return loss, method.gradients(leaves, dict(zip(leaves, found, strict=True)))
-
-
-def learning_rate(settings: OptimizerSettings, round_: int, rounds: int) -> float:
-    """The learning rate of a round, counted from 0: linear warm-up, then the schedule down to (almost) 0."""
-    warmup = settings.warmup_rounds
-    if round_ < warmup:
-        return settings.rate * (round_ + 1) / (warmup + 1)
-    done = min(1.0, (round_ - warmup) / max(rounds - warmup, 1))
-    if settings.schedule == "cosine":
-        return settings.rate * (1 + math.cos(math.pi * done)) / 2
-    return settings.rate * (1 - done) if settings.schedule == "linear" else settings.rate
 
 
 def fresh_state(settings: OptimizerSettings, params: Parameters) -> Parameters:

@@ -25,45 +25,37 @@ from fedotp import ot
 from fedotp._values import show
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation._canaries import Canaries
 from fedotp.federation._data import FederatedData
 from fedotp.federation._random import Ints
-from fedotp.federation._settings import RoundSettings, Settings
-from fedotp.federation._steps import Step, step_gradients
+from fedotp.federation._rounds import RoundSettings
+from fedotp.federation._settings import Settings
+from fedotp.federation.clients._steps import Step, step_gradients
 from fedotp.methods import Batch, Method, Parameters, Task
-from fedotp.privacy import Chance, clip_and_add, clipped_sums
+from fedotp.privacy import Canaries, Chance, clip_and_add, clipped_sums
 
 _AT_ONCE = (64, 512)  # gradients taken at once, of all clients together, on a CPU and on a GPU
 
 
-def sampling_rate(n: int, batch_size: int) -> float:
-    """q, the probability with which each of n images is in a step."""
-    return min(1.0, batch_size / max(n, 1))
-
-
-def n_noisy_steps(n: int, epochs: int, batch_size: int) -> int:
-    """Steps of a client with n images in so many epochs: each image is seen once in an epoch, on average."""
-    return max(1, round(epochs * n / batch_size)) if n else 0
-
-
-def poisson_steps(units: Sequence[Ints], chances: Sequence[Chance], *, epochs: int, batch_size: int) -> Iterator[Step]:
+def poisson_steps(
+    units: Sequence[Ints], chances: Sequence[Chance], settings: Settings, *, epochs: int
+) -> Iterator[Step]:
     """All steps of a group of clients, sorted by falling size: every unit is drawn for itself in each.
 
     `units[i]` (m_i,) says whose each of the images of client i is. A step is as wide as its widest draw.
     """
     sizes = [len(each) for each in units]
-    totals = np.array([n_noisy_steps(n, epochs, batch_size) for n in sizes])
+    totals = np.array([settings.noisy_steps(n, epochs) for n in sizes])
     n_units = [int(each.max(initial=-1)) + 1 for each in units]
     for step in range(int(totals.max(initial=0))):
         n_active = int((totals > step).sum())
         drawn = []
         for i in range(n_active):
-            taken = chances[i].random(n_units[i]) < sampling_rate(sizes[i], batch_size)
+            taken = chances[i].random(n_units[i]) < settings.sampling_rate(sizes[i])
             drawn.append(np.flatnonzero(taken[units[i]]))
         places = np.full((n_active, max(1, *map(len, drawn))), -1, np.int64)
         for row, own in zip(places, drawn, strict=True):
             row[: len(own)] = own
-        epoch = [step * batch_size // max(sizes[i], 1) for i in range(n_active)]
+        epoch = [step * settings.federation.batch_size // max(sizes[i], 1) for i in range(n_active)]
         yield Step(places, np.minimum(epoch, epochs - 1))
 
 
@@ -75,7 +67,7 @@ class NoisySteps:
         self._method = method
         self._task = task
         self._privacy = settings.privacy
-        self._batch_size = settings.federation.batch_size
+        self._settings = settings
         self._own = frozenset(method.private(task)) - method.publishes
         self.canaries: Canaries | None = None  # of an audit
 
@@ -140,7 +132,7 @@ class NoisySteps:
         sizes: Ints,
         chances: Sequence[Chance],
     ) -> tuple[Parameters, Tensor]:
-        rates = [sampling_rate(int(n), self._batch_size) for n in sizes]
+        rates = [self._settings.sampling_rate(int(n)) for n in sizes]
         current = {name: value.detach() for name, value in blind.items()}
         named = {name: value.requires_grad_() for name, value in self._method.leaves(current, names).items()}
         leaves = list(named.values())

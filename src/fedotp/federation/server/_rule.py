@@ -38,7 +38,7 @@ from torch import Tensor
 from fedotp.errors import FedotpError
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import ServerStepSettings
-from fedotp.methods import Method, Parameters, Task
+from fedotp.methods import Parameters
 
 
 class Updates(NamedTuple):
@@ -81,17 +81,13 @@ class Rule:
         more = {"trimmed": 1, "krum": 3, "multi-krum": 3}.get(self.settings.rule)
         return 1 if more is None else 2 * self.n_bad(n) + more
 
-    def require(self, method: Method, task: Task, n_clients: int) -> None:
-        """Refuse a rule for a method whose server does not average, or for so few clients in a round."""
-        if self.is_plain:
-            return
-        key = f'server.rule = "{self.settings.rule}"'
-        if why := why_no_average(method, task):
-            raise FedotpError(f'{key}: must be "average", as the server of {method.title} {why}')
+    def require(self, n_clients: int) -> None:
+        """Refuse a rule that needs more clients in a round than there are."""
         if n_clients < (least := self.least(n_clients)):
             raise FedotpError(
-                f"{key}: needs at least {least} clients in a round if {self.n_bad(n_clients)} of them may be bad "
-                f'(server.malicious), and there are {n_clients}; "median" and "bounded" need fewer'
+                f'server.rule = "{self.settings.rule}": needs at least {least} clients in a round if '
+                f"{self.n_bad(n_clients)} of them may be bad (server.malicious), and there are {n_clients}; "
+                '"median" and "bounded" need fewer'
             )
 
     def chosen_of(self, averaged: Updates | None) -> Ints | None:
@@ -104,7 +100,7 @@ class Rule:
     def __call__(self, server: Parameters, sent: Updates) -> Updates | None:
         """What is averaged of what was sent; None where too few updates are left.
 
-        The median of updates, and their trimmed mean, is one update; whoever sent it is not to be asked.
+        The median of updates, and their trimmed mean, is one update, which no single client has sent.
         """
         if self.is_plain:
             return sent
@@ -143,13 +139,6 @@ class Rule:
         nearest = apart.fill_diagonal_(torch.inf).sort(1).values[:, : n - f - 2]
         kept = 1 if self.settings.rule == "krum" else min(n, self.settings.kept or n - f)
         return nearest.sum(1).sort(stable=True).indices[:kept].sort().values
-
-
-def why_no_average(method: Method, task: Task) -> str:
-    """What a method's server does instead of averaging; "" where it averages."""
-    if not method.shared(task, 1):
-        return "averages nothing"
-    return "keeps what each client sends" if method.knows_clients(task) else ""
 
 
 def _flat(params: Parameters) -> Tensor:

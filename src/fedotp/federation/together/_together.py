@@ -17,12 +17,12 @@ from queue import Empty, SimpleQueue
 import torch
 
 from fedotp._system import leave_out
-from fedotp.federation._clients import Clients
-from fedotp.federation._evaluation import Predictions
+from fedotp.federation._data import OnImages
 from fedotp.federation._hardware import Cores
-from fedotp.federation._joined import Answer, Job, Joined, Stopped, can_join
-from fedotp.federation._local import LocalResult, LocalWork, OnImages
 from fedotp.federation._random import Ints
+from fedotp.federation.clients import Clients, LocalResult, LocalWork
+from fedotp.federation.testing import Predictions
+from fedotp.federation.together._joined import Answer, Job, Joined, Stopped, can_join
 from fedotp.methods import Parameters
 
 _PATIENCE = 0.2  # seconds after which somebody who waits looks whether he still should

@@ -10,18 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedotp.federation._clients import Clients
 from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluation import LocalTester, Predictions
-from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork
 from fedotp.federation._random import Ints
-from fedotp.federation._settings import (
-    EvaluationSettings,
-    OptimizerSettings,
-    RoundSettings,
-    ServerStepSettings,
-    Settings,
-)
+from fedotp.federation.clients import Clients, LocalResult, LocalTrainer, LocalWork
+from fedotp.federation.testing import LocalTester, Predictions
 from fedotp.methods import Need, Parameters
 
 Answer = LocalResult | Predictions
@@ -87,19 +79,6 @@ class Job:
         return len(self.clients) * n_images * n_tokens * config.embed_dim * its.task.dtype.itemsize
 
 
-def in_common(settings: Settings) -> Settings:
-    """What federations side by side must agree on; all else is each one's own, and is the default here."""
-    rounds, optimizer = settings.federation, settings.optimizer
-    return Settings(
-        RoundSettings(local_epochs=rounds.local_epochs, batch_size=rounds.batch_size, drop_last=rounds.drop_last),
-        replace(optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0),
-        ServerStepSettings(),
-        EvaluationSettings(batch_size=settings.evaluation.batch_size),
-        settings.compute,
-        privacy=settings.privacy,
-    )
-
-
 def can_join(first: Job, second: Job) -> bool:
     """Whether the clients of two federations can be those of one while they train and predict."""
     one, other = first.tester, second.tester
@@ -109,7 +88,7 @@ def can_join(first: Job, second: Job) -> bool:
         and (one.task.classes, one.task.prompt, one.task.template, one.task.authors)
         == (other.task.classes, other.task.prompt, other.task.template, other.task.authors)
         and one.data.has_the_images_of(other.data)
-        and in_common(first.federation.settings) == in_common(second.federation.settings)
+        and first.federation.settings.in_common() == second.federation.settings.in_common()
         and one.method.side_by_side([other.method]) is not None
         and (one.method == other.method or one.task.device.type == "cpu")  # the GPU's kernel knows one mass
     )

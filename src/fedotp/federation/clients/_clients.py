@@ -8,15 +8,14 @@ import numpy as np
 import torch
 
 from fedotp.errors import FedotpError, listed
-from fedotp.federation._data import FederatedData
-from fedotp.federation._evaluation import LocalTester, Predictions
-from fedotp.federation._kept import KeptRows
-from fedotp.federation._local import LocalResult, LocalTrainer, LocalWork, OnImages
-from fedotp.federation._noisy import require_noisy
-from fedotp.federation._predict import Predictor
+from fedotp.federation._data import FederatedData, OnImages
 from fedotp.federation._random import Ints
 from fedotp.federation._settings import Settings
-from fedotp.federation._steps import fresh_state, learning_rate
+from fedotp.federation.clients._kept import KeptRows
+from fedotp.federation.clients._local import LocalResult, LocalTrainer, LocalWork
+from fedotp.federation.clients._noisy import require_noisy
+from fedotp.federation.clients._steps import fresh_state
+from fedotp.federation.testing import LocalTester, Predictions, Predictor
 from fedotp.methods import Method, Need, Parameters, Task
 
 _OPTIMIZER = "optimizer."  # prefix of what a client keeps of its optimizer
@@ -93,7 +92,7 @@ class Clients(ABC):
     def lr(self) -> float:
         """The learning rate of this round."""
         rounds = self.task.authors.schedule_rounds or self.settings.federation.rounds
-        return learning_rate(self.settings.optimizer, self.round, rounds)
+        return self.settings.optimizer.rate_at(self.round, rounds)
 
     @property
     def _keeps_optimizer(self) -> bool:
@@ -168,7 +167,7 @@ class Clients(ABC):
 
     def deployed(self, clients: Ints, *, new: bool = False) -> Iterator[tuple[Ints, Parameters]]:
         """What `clients` predict with (C, ...), in groups that fit; fine-tuned first where the method says so."""
-        if epochs := self._finetune_epochs():
+        if epochs := self.finetune_epochs():
             purpose = "join" if new else "finetune"
             work = LocalWork(clients, self.round, epochs, self.settings.optimizer.rate, purpose=purpose)
             for group, result in self.train(work, new=new):
@@ -216,7 +215,8 @@ class Clients(ABC):
         state["steps"] = torch.zeros((), device=self.device)
         return {f"{_OPTIMIZER}{name}": value for name, value in state.items()}
 
-    def _finetune_epochs(self) -> int:
+    def finetune_epochs(self) -> int:
+        """Epochs in which clients fine-tune before they predict."""
         epochs = self.method.finetune_epochs
         return self.settings.federation.local_epochs if epochs is None else epochs
 

@@ -10,24 +10,24 @@ from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.data import Dataset, painted
-from fedotp.federation import AttackSettings, Features, HeldFeatures, Trap, trap_labels
+from fedotp.federation import AttackSettings, Backdoor, Features, HeldFeatures
 
 Encode = Callable[[Dataset], tuple[Features, Features]]
 """Features of the training and test images of a data set."""
 
 
-def make_trap(
+def make_backdoor(
     attack: AttackSettings, dataset: Dataset, train: Features, test: Features, window: str, encode: Encode
-) -> Trap:
-    """The trap of an attack on data; `train` and `test` are the features of `dataset`, `window` is of its greys."""
+) -> Backdoor:
+    """The backdoor of an attack on data; `train` and `test` are the features of `dataset`, `window` is of its greys."""
     labels, target = dataset.train.labels, dataset.test.labels
-    shown, _ = trap_labels(attack, dataset.classes, labels)
-    aim, rows = trap_labels(attack, dataset.classes, target)
+    shown, _ = attack.labels(dataset.classes, labels)
+    aim, rows = attack.labels(dataset.classes, target)
     other_train, other_test = train, test
     if attack.name == "backdoor":
         other_train, other_test = encode(painted(dataset, attack.patch, window))
     both = _beside(train, other_train, len(labels))
-    return Trap(both, np.concatenate([labels, shown]), other_test, aim, rows)
+    return Backdoor(both, np.concatenate([labels, shown]), other_test, aim, rows)
 
 
 def _beside(first: Features, second: Features, n: int) -> Features:

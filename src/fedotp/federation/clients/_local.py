@@ -1,6 +1,6 @@
 """Local training of a group of clients, side by side along the client axis."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,17 +8,15 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._canaries import Canaries
-from fedotp.federation._data import FederatedData
-from fedotp.federation._noisy import NoisySteps, poisson_steps
+from fedotp.federation._data import FederatedData, OnImages
 from fedotp.federation._random import Ints
-from fedotp.federation._resident import ResidentImages, ResidentTrainer
+from fedotp.federation._resident import ResidentImages
 from fedotp.federation._settings import Settings
-from fedotp.federation._steps import Optimizer, Step, fresh_state, local_steps, step_gradients
+from fedotp.federation.clients._noisy import NoisySteps, poisson_steps
+from fedotp.federation.clients._resident import ResidentTrainer
+from fedotp.federation.clients._steps import Optimizer, Step, fresh_state, local_steps, step_gradients
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
-from fedotp.privacy import Chance
-
-OnImages = Callable[[int], object]
+from fedotp.privacy import Canaries, Chance
 
 
 @dataclass(frozen=True)
@@ -260,7 +258,7 @@ class LocalTrainer:
         rounds = self.settings.federation
         if noisy:
             chances = self._chances("poisson", work, clients)
-            return poisson_steps(self._units(clients), chances, epochs=work.epochs, batch_size=rounds.batch_size)
+            return poisson_steps(self._units(clients), chances, self.settings, epochs=work.epochs)
         return local_steps(
             self.data.train.sizes(clients),
             self.data.draws(self.settings.seed, work.purpose, work.round, clients),

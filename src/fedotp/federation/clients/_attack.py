@@ -16,85 +16,55 @@ With x the server's parameters and u_i what client i would send, an attacker sen
 [3] Bagdasaryan et al.: How to backdoor federated learning, AISTATS 2020.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation._data import Features, FederatedData, Images
+from fedotp.federation._data import Backdoor, FederatedData, Images
 from fedotp.federation._random import Ints, draws, order
-from fedotp.federation._rule import why_no_average
 from fedotp.federation._settings import AttackSettings
-from fedotp.methods import Method, Parameters, Task
-
-
-@dataclass(frozen=True, eq=False)
-class Trap:
-    """What attackers train on, and what tells whether they succeed.
-
-    `train` and `labels` (2 n,) are the n training images as they are, then as attackers show and label them. `test` are
-    the test images as attackers show them; success is measured on `rows` of them, to be taken for the class `target`.
-    """
-
-    train: Features
-    labels: Ints
-    test: Features
-    target: Ints
-    rows: Ints
-
-
-def trap_labels(settings: AttackSettings, classes: tuple[str, ...], labels: Ints) -> tuple[Ints, Ints]:
-    """The labels (n,) that attackers give, and the rows whose class changes by it."""
-    target = _number(classes, "target", settings.target or classes[0])
-    changes = labels != target
-    if settings.name == "label-flip" and settings.source:
-        source = _number(classes, "source", settings.source)
-        if source == target:
-            raise SettingError("attack.source", repr(settings.source), "another class than attack.target")
-        changes = labels == source
-    return np.where(changes, target, labels), np.flatnonzero(changes)
-
-
-def _number(classes: tuple[str, ...], key: str, name: str) -> int:
-    if name not in classes:
-        raise SettingError(f"attack.{key}", repr(name), f"one of the classes: {', '.join(classes)}")
-    return classes.index(name)
+from fedotp.methods import Parameters
 
 
 class Attack:
     """The attackers of a federation, by their numbers (none without an attack)."""
 
-    def __init__(self, settings: AttackSettings, method: Method, task: Task, members: Ints, seed: int) -> None:
-        """Of `members`, who train."""
+    def __init__(self, settings: AttackSettings, members: Ints, absent: Ints, seed: int) -> None:
+        """Some of the `members`, which train.
+
+        They are drawn among the `absent`, too: without some clients, the other attackers are the same.
+        """
         self.settings = settings
+        self.seed = seed
         self.clients = np.empty(0, np.int64)
         if settings.name == "none":
             return
-        if why := why_no_average(method, task):
-            raise FedotpError(f'attack.name = "{settings.name}": must be "none", as the server of {method.title} {why}')
-        n = max(1, round(settings.share * len(members)))
-        if n >= len(members):
-            right = f"less: nobody honest is left of {len(members)} clients"
+        possible = np.union1d(members, absent)
+        n = max(1, round(settings.share * len(possible)))
+        if n >= len(possible):
+            right = f"less: no honest client is left of {len(possible)}"
             raise SettingError("attack.share", str(settings.share), right)
-        self.clients = np.sort(members[order(draws(seed, "attack"), len(members))[:n]])
+        drawn = possible[order(draws(seed, "attack"), len(possible))[:n]]
+        self.clients = np.intersect1d(drawn, members)
 
-    def on_data(self, data: FederatedData, trap: Trap | None, seed: int) -> FederatedData:
+    def on_data(self, data: FederatedData, backdoor: Backdoor | None) -> FederatedData:
         """The federation's images, those of attackers as they show and label them."""
         if not self.settings.is_on_data:
             return data
-        if trap is None:
+        if backdoor is None:
             raise FedotpError(f'attack.name = "{self.settings.name}": a federation needs images to attack with')
         n = len(data.train.labels)
         own = list(data.train.clients)
-        for client, stream in zip(self.clients, data.draws(seed, "poison", 0, self.clients), strict=True):
+        for client, stream in zip(self.clients, data.draws(self.seed, "poison", 0, self.clients), strict=True):
             rows = own[client].copy()
             share = self.settings.poisoned if self.settings.name == "backdoor" else 1.0
             shown = order(stream, len(rows))[: max(1, round(share * len(rows)))]
             rows[shown] += n
             own[client] = rows
         groups = None if data.train.groups is None else np.tile(data.train.groups, 2)
-        return replace(data, train=Images(trap.train, trap.labels, tuple(own), groups))
+        return replace(data, train=Images(backdoor.train, backdoor.labels, tuple(own), groups))
 
     @torch.no_grad()
     def on_updates(self, server: Parameters, clients: Ints, sent: Parameters) -> Parameters:
@@ -113,11 +83,3 @@ class Attack:
                 own = (honest.mean(0) - factor * honest.std(0, correction=0)).expand_as(own)
             changed[name] = value.index_copy(0, at.to(value.device), own.to(value.dtype))
         return changed
-
-
-def attacked_test(data: FederatedData, trap: Trap) -> FederatedData:
-    """The federation, in which each client tests those of its own images that the attack is to change, as attackers
-    show them; the right answer is the attackers'.
-    """
-    own = tuple(rows[np.isin(rows, trap.rows)] for rows in data.test.clients)
-    return replace(data, test=Images(trap.test, trap.target, own))

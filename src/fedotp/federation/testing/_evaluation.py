@@ -14,10 +14,11 @@ from torch import Tensor
 from fedotp.clip import ImageFeatures
 from fedotp.federation._data import FederatedData
 from fedotp.federation._metrics import METRICS, Floats, Tested
-from fedotp.federation._predict import Predictor
 from fedotp.federation._random import Ints
-from fedotp.federation._resident import ResidentImages, ResidentTester
+from fedotp.federation._resident import ResidentImages
 from fedotp.federation._settings import Settings
+from fedotp.federation.testing._predict import Predictor
+from fedotp.federation.testing._resident import ResidentTester
 from fedotp.methods import Method, Parameters, Task
 
 
@@ -39,10 +40,13 @@ class Predictions:
         columns = ("client", "row", "label", "predicted", "loss")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
+    def at(self, at: Ints | NDArray[np.bool_]) -> "Predictions":
+        """The lines at `at`, places or a mask."""
+        return Predictions(**{name: values[at] for name, values in vars(self).items()})
+
     def in_order(self) -> "Predictions":
         """The same lines by client and row."""
-        at = np.lexsort((self.row, self.client))
-        return Predictions(self.client[at], self.row[at], self.label[at], self.predicted[at], self.loss[at])
+        return self.at(np.lexsort((self.row, self.client)))
 
 
 class LocalTester:
@@ -132,9 +136,30 @@ class Evaluation:
     class_accuracy: Floats
     domain_accuracy: dict[str, tuple[float, float, int]]
 
+    @classmethod
+    def of(cls, predictions: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> "Evaluation":
+        """Count. Clients without test images do not appear; `domains` are those of all clients, None where mixed."""
+        clients, index = np.unique(predictions.client, return_inverse=True)
+        label, predicted = predictions.label, predictions.predicted
+        tested = Tested(index, label, predicted, predictions.loss, len(clients), n_classes)
+        values = {key: metric.of(tested) for key, metric in METRICS.items()}
+        n = np.bincount(index, minlength=len(clients))
+        with np.errstate(invalid="ignore"):
+            right = np.bincount(label, label == predicted, minlength=n_classes)
+            class_accuracy = right / np.bincount(label, minlength=n_classes)
+        return cls(clients, n, values, class_accuracy, _by_domain(clients, values["accuracy"], domains))
+
+    @classmethod
+    def of_values(
+        cls, clients: Ints, n: Ints, values: dict[str, Floats], n_classes: int, domains: tuple[str | None, ...]
+    ) -> "Evaluation":
+        """From the metrics of `clients` (C,) alone; nothing is known of single classes."""
+        by_domain = _by_domain(clients, values["accuracy"], domains)
+        return cls(clients, n, values, np.full(n_classes, np.nan), by_domain)
+
     def __repr__(self) -> str:
-        told = f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}" if len(self.clients) else "no accuracy"
-        return f"<Evaluation of {len(self.clients):,} clients: {told}>"
+        figures = f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}" if len(self.clients) else "no accuracy"
+        return f"<Evaluation of {len(self.clients):,} clients: {figures}>"
 
     @property
     def accuracy(self) -> Floats:
@@ -210,25 +235,7 @@ class Evaluation:
         }
 
 
-def evaluate_predictions(predictions: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> Evaluation:
-    """Count. Clients without test images do not appear; `domains` are those of all clients, None where mixed."""
-    clients, index = np.unique(predictions.client, return_inverse=True)
-    label, predicted = predictions.label, predictions.predicted
-    tested = Tested(index, label, predicted, predictions.loss, len(clients), n_classes)
-    values = {key: metric.of(tested) for key, metric in METRICS.items()}
-    with np.errstate(invalid="ignore"):
-        right = np.bincount(label, label == predicted, minlength=n_classes)
-        class_accuracy = right / np.bincount(label, minlength=n_classes)
-    return Evaluation(
-        clients=clients,
-        n=np.bincount(index, minlength=len(clients)),
-        values=values,
-        class_accuracy=class_accuracy,
-        domain_accuracy=by_domain(clients, values["accuracy"], domains),
-    )
-
-
-def by_domain(clients: Ints, accuracy: Floats, domains: tuple[str | None, ...]) -> dict[str, tuple[float, float, int]]:
+def _by_domain(clients: Ints, accuracy: Floats, domains: tuple[str | None, ...]) -> dict[str, tuple[float, float, int]]:
     """Mean, standard deviation and number of the accuracies (C,) of the `clients` (C,) of each domain."""
     groups: dict[str, list[float]] = {}
     for client, value in zip(clients, accuracy, strict=True):

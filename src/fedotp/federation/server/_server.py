@@ -1,0 +1,132 @@
+"""The server of a federation: one class for simulated clients, for real sites and for secure sums."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedotp._values import show
+from fedotp.errors import FedotpError, SettingError
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import Settings
+from fedotp.federation.server._rule import Rule, Updates
+from fedotp.federation.server._step import ServerStep
+from fedotp.methods import Method, Parameters, Task
+
+Release = Callable[[Parameters, Sequence[Parameters], int, int], Parameters]
+"""The private average of updates of the server's parameters, n expected, in a round counted from 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """What a round's updates did: `chosen` are the clients whose updates a robust rule chose, None under other rules.
+
+    `why_not` says why the shared parameters did not change; "" where they did.
+    """
+
+    chosen: Ints | None = None
+    why_not: str = ""
+
+
+class Server:
+    """The shared parameters x of a federation, and what the updates of a round do to them.
+
+    With u_i the parameters that client i of the round's clients C_t sends, and m_i its number of images,
+
+        u_i   become those that the robust rule leaves                       `Rule`
+        x' =  sum_i m_i u_i / sum_i m_i    (a method may say otherwise)      Eq. 4, `Method.aggregate`
+        x  =  the server step from x towards x'; x' itself by default        `ServerStep`
+
+    Under `privacy.unit = "site"`, x' is the private average instead. A secure sum delivers x', and no u_i. If fewer
+    than `federation.min_clients` answer, or too few updates are left for the rule, x stays as it is.
+
+    `params` and the state of `step` are all that a checkpoint has to save.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        task: Task,
+        settings: Settings,
+        n_clients: int,
+        n_members: int,
+        *,
+        release: Release | None = None,
+    ) -> None:
+        """The server of `n_clients`, of which `n_members` have training images, before the first round.
+
+        `release` makes the private averages of `privacy.unit = "site"`.
+        """
+        self.method = method
+        self.params = method.shared(task, n_clients)
+        self.rule, self.step = Rule(settings.server), ServerStep(settings.server)
+        self._task = task
+        self._rounds = settings.federation
+        self._n_members = n_members
+        self._release = release
+        if not self.rule.is_plain:
+            self.require_average(f'server.rule = "{self.rule.settings.rule}": must be "average"')
+            self.rule.require(self._rounds.n_sampled(n_members))
+        if settings.privacy.unit == "site":
+            if self._why_no_average:
+                raise FedotpError(f'privacy.unit = "site": {method.title} has no average to protect this way')
+            if not self.rule.is_plain:
+                right = '"average" beside privacy.unit = "site", whose noise is for a sum of all updates'
+                raise SettingError("server.rule", show(self.rule.settings.rule), right)
+
+    @property
+    def _why_no_average(self) -> str:
+        """What the method's server does instead of averaging; "" where it averages."""
+        if not self.params:
+            return "averages nothing"
+        return "keeps what each client sends" if self.method.knows_clients(self._task) else ""
+
+    def require_average(self, key: str) -> None:
+        """Refuse the setting `key` for a method whose server does not average."""
+        if why := self._why_no_average:
+            raise FedotpError(f"{key}, as the server of {self.method.title} {why}")
+
+    def send(self, clients: Tensor | None, n: int) -> Parameters:
+        """What the server sends to `clients` (n,), or to n clients that it does not know (None): (n, ...)."""
+        return self.method.send(self.params, clients, n)
+
+    def accept(self, sent: Updates, round_: int) -> Accepted:
+        """Do what the updates of a round, counted from 0, do to the shared parameters."""
+        n = len(sent.clients)
+        if n < self._rounds.min_clients:
+            return self._unchanged(f"{n} updates, fewer than {self._rounds.min_clients}")
+        if not sent.params:
+            return self._unchanged("no updates")
+        if self._release is not None:
+            self._accept_private(self._release, sent, round_)
+            return Accepted()
+        averaged = self.rule(self.params, self._as_learned(sent))
+        if averaged is None:
+            return self._unchanged(f"{n} updates are too few for server.rule = {self.rule.settings.rule!r}")
+        self.accept_average(self.method.aggregate(self.params, *averaged), sent.params)
+        return Accepted(self.rule.chosen_of(averaged))
+
+    def accept_average(self, average: Parameters, sent: Parameters) -> None:
+        """Step towards the `average` of what was `sent`; parameters that are not in it stay as they are."""
+        average = {name: value.to(self.params.get(name, value).dtype) for name, value in average.items()}
+        self.params = self.step(self.params, {**self.params, **average}, sent)
+
+    def _accept_private(self, release: Release, sent: Updates, round_: int) -> None:
+        """The step is made with what is public, and spends no more privacy."""
+        everyone = round_ == 0 and self._rounds.first_round == "all"
+        n = self._n_members if everyone else self._rounds.n_sampled(self._n_members)
+        updates = [dict(zip(sent.params, values, strict=True)) for values in zip(*sent.params.values(), strict=True)]
+        self.accept_average(release(self.params, updates, n, round_ + 1), sent.params)
+
+    def _as_learned(self, sent: Updates) -> Updates:
+        """The updates in the number format that clients learn in."""
+        if not self._task.authors.half_precision:
+            return sent
+        return sent._replace(params={name: value.half() for name, value in sent.params.items()})
+
+    def _unchanged(self, why: str) -> Accepted:
+        return Accepted(self.rule.chosen_of(None), why)
+
+    def load(self, params: Parameters) -> None:
+        """Take other values of the same shared parameters, to this server's device and types."""
+        self.params = {name: value.to(self.params[name]) for name, value in params.items()}

@@ -1,0 +1,327 @@
+"""Tests: which models of a federation are tested on which images.
+
+A model is "personal" (what each client predicts with), "global" (the method's global part) or "zero-shot" (captions,
+which have learned nothing). Images are those of
+
+    own          the clients' own test images                       every model; the last two are controls
+    all          images of the classes trained on, for all clients  personal: base, neighbours; global: global
+    novel        images of the novel classes, among their names     personal and global: novel
+    attacked     the clients' own images as attackers show them     personal: attack success
+
+The global model is tested once on all images; its lines are then counted for the images of each view.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedotp.errors import FedotpError
+from fedotp.federation._data import Backdoor, FederatedData, Images, Novel, OnImages
+from fedotp.federation._metrics import Floats
+from fedotp.federation._random import Ints
+from fedotp.federation._settings import Model, Settings
+from fedotp.federation.testing._evaluation import Evaluation, LocalTester, Predictions
+from fedotp.methods import Method, Parameters, Task, ZeroShot
+
+PERSONAL: Model = "personal"
+"""What each client predicts with."""
+GLOBAL: Model = "global"
+"""The method's global part, with what the server sends to a newcomer."""
+ZERO_SHOT = "zero_shot"
+"""Captions, which have learned nothing."""
+MAJORITY = "majority"
+"""Every image is of the class most frequent in the client's training."""
+_ALL, _NOVEL, _SUCCESS = "images of trained classes", "images of novel classes", "attack success"
+_GLOBAL_ALL, _GLOBAL_NOVEL = f"global, {_ALL}", f"global, {_NOVEL}"
+_BEFORE = "before joining"
+_NONE = np.empty(0, np.int64)
+
+
+class Federation(Protocol):
+    """The clients under test."""
+
+    def deployed(self, clients: Ints, *, model: str = PERSONAL) -> Iterator[tuple[Ints, Parameters]]:
+        """What `clients` predict with under a model (C, ...), in groups that fit."""
+
+    def predict_with(
+        self, clients: Ints, params: Parameters, on_images: OnImages | None = None, *, test: str = ""
+    ) -> Predictions:
+        """What `clients` (C,) predict with `params` (C, ...) for the images of a `test`."""
+
+    def predict_new(self, clients: Ints) -> Predictions:
+        """What clients new to the federation predict before they have trained anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """How well clients classify in one view: `classes` names to choose from, `images` different images."""
+
+    view: str
+    model: Model
+    classes: int
+    images: int
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, name: str, model: Model, lines: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> "View":
+        """The view `name` from the predictions in it."""
+        return cls(name, model, n_classes, len(np.unique(lines.row)), Evaluation.of(lines, n_classes, domains))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        return {**self.facts(), **self.evaluation.as_dict()}
+
+    def facts(self) -> dict[str, Any]:
+        """What it is of."""
+        return {"view": self.view, "model": self.model, "classes": self.classes, "images": self.images}
+
+
+class ModelTests:
+    """The tests of a federation: `testers` by name, besides the clients' own test with the personal model."""
+
+    def __init__(
+        self,
+        method: Method,
+        task: Task,
+        data: FederatedData,
+        settings: Settings,
+        *,
+        held_out: Ints,
+        trained: Ints,
+        novel: Novel | None = None,
+        backdoor: Backdoor | None = None,
+    ) -> None:
+        """Only `trained` clients are tested on images of others; images of those `held_out` stay their own."""
+        self._asked = frozenset(settings.evaluation.views)
+        self._held_out, self._trained = held_out, trained
+        self._data, self._task, self._settings = data, task, settings
+        if "novel" in self._asked and novel is None:
+            raise FedotpError('evaluation.views has "novel": a federation has novel classes with data.classes = "base"')
+        self._novel = novel if "novel" in self._asked else None
+        self.models: dict[str, Method | None] = {
+            PERSONAL: method,
+            GLOBAL: method.global_part,
+            ZERO_SHOT: None if method == ZeroShot() else ZeroShot(),
+        }
+        self._rows = self._images_of_all()
+        self.missing = self._find_missing()
+        self.controls = self._controls()
+        self.testers = {name: self._tester(name, data) for name in self.controls}
+        if self._asked & {"base", "neighbours"}:
+            self.testers[_ALL] = self._tester(PERSONAL, self._shown(data.test, self._lists()))
+        if self._can_see_novel(PERSONAL):
+            self.testers[_NOVEL] = self._novel_tester(PERSONAL, len(data))
+        if backdoor is not None:
+            self.testers[_SUCCESS] = self._tester(PERSONAL, _attacked(data, backdoor))
+        if self._sees_global:
+            self.testers[_GLOBAL_ALL] = self._tester(GLOBAL, self._shown(data.test, [self._global_rows()]))
+            if self._can_see_novel(GLOBAL):
+                self.testers[_GLOBAL_NOVEL] = self._novel_tester(GLOBAL, 1)
+
+    @property
+    def _sees_global(self) -> bool:
+        return "global" in self._asked and self.models[GLOBAL] is not None
+
+    def _controls(self) -> list[str]:
+        """Models tested as controls on the clients' own images: those that are not what the clients predict with."""
+        method = self.models[PERSONAL]
+        assert method is not None
+        is_personal = bool(method.private(self._task)) or method.finetune_epochs != 0
+        possible = [ZERO_SHOT, GLOBAL] if is_personal else [ZERO_SHOT]
+        return [name for name in possible if self.models[name] is not None]
+
+    def _tester(self, model: str, data: FederatedData, task: Task | None = None) -> LocalTester:
+        method = self.models[model]
+        assert method is not None
+        return LocalTester(method, task or self._task, data, self._settings)
+
+    def _novel_tester(self, model: str, n_clients: int) -> LocalTester:
+        assert self._novel is not None
+        everything = np.arange(len(self._novel.labels))
+        images = Images(self._novel.features, self._novel.labels, ())
+        task = replace(self._task, classes=self._novel.classes)
+        return self._tester(model, self._shown(images, [everything] * n_clients), task)
+
+    def _bound(self, model: str) -> str:
+        """Why a model cannot predict other classes; "" where it can."""
+        method = self.models[model]
+        assert method is not None
+        return self._task.bound_to_classes or method.bound_to_classes
+
+    def _can_see_novel(self, model: str) -> bool:
+        return self._novel is not None and not self._bound(model)
+
+    def _find_missing(self) -> list[dict[str, str]]:
+        """The views there can be no number of, and why."""
+        missing, method = [], self.models[PERSONAL]
+        assert method is not None
+        if "novel" in self._asked and (bound := self._bound(PERSONAL)):
+            missing.append({"view": "novel", "model": PERSONAL, "why": bound})
+        if "global" in self._asked and self.models[GLOBAL] is None:
+            why = f"{method.title} has no global part: nothing the server sends predicts by itself"
+            missing.append({"view": "global", "model": GLOBAL, "why": why})
+        if "neighbours" in self._asked and not self._lacks(self._trained).any():
+            why = "every client has training images of every class"
+            missing.append({"view": "neighbours", "model": PERSONAL, "why": why})
+        if "holdout" in self._asked and not self._data.test.sizes(self._held_out).any():
+            missing.append({"view": _BEFORE, "model": PERSONAL, "why": "no held-out client has a test image"})
+        return missing
+
+    # Which images ------------------------------------------------------------------------------------------
+
+    def _images_of_all(self) -> Ints:
+        """The whole test set, except for images that only clients have that did not train."""
+        test, trained = self._data.test, self._trained
+        away = _union([test.clients[i] for i in np.setdiff1d(np.arange(len(self._data)), trained)])
+        away = np.union1d(np.setdiff1d(away, _union([test.clients[i] for i in trained])), self._data.withheld)
+        return np.setdiff1d(np.arange(len(test.labels)), away)
+
+    def _global_rows(self) -> Ints:
+        """What the global model is tested on: all, and where held-out clients are looked at theirs."""
+        theirs = [self._data.test.clients[i] for i in self._held_out] if "holdout" in self._asked else []
+        return np.union1d(self._rows, _union(theirs))
+
+    def _lists(self) -> list[Ints]:
+        """Which of the images of trained classes each client is tested on."""
+        if "base" in self._asked:
+            return [self._rows] * len(self._data)
+        return [self._rows[lacks] for lacks in self._lacks(np.arange(len(self._data)))]
+
+    def _lacks(self, clients: Ints) -> NDArray[np.bool_]:
+        """Of which of the images for all the `clients` (C,) have no class in training: (C, n)."""
+        train, labels = self._data.train, self._data.test.labels[self._rows]
+        return np.stack([~np.isin(labels, train.labels[train.clients[i]]) for i in clients])
+
+    def _shown(self, images: Images, lists: Sequence[Ints]) -> FederatedData:
+        """The federation, in which each client, or one for all, has the test images of its list."""
+        data = replace(self._data, test=replace(images, clients=tuple(lists)))
+        if len(lists) == len(self._data):
+            return data
+        return replace(data, names=("all",), domains=(None,), train=replace(data.train, clients=(_NONE,)))
+
+    # Results -----------------------------------------------------------------------------------------------
+
+    def control_accuracies(self, federation: Federation, clients: Ints) -> dict[str, Floats]:
+        """The accuracies (C,) of the controls on the test images of `clients` (C,), each of which has some."""
+        found = {MAJORITY: _majority_accuracy(self._data, clients)}
+        for model in self.controls:
+            parts = [
+                federation.predict_with(group, params, test=model)
+                for group, params in federation.deployed(clients, model=model)
+            ]
+            lines = Predictions.join(parts)
+            right = lines.label == lines.predicted
+            found[model] = np.array([right[lines.client == client].mean() for client in clients], np.float64)
+        return found
+
+    def judge(self, federation: Federation, clients: Ints, images: Images) -> dict[str, Predictions]:
+        """What each model makes of the `images` of `clients` (C,): a line for each, ordered by client and row."""
+        data = replace(self._data, test=images)
+        models = {**self.models, ZERO_SHOT: ZeroShot()}
+        found = {}
+        for model, method in models.items():
+            if method is not None:
+                tester = LocalTester(method, self._task, data, self._settings)
+                parts = [tester.predict(*each) for each in federation.deployed(clients, model=model)]
+                found[model] = Predictions.join(parts).in_order()
+        return found
+
+    def see(self, federation: Federation, clients: Ints, on_images: OnImages | None = None) -> list[View]:
+        """The views of `clients` (C,), all but their own tests with the personal model.
+
+        Held-out clients have not joined yet.
+        """
+        parts: dict[str, list[Predictions]] = {}
+        if personal := [test for test in (_ALL, _NOVEL, _SUCCESS) if test in self.testers]:
+            for group, params in federation.deployed(clients):
+                for test in personal:
+                    parts.setdefault(test, []).append(federation.predict_with(group, params, on_images, test=test))
+        if self._sees_global:
+            ((one, params),) = federation.deployed(np.zeros(1, np.int64), model=GLOBAL)
+            for test in [test for test in (_GLOBAL_ALL, _GLOBAL_NOVEL) if test in self.testers]:
+                parts[test] = [federation.predict_with(one, params, on_images, test=test)]
+        views = self._seen({test: Predictions.join(some) for test, some in parts.items()}, clients)
+        if "holdout" in self._asked and len(self._held_out):
+            lines = federation.predict_new(self._held_out)
+            views += [self._view(_BEFORE, PERSONAL, lines)] if len(lines.row) else []
+        return views
+
+    def _seen(self, lines: dict[str, Predictions], clients: Ints) -> list[View]:
+        """The views that follow from the predictions in each test."""
+        views = []
+        if _ALL in lines:
+            views += self._of_all(lines[_ALL])
+        if _NOVEL in lines:
+            views.append(self._novel_view(PERSONAL, lines[_NOVEL], self._data.domains))
+        if _SUCCESS in lines and len(lines[_SUCCESS].row):
+            views.append(self._view(_SUCCESS, PERSONAL, lines[_SUCCESS]))
+        if _GLOBAL_ALL in lines:
+            views += self._of_global(lines[_GLOBAL_ALL], clients)
+        if _GLOBAL_NOVEL in lines:
+            views.append(self._novel_view(GLOBAL, lines[_GLOBAL_NOVEL], (None,)))
+        return views
+
+    def _view(self, name: str, model: Model, lines: Predictions) -> View:
+        """Count the predictions of a view of classes trained on."""
+        return View.of(name, model, lines, len(self._task.classes), self._data.domains)
+
+    def _of_all(self, lines: Predictions) -> list[View]:
+        views = [self._view("base", PERSONAL, lines)] if "base" in self._asked else []
+        if "neighbours" in self._asked:
+            has = np.zeros((len(self._data), len(self._task.classes)), bool)
+            for client, rows in enumerate(self._data.train.clients):
+                has[client, self._data.train.labels[rows]] = True
+            others = lines.at(~has[lines.client, lines.label])
+            views += [self._view("neighbours", PERSONAL, others)] if len(others.row) else []
+        return views
+
+    def _of_global(self, lines: Predictions, clients: Ints) -> list[View]:
+        """What the global model predicts for all images, and for those of each view."""
+        order = np.argsort(lines.row)
+        of_all = lines.at(np.isin(lines.row, self._rows))
+        test = self._data.test.clients
+        lists: dict[str, list[Ints]] = {PERSONAL: [test[i] for i in clients]}
+        if "neighbours" in self._asked:
+            lists["neighbours"] = [self._rows[lacks] for lacks in self._lacks(clients)]
+        views = [View.of("global", GLOBAL, of_all, len(self._task.classes), (None,))]
+        for name, rows in lists.items():
+            views += self._assigned(name, lines, order, clients, rows)
+        if "holdout" in self._asked:
+            views += self._assigned(_BEFORE, lines, order, self._held_out, [test[i] for i in self._held_out])
+        return views
+
+    def _assigned(self, name: str, lines: Predictions, order: Ints, clients: Ints, lists: Sequence[Ints]) -> list[View]:
+        """The global model's lines as those of `clients` (C,), each with the images of its list."""
+        rows = np.concatenate([*lists, _NONE])
+        if not len(rows):
+            return []
+        at = order[np.searchsorted(lines.row, rows, sorter=order)]
+        who = np.repeat(clients, [len(own) for own in lists])
+        return [self._view(name, GLOBAL, replace(lines.at(at), client=who))]
+
+    def _novel_view(self, model: Model, lines: Predictions, domains: tuple[str | None, ...]) -> View:
+        assert self._novel is not None
+        return View.of("novel", model, lines, len(self._novel.classes), domains)
+
+
+def _attacked(data: FederatedData, backdoor: Backdoor) -> FederatedData:
+    """Each client tests those of its own images that the attack is to change, as attackers show and label them."""
+    own = tuple(rows[np.isin(rows, backdoor.rows)] for rows in data.test.clients)
+    return replace(data, test=Images(backdoor.test, backdoor.target, own))
+
+
+def _majority_accuracy(data: FederatedData, clients: Ints) -> Floats:
+    """How often the class most frequent among a client's training images is that of its test images: (C,).
+
+    Of classes equally frequent it is the first.
+    """
+    most = [np.bincount(data.train.labels[data.train.clients[i]], minlength=1).argmax() for i in clients]
+    own = [data.test.labels[data.test.clients[i]] for i in clients]
+    return np.array([np.mean(labels == label) for labels, label in zip(own, most, strict=True)], np.float64)
+
+
+def _union(lists: Sequence[Ints]) -> Ints:
+    return np.unique(np.concatenate([_NONE, *lists]))
