@@ -50,16 +50,26 @@ def overview(judged: dict[str, list[Judged]]) -> str:
     """All claims with their verdicts."""
     lines = []
     for number, claim in enumerate(CLAIMS, 1):
-        counts = Counter(each.word for each in judged[claim.name])
-        found = ", ".join(f"{word} {counts[word]}" for word in Word if counts[word]) or "not tested"
-        link = f"[{number}](#{claim.name if counts else 'not-tested'})"
+        link = f"[{number}](#{claim.name if judged[claim.name] else 'not-tested'})"
+        found = _counted(judged[claim.name])
         lines.append([link, claim.says, claim.place or "not in the paper", f"**{verdict(judged[claim.name])}**", found])
     return table(["", "claim", "place", "verdict here", "comparisons"], lines).replace("---:", "---")
 
 
+_IN_FIGURES = ("alpha", "shots-ahead")
+"""Claims whose differences a figure of the page shows."""
+
+
 def table_of(claim: Claim, judged: list[Judged]) -> str:
     """The table of a claim and its verdict."""
+    if claim.name in _IN_FIGURES:
+        return f"Comparisons: {_counted(judged)}. Verdict: **{verdict(judged)}**."
     return f"{matrix(judged, claim.scale)}\n\nVerdict: **{verdict(judged)}**."
+
+
+def _counted(judged: list[Judged]) -> str:
+    counts = Counter(each.word for each in judged)
+    return ", ".join(f"{word} {counts[word]}" for word in Word if counts[word]) or "not tested"
 
 
 def accuracies(results: Results) -> str:
