@@ -84,12 +84,12 @@ def _require_plain(status: os.stat_result, path: str | Path, most_bytes: int) ->
 
 
 def opened_at_once(path: str | Path) -> int:
-    """Open a file to read it; a pipe that nobody writes to is not waited for."""
+    """Open a file to read it; do not wait for a pipe without a writer."""
     return os.open(path, os.O_RDONLY | _NONBLOCK | _BINARY)
 
 
 def opened_in_place(path: Path, flags: int, *, mode: int = 0o666) -> int:
-    """Open a file that is to be written where it lies, unless it is a link: that may lead to somebody else's.
+    """Open a file that is to be written where it lies, unless it is a link: that may lead to another user's file.
 
     A folder with a run may come from anybody. Files that are replaced as a whole take the place of a link.
     """
@@ -146,7 +146,7 @@ def held(path: Path, busy: str) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock `path` just now; whoever may read the file may ask."""
+    """Whether a process holds the lock `path` just now; reading the file is enough."""
     try:
         with open(opened_at_once(path), "rb", buffering=0) as file:
             return not _take(file, shared=True)

@@ -19,7 +19,7 @@ class Recorded(Generic[T]):
     """What `work` does, recorded; to be launched again on the same tensors.
 
     `work` reads and writes tensors that stay where they are, and must not wait for the GPU. It is run a few times to
-    begin with: whoever cares what is in its tensors puts it there afterwards.
+    begin with: set the values of its tensors afterwards.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -79,7 +79,7 @@ class Recordings(Generic[T]):
         self._made: dict[object, Recorded[T] | None] = {}
 
     def get(self, key: object, work: Callable[[], T]) -> Recorded[T] | None:
-        """The recording of `work`, which `key` tells from others."""
+        """The recording of `work`, by its `key`."""
         if key not in self._made:
             try:
                 self._made[key] = Recorded(work)

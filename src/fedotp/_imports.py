@@ -82,7 +82,7 @@ def _named(name: str) -> str:
 
 def _import_file(path: Path) -> None:
     """Run a file as a module, whose name is the same in every process, for objects that go from one to another."""
-    path = path.absolute()  # as whoever sets the variable may have left it
+    path = path.absolute()  # the variable may hold a relative path
     code = read_regular(path, _MOST_BYTES)
     name = f"fedotp_import_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     module = ModuleType(name)

@@ -22,7 +22,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class Interrupt:
-    """Whether somebody asked to stop."""
+    """Whether a signal asked to stop."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -108,12 +108,12 @@ def free_gpu_bytes(device: "torch.device") -> int:
 
 
 def memory_limit(system: Path = _SYSTEM) -> int | None:
-    """Bytes that this process and those it is grouped with may take; None if nobody says."""
+    """Bytes that this process and those it is grouped with may take; None if there is no limit."""
     return min((limit for limit, _ in _limits(system)), default=None)
 
 
 def memory_left(system: Path = _SYSTEM) -> int | None:
-    """Bytes of that which are not taken yet, what caches of files take included; None if nobody says."""
+    """Bytes of that which are not taken yet, what caches of files take included; None if there is no limit."""
     return min((max(0, limit - used) for limit, used in _limits(system)), default=None)
 
 
@@ -150,7 +150,7 @@ def _number(path: Path) -> int | None:
 
 
 def _cached(folder: Path) -> int:
-    """Bytes of files that the system lets go of when somebody asks for memory."""
+    """Bytes of files that the system frees when memory is needed."""
     try:
         facts = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
         return int(facts.get("total_inactive_file") or facts["inactive_file"])
@@ -189,19 +189,19 @@ _waited = _Waited()
 
 
 def own_seconds() -> float:
-    """A clock to measure what this thread's work costs."""
+    """A clock that measures the work of this thread."""
     return time.perf_counter() - _waited.seconds
 
 
 def leave_out(seconds: float) -> None:
-    """Take time off this thread's clock that was spent waiting, or on somebody else's behalf."""
+    """Take time off this thread's clock that was spent waiting, or on the work of other threads."""
     _waited.seconds += seconds
 
 
 def open_driver(changes: Sequence[str] = ()) -> None:
     """Have CUDA's driver open the first GPU, if there is one, and Triton find out what it is, while the caller goes on.
 
-    Whoever calls it before `import torch` finds the GPU open afterwards: torch uses the same context of the process.
+    After a call before `import torch` the GPU is open by the time torch is: torch uses the same context of the process.
     Triton hashes hundreds of megabytes of itself before it loads a kernel that it has compiled earlier. Nothing is done
     where one of `changes` to a configuration says where to compute.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedotp.clip._transformer import Attention
+from fedotp.clip._towers import Attention
 from fedotp.prompts._row import Row
 
 pytest.importorskip("triton")

@@ -33,6 +33,6 @@ if TYPE_CHECKING:
     from fedotp.clip._resize import resize as resize
     from fedotp.clip._resize import resizes_like_pillow as resizes_like_pillow
     from fedotp.clip._tokenizer import Tokenizer as Tokenizer
-    from fedotp.clip._transformer import Block as Block
+    from fedotp.clip._towers import Block as Block
 
 __getattr__, __dir__ = lazy_face(__name__)

@@ -84,7 +84,7 @@ def check_depth(config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
 
 
 class _Shapes:
-    """Shapes by name; the first that is missing, empty or of another rank tells that this is no CLIP."""
+    """Shapes by name; a missing, empty or wrongly ranked one means that this is no CLIP."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors

@@ -25,7 +25,7 @@ class KnownDigest:
     def __init__(self, path: Path) -> None:
         self._facts: list[int] = []
         self._settled = False
-        with suppress(OSError):  # whoever reads it says so
+        with suppress(OSError):  # reading it raises
             status = os.stat(path)
             self._facts = [_RULE, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
             self._settled = max(status.st_mtime_ns, status.st_ctime_ns) < time.time_ns() - _UNSETTLED_NS

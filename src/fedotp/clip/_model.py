@@ -13,8 +13,7 @@ from fedotp.clip._config import ClipConfig, ResNetConfig
 from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._preprocess import preprocess
 from fedotp.clip._tokenizer import Tokenizer
-from fedotp.clip._transformer import Transformer
-from fedotp.clip._vision import ModifiedResNet, VisionTransformer
+from fedotp.clip._towers import ModifiedResNet, Transformer, VisionTransformer
 from fedotp.errors import FedotpError
 from fedotp.images import ImageLike
 

@@ -2,7 +2,7 @@
 
 Pillow works in integers. Along a row it multiplies each pixel by a weight with 22 binary digits behind the point, adds
 up and rounds to eight bits; then it does the same along the columns of what came out, or first along columns where that
-is less work. Whoever uses the same weights in the same order gets Pillow's pixels, to the last bit.
+is less work. The same weights in the same order give Pillow's pixels, to the last bit.
 """
 
 from functools import cache, lru_cache

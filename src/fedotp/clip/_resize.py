@@ -62,10 +62,10 @@ def resize(pictures: Tensor, shown: Sequence[Shown], size: int, out: Tensor | No
         most = max(tap.weights.shape[1] for tap in taps)
         geometry = [_geometry(one, way, size, number) for one, way in zip(shown, ways, strict=True)]
         numbers = np.concatenate([np.array(geometry, np.int32).ravel(), *_packed(taps, most)])
-        told = torch.from_numpy(numbers)
+        packed = torch.from_numpy(numbers)
         if device.type == "cuda":
-            told = told.pin_memory().to(device, non_blocking=True)
-        geometry_at, first_at, weights_at = told.split([n * _GEOMETRY, n * size, n * size * most])
+            packed = packed.pin_memory().to(device, non_blocking=True)
+        geometry_at, first_at, weights_at = packed.split([n * _GEOMETRY, n * size, n * size * most])
         _pass[(n, lines)](
             source, target, geometry_at, first_at, weights_at, most, source.stride(0), target.stride(0),
             SIZE=size, BLOCK=triton.next_power_of_2(size), PRECISION=PRECISION, GEOMETRY=_GEOMETRY,

@@ -46,7 +46,7 @@ def find_file(path: Path) -> Path:
 
 
 def read_file(path: Path) -> TensorFile:
-    """Read any supported container; which one it is, is told by its content and not by its name."""
+    """Read any supported container; its content, not its name, says which."""
     if not path.is_file():
         raise FedotpError(f"not a file of weights, nor a folder with one; {WANTED}")
     try:

@@ -163,7 +163,7 @@ def require_sound(
 
 
 def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:
-    """The error that `dataset` has `broken` images, which nobody said to leave out."""
+    """The error that `dataset` has `broken` images and `skip_broken` is not set."""
     return FedotpError(
         f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
         "`fedotp data check` lists them; a run goes on without them with --set data.skip_broken=true, "

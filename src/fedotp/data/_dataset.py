@@ -190,7 +190,7 @@ class Dataset:
     validation: Split | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a data set in which a class cannot be told apart, learnt or found."""
+        """Refuse a data set in which a class cannot be distinguished, learnt or found."""
         _check_names(self.name, "classes", self.classes)
         _check_names(self.name, "domains", self.domains)
         for split, labels in (("train", self.train.labels), ("test", self.test.labels)):

@@ -61,7 +61,7 @@ class DatasetInfo:
     """Facts about a data set; the sizes are the paper's or those of its usual split, for the data in the box their own.
 
     `folder` is its usual place below the root, `others` are further names of that; any of the `markers` (a file, or a
-    folder with a slash at the end) tells its layout from others; `template` is the caption of zero-shot CLIP (CoOp's);
+    folder with a slash at the end) identifies its layout; `template` is the caption of zero-shot CLIP (CoOp's);
     `advice` says what a person may have to fetch by hand. A data set `in_box` comes with the package and has no folder.
     """
 
@@ -93,7 +93,7 @@ def download(
 ) -> list[Path]:
     """Fetch what is missing below `root`; return the paths provided.
 
-    `on_file` is told the SHA-256 of each file, for those who want to pin it. Without network the error names the
+    `on_file` gets the SHA-256 of each file, to pin it. Without network the error names the
     file to fetch by hand and the place to put it.
     """
     try:
@@ -116,7 +116,7 @@ def download(
 
 
 def _ignore(name: str, done: int, total: int | None) -> None:
-    """Report progress to nobody."""
+    """Ignore progress."""
 
 
 def _fetch(resource: Resource, archive: Path, on_bytes: OnBytes) -> None:

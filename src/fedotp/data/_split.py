@@ -24,7 +24,7 @@ def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """Put 80 % (rounded down) of every domain into train, stratified over its classes, the rest into test.
 
     These are FedBN's sizes (Office-Caltech10: 2,025 / 508); the members differ from its pickles. Every class
-    of a domain has at least one training image: one that nobody can train on is no use in the test split.
+    of a domain has at least one training image: a class without training images is useless in the test split.
     """
     kinds, cell, sizes = np.unique(
         [(domain, label) for _, label, domain in items], axis=0, return_inverse=True, return_counts=True

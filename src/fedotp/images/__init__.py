@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from fedotp.images._decode import as_images as as_images
     from fedotp.images._decode import decode_image as decode_image
     from fedotp.images._decode import decoded as decoded
+    from fedotp.images._decode import is_dicom_file as is_dicom_file
     from fedotp.images._decode import open_image as open_image
     from fedotp.images._decode import read_image as read_image
     from fedotp.images._decode import reason as reason
     from fedotp.images._decode import room_for as room_for
     from fedotp.images._decode import share_room as share_room
-    from fedotp.images._dicom import is_dicom_file as is_dicom_file
     from fedotp.images._greys import RIGHT_WINDOW as RIGHT_WINDOW
     from fedotp.images._greys import RIGHT_WINDOWS as RIGHT_WINDOWS
     from fedotp.images._greys import WINDOW as WINDOW

@@ -4,6 +4,8 @@ No other place opens a foreign picture, or makes one of an array.
 """
 
 import io
+import os
+import stat
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from fedotp._files import read_regular
 from fedotp._text import one_line
 from fedotp.errors import FedotpError, MissingPackageError
-from fedotp.images._dicom import DicomFile, is_dicom
+from fedotp.images._dicom import DicomFile
 from fedotp.images._greys import Greys, has_more_bits
 
 if TYPE_CHECKING:
@@ -98,6 +100,22 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
         yield image
 
 
+def is_dicom(content: bytes) -> bool:
+    """Whether a file begins as DICOM files do."""
+    return content[128:132] == b"DICM"
+
+
+def is_dicom_file(path: str) -> bool:
+    """Whether there is a plain file that begins so: scanners write them without a suffix."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        with open(path, "rb") as file:
+            return is_dicom(file.read(132))
+    except OSError:
+        return False
+
+
 def room_for(n_pixels: int) -> AbstractContextManager[None]:
     """Wait until so many pixels may be decoded; the block is where they take memory."""
     return _ROOM.taken(n_pixels)
@@ -164,7 +182,7 @@ def _unfolded(image: Image.Image) -> int:
 
 @contextmanager
 def _complaints() -> Iterator[None]:
-    """Pillow tells of broken and of gigantic pictures in many ways; all of them become a `FedotpError`."""
+    """Turn the many errors of Pillow for broken and gigantic pictures into a `FedotpError`."""
     try:
         yield
     except MissingPackageError:

@@ -5,8 +5,6 @@ PS3.3 C.7.6.3 (pixels), C.11.1 (from stored numbers to values), C.11.2 (windows)
 
 import io
 import math
-import os
-import stat
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -36,22 +34,6 @@ _TAGS = [
     *("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence", *_TABLES),
     *("PixelData", "FloatPixelData", "DoubleFloatPixelData"),
 ]
-
-
-def is_dicom(content: bytes) -> bool:
-    """Whether a file begins as DICOM files do."""
-    return content[128:132] == b"DICM"
-
-
-def is_dicom_file(path: str) -> bool:
-    """Whether there is a plain file that begins so: scanners write them without a suffix."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        with open(path, "rb") as file:
-            return is_dicom(file.read(132))
-    except OSError:
-        return False
 
 
 class DicomFile:

@@ -118,27 +118,27 @@ class Calibration:
         return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True))
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any], width: int) -> "Calibration":
+    def from_dict(cls, values: Mapping[str, Any], width: int) -> "Calibration":
         """Read what `as_dict` wrote, for features of this `width` e; nothing in it is trusted."""
-        if set(told) != set(_KEYS):
-            raise FedotpError(f"a calibration has {', '.join(_KEYS)}, not {', '.join(map(str, told))[:80]}")
-        require_one_of(Score, "score", told["score"])
-        conformity = _numbers(told, "conformity", LEAST_IMAGES, MOST_IMAGES, -_ROUNDING, 1 + _ROUNDING)
+        if set(values) != set(_KEYS):
+            raise FedotpError(f"a calibration has {', '.join(_KEYS)}, not {', '.join(map(str, values))[:80]}")
+        require_one_of(Score, "score", values["score"])
+        conformity = _numbers(values, "conformity", LEAST_IMAGES, MOST_IMAGES, -_ROUNDING, 1 + _ROUNDING)
         m = len(conformity) - len(conformity) // 2
-        outlying = _numbers(told, "outlying", m, m, 0, _LARGEST)
-        centre = _numbers(told, "centre", width, width, -_LARGEST, _LARGEST)
-        spread = _numbers(told, "spread", width, width, 1e-9, _LARGEST)
-        for name, values in (("conformity", conformity), ("outlying", outlying)):
-            if bool((np.diff(values) < 0).any()):
+        outlying = _numbers(values, "outlying", m, m, 0, _LARGEST)
+        centre = _numbers(values, "centre", width, width, -_LARGEST, _LARGEST)
+        spread = _numbers(values, "spread", width, width, 1e-9, _LARGEST)
+        for name, rising in (("conformity", conformity), ("outlying", outlying)):
+            if bool((np.diff(rising) < 0).any()):
                 raise FedotpError(f"{name} of a calibration must be sorted")
-        return cls(conformity, outlying, FeatureStatistics(centre, spread), told["score"])
+        return cls(conformity, outlying, FeatureStatistics(centre, spread), values["score"])
 
 
-def _numbers(told: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:
+def _numbers(values: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:
     """A list of `fewest` to `most` numbers from `low` to `high`."""
-    values = told[key]
-    if not isinstance(values, list) or not fewest <= len(values) <= most:
+    numbers = values[key]
+    if not isinstance(numbers, list) or not fewest <= len(numbers) <= most:
         raise FedotpError(f"{key} of a calibration must be a list of {fewest:,} to {most:,} numbers")
-    if not all(type(value) in (int, float) and low <= value <= high for value in values):
+    if not all(type(value) in (int, float) and low <= value <= high for value in numbers):
         raise FedotpError(f"{key} of a calibration must be numbers from {low:g} to {high:g}")
-    return np.array(values, np.float64)
+    return np.array(numbers, np.float64)

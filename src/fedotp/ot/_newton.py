@@ -58,7 +58,7 @@ def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Te
     """The regularised Newton step (P, N), no longer than `reach` in any coordinate."""
     matrix = hessian
     if problem.some_classical:
-        # A classical problem's dual does not change along f + constant, and its gradient has no part there: fill it.
+        # A classical problem's dual does not change along f + constant, and its gradient is zero there: fill it.
         classical = problem.cap.squeeze(-1).isinf()  # (P or 1,)
         constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
         taking = problem.taking.to(gradient.dtype)

@@ -12,7 +12,7 @@ from fedotp.data._dataset import Dataset, SplitName
 from fedotp.data.partition._partition import Partition
 from fedotp.errors import FedotpError
 
-# Okabe and Ito's colours, told apart by everyone; more domains than colours start over.
+# Okabe and Ito's colours, distinct also for the colour-blind; more domains than colours start over.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _MIXED = "#777777"
 _MAX_NAMES = 40  # more names would overlap; then every tenth position is numbered

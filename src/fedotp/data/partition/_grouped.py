@@ -29,8 +29,8 @@ def deal_whole(
     """Divide training and test images among n clients by `shares` (K, n), no group among two.
 
     Every client first gets the group that fits it best, then each other group goes, the largest first, where most of
-    its images are lacking. Test images follow the classes that a client trains on; others that are in their groups are
-    nobody's.
+    its images are lacking. Test images follow the classes that a client trains on; other images in their groups
+    belong to no client.
     """
     n_classes, n = shares.shape
     labels, tested = dataset.train.labels, dataset.test.labels

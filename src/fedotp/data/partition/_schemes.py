@@ -4,7 +4,7 @@ Every scheme is a way to form groups of clients with a pool of images each, and 
 each class of the pool goes to which client of the group. `_deal` does the rest for all of them:
 
 1. Every client gets a *seat*: `min_size` training images and one test image of one class, the class it
-   expects most of among those with seats left. So nobody ends up empty, and there is nothing to repeat.
+   expects most of among those with seats left. So no client ends up empty, and nothing is repeated.
 2. The rest of every class is divided by largest remainders, so that counts follow the drawn shares.
 3. The test images of a class are divided in proportion to its training images: a client's test data have
    the label distribution of its training data, as in the paper.

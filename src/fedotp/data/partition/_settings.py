@@ -25,7 +25,7 @@ SCHEMES = {
     "site": "one client per site: what `domain` does, for data whose domains are places",
     "coarse": "each coarse label belongs to a group of clients, which share its classes evenly",
     "quantity": "same classes everywhere, sizes divided by one Dirichlet(alpha) draw",
-    "given": "as a file says, `fedotp run --partition FILE`: what somebody else divided",
+    "given": "as a file says, `fedotp run --partition FILE`: a partition made elsewhere",
 }
 DEFAULT_ALPHA = {"dirichlet": 0.3, "domain-dirichlet": 0.1, "quantity": 0.3}  # the paper's, where it has the scheme
 BY_DOMAIN = ("domain", "domain-dirichlet", "site")
@@ -45,7 +45,7 @@ class PartitionSettings:
 
     Attributes:
         scheme: who gets which images: iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse or
-            quantity, or one of your own (--import); given for what somebody else divided.
+            quantity, or one of your own (--import); given for a partition made elsewhere.
         n_clients: how many clients there are. None: 10; by domain 1 each, with `domain-dirichlet` 3 each, 5 for
             DomainNet; 5 per coarse label.
         alpha: Dirichlet's parameter, for the schemes that draw sizes: the smaller, the more clients differ. None: 0.3,

@@ -175,7 +175,7 @@ def crop_rng(digest: bytes, *, seed: int, crop: int) -> random.Random:
 def serve(pipe: int, memory: int, parent: int) -> None:
     """Answer requests from the descriptor `pipe` with what was found; crops go to `memory`."""
     die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # it died before the call
         return
     warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
     connection = Connection(pipe)
@@ -192,7 +192,7 @@ def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded] | Exceptio
         return [decode(request, rows) for request in requests]
     except (EOFError, ConnectionError):
         raise
-    except Exception as error:  # out of memory, for example: it is the parent that tells
+    except Exception as error:  # out of memory, for example: the parent raises it
         return error
 
 

@@ -262,7 +262,7 @@ def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> _Outc
 
 
 def _ignore(*_: object) -> None:
-    """Report to nobody."""
+    """Ignore progress."""
 
 
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
@@ -284,8 +284,8 @@ def hash_images(
 ) -> Digests:
     """Hash every image of `split` (n,), or recall its hash from an earlier call with the same `root`.
 
-    `on_new` is told how many are about to be hashed, `on_images` of images done, `on_broken` of images that cannot be
-    read; their digest is empty.
+    `on_new` is called with the number of images to hash, `on_images` with that of images done, `on_broken` for images
+    that cannot be read; their digest is empty.
     """
     started = time.time_ns()
     digests = np.zeros(len(split), DIGEST)

@@ -43,7 +43,7 @@ _FEW_IMAGES = 512  # threads have looked at them before processes are up
 class DecoderPool:
     """Looks at images; their crops of size x size go to `pixels` (rows, size, size, 3).
 
-    With `room` for so many bytes in a row, `pixels` (rows, room) have whole pictures, for somebody else to crop.
+    With `room` for so many bytes in a row, `pixels` (rows, room) have whole pictures, to be cropped later.
     """
 
     def __init__(self, n_rows: int, size: int, workers: int | None = None, room: int = 0) -> None:
@@ -65,7 +65,7 @@ class DecoderPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all of them; images that nobody has looked at yet are forgotten."""
+        """End all threads and processes; images that are still waiting are dropped."""
         try:
             self._threads.shutdown(cancel_futures=True)
         finally:
@@ -93,10 +93,10 @@ class DecoderPool:
             sent = [request._replace(image=image) for request, image in zip(requests, pictures, strict=True) if image]
             if len(sent) == len(requests):
                 with suppress(DispatcherGoneError):
-                    return self._told(self._dispatcher.submit(sent, most_at_a_time), requests)
+                    return self._answers_of(self._dispatcher.submit(sent, most_at_a_time), requests)
         return self._looked_here(requests)
 
-    def _told(self, answer: Callable[[], list[Decoded]], requests: Sequence[Request]) -> Iterator[Decoded]:
+    def _answers_of(self, answer: Callable[[], list[Decoded]], requests: Sequence[Request]) -> Iterator[Decoded]:
         try:
             yield from answer()
         except DispatcherGoneError:
@@ -132,7 +132,7 @@ _START = (
 # of the time and more where many processes ask for pages at once. These have glibc keep 64 MiB, and pictures in them.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 
-_PATIENCE = 5.0  # seconds for a picture that is being decoded when nobody needs it any more
+_TIMEOUT = 5.0  # seconds for a picture that is being decoded at the end
 
 
 def start_process(module: str, memory: int, *facts: int) -> tuple["subprocess.Popen[bytes] | None", Connection]:
@@ -178,7 +178,7 @@ class DecodingProcess:
         self._cannot_start = False
 
     def start(self) -> None:
-        """Start the process; if that is impossible, asking it will tell."""
+        """Start the process; if that is impossible, the first `ask` raises."""
         self._is_up = False
         self._process, self._connection = start_process("fedotp.data.store._crops", self._memory)
 
@@ -261,7 +261,7 @@ class ProcessPool:
         return lambda: [looked for part in parts for looked in part.result()]
 
     def close(self) -> None:
-        """End all of them; images that nobody has looked at yet are forgotten."""
+        """End all threads and processes; images that are still waiting are dropped."""
         self._threads.shutdown(cancel_futures=True)
         for process in self._processes:
             process.kill()
@@ -294,7 +294,7 @@ class Dispatcher:
     """The process, seen from the one that started it, and `n` decoding processes of its own."""
 
     def __init__(self, memory: int, n: int) -> None:
-        """Start it; if that is impossible, the first answer will tell. Crops go to the descriptor `memory`."""
+        """Start it; if that is impossible, the first answer raises. Crops go to the descriptor `memory`."""
         self._process, self._connection = start_process("fedotp.data.store._pool", memory, n)
         self._n_asked = self._n_answered = 0
         self._answers: dict[int, list[Decoded] | Exception] = {}
@@ -317,7 +317,7 @@ class Dispatcher:
         self._connection.close()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PATIENCE)
+                self._process.wait(_TIMEOUT)
             self._process.kill()  # the others end with it
             self._process.wait()
 
@@ -344,25 +344,25 @@ def _noticed() -> Iterator[None]:
 def serve(pipe: int, memory: int, parent: int, n: int) -> None:
     """In the process: have images looked at by `n` others until the pipe is closed."""
     die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # it died before the call
         return
     connection = Connection(pipe)
     pool = ProcessPool(memory, n)
     waiting: SimpleQueue[Callable[[], list[Decoded]]] = SimpleQueue()
-    threading.Thread(target=_tell, args=(connection, waiting), daemon=True).start()
+    threading.Thread(target=_send_answers, args=(connection, waiting), daemon=True).start()
     with suppress(EOFError, ConnectionError):  # the parent is done
         while True:
             waiting.put(pool.submit(*connection.recv()))
     pool.close()
 
 
-def _tell(connection: Connection, waiting: "SimpleQueue[Callable[[], list[Decoded]]]") -> None:
+def _send_answers(connection: Connection, waiting: "SimpleQueue[Callable[[], list[Decoded]]]") -> None:
     """Send what is found, in the order of the questions."""
     while True:
         answer: list[Decoded] | Exception
         try:
             answer = waiting.get()()
-        except Exception as error:  # out of memory, for example: it is the parent that tells
+        except Exception as error:  # out of memory, for example: the parent raises it
             answer = error
         with suppress(ConnectionError):  # the parent is gone
             connection.send(answer)

@@ -191,7 +191,7 @@ class Shard:
     """A shard to be read, possibly while another process appends to it."""
 
     def __init__(self, index: Path, encoding: Encoding) -> None:
-        """Open the shard with this index file; `usable` tells whether both files are what they should be."""
+        """Open the shard with this index file; `usable` if both files begin as they should."""
         self._index = index
         self._records = index.with_suffix(RECORDS_SUFFIX)
         self._encoding = encoding

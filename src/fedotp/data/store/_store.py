@@ -215,7 +215,7 @@ class StoreInfo:
         try:
             vision = json.loads(self.encoding.tower)["vision"]
             kind = f"{'ViT' if 'patch_size' in vision else 'ResNet'} {vision['image_size']} px"
-        except (ValueError, LookupError, TypeError, RecursionError):  # somebody else wrote the description
+        except (ValueError, LookupError, TypeError, RecursionError):  # a forged description
             kind = "unknown"
         return f"{kind}, {self.encoding.n_patches} patches"
 
@@ -261,7 +261,7 @@ def remove_stores(infos: Iterable[StoreInfo]) -> int:
             (info.folder / DESCRIPTION).unlink()
         except OSError as error:
             raise FedotpError(f"{info.folder}: cannot be removed: {error.strerror}") from error
-        with suppress(OSError):  # something of somebody else's is in it
+        with suppress(OSError):  # other files are in it
             info.folder.rmdir()
     return freed
 

@@ -29,7 +29,7 @@ _DTYPES = {"<f2": torch.float16, "<f4": torch.float32, "|i1": torch.int8}
 def compress(features: ImageFeatures, storage: Storage, *, check: bool = True) -> dict[str, Tensor]:
     """The fields of the records of n images: pooled (n, e), tokens (n, V, e), for int8 also step (n, V).
 
-    Numbers that cannot be stored are refused, unless nobody can look at them: in a graph that leaves Python.
+    Numbers that cannot be stored are refused, unless `check` is off, as in a graph that leaves Python.
     """
     fields = {"pooled": features.pooled.half(), "tokens": features.tokens.half()}
     if check and not all(values.isfinite().all() for values in fields.values()):

@@ -203,7 +203,7 @@ class Encoder:
         on_crops: Callable[[int], object],
         on_broken: Callable[[int, str], object],
     ) -> None:
-        """`on_crops` is told of crops done, `on_broken` of images that cannot be decoded."""
+        """`on_crops` is called with the number of crops done, `on_broken` for images that cannot be decoded."""
         self._missing, self._split, self._store, self._transform = missing, split, store, transform
         self.on_crops, self._on_broken = on_crops, on_broken
         self._by_key = np.argsort(missing.keys)
