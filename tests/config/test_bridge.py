@@ -50,12 +50,12 @@ def test_it_sets_what_the_authors_code_does_otherwise(preset: str) -> None:
     assert _changed(config, config.override(["bridge=authors"])) == ALWAYS | FEDOTP | CASES[preset]
 
 
-@pytest.mark.parametrize("preset", presets())
-def test_every_preset_can_be_bridged_and_the_word_is_not_kept(preset: str) -> None:
-    config = load_config(preset).override(["bridge=authors"])
-    assert "bridge" not in config.to_toml()
-    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
-    assert config.override(["bridge=authors"]) == config
+def test_every_preset_can_be_bridged_and_the_word_is_not_kept() -> None:
+    for preset in presets():
+        config = load_config(preset).override(["bridge=authors"])
+        assert "bridge" not in config.to_toml()
+        assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+        assert config.override(["bridge=authors"]) == config, preset
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import shlex
 import tomllib
-
-import pytest
+from collections.abc import Iterator
 
 from fedotp.config import Config, load_config, presets
 from fedotp.config._known import preset_text, preset_texts
@@ -12,10 +11,8 @@ from fedotp.methods import METHODS, FedOTP
 
 NAMES = list(presets())
 DEMOS = [name for name in NAMES if name.startswith("demo")]
-FIELD = [name for name in NAMES if name.startswith(("holdout-", "novel-", "pfedmoap-", "promptfolio-"))]
+FIELD = [name for name in NAMES if name.startswith(("holdout", "novel", "pfedmoap-", "promptfolio-"))]
 PAPER = [name for name in NAMES if name not in DEMOS + FIELD]
-
-SWEEPS = [("sweep", {"--grid"}), ("sweep", {"--set", "--grid"})]
 
 
 def test_the_list() -> None:
@@ -27,96 +24,85 @@ def test_the_list() -> None:
     }
     assert presets()["cifar10"].endswith("(Table 3)")
     assert all(20 < len(summary) < 118 for summary in presets().values())
+    assert preset_texts() is preset_texts()  # read once
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_loads_and_reads_back_equal(name: str) -> None:
-    config = load_config(name)
-    assert config == Config.preset(name)
-    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+def test_every_preset_loads_reads_back_equal_and_runs_every_method() -> None:
+    for name in NAMES:
+        config = load_config(name)
+        assert config == Config.preset(name)
+        assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+        for method in METHODS.keys() - {config.method.name}:  # its own has the preset's options
+            assert config.override([f"method.name={method}"]).method == METHODS[method](), name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_opens_with_its_command(name: str) -> None:
-    root = "" if name in DEMOS else " --set data.root=~/data"
-    assert preset_text(name).startswith(f"# fedotp run {name}{root}\n#\n# {presets()[name]}\n#\n")
+def test_every_preset_is_short_and_opens_with_its_command() -> None:
+    for name in NAMES:
+        root = "" if name in DEMOS else " --set data.root=~/data"
+        assert preset_text(name).startswith(f"# fedotp run {name}{root}\n#\n# {presets()[name]}\n#\n")
+        lines = preset_text(name).splitlines()
+        assert all(len(line) <= 120 for line in lines), name
+        assert len(lines) < 60, name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_in_a_comment_is_accepted(name: str) -> None:
-    commands = [line[1:].strip() for line in preset_text(name).splitlines() if line[1:].strip().startswith("fedotp ")]
-    for command in commands:
-        _, run, preset, *options = shlex.split(command)
-        assert preset == name
-        assert (run, set(options[::2])) in (("run", set()), ("run", {"--set"}), *SWEEPS)
-        for i in range(len(options) // 2):
-            key, _, values = options[2 * i + 1].partition("=")
-            chosen = values.split(",") if options[2 * i] == "--grid" else [values]
-            for value in chosen:
-                load_config(preset).override([f"{key}={value}"])
+def test_every_command_in_a_comment_is_accepted() -> None:
+    for name, command, options in commands():
+        assert command in ("run", "sweep")
+        assert {option for option, _ in options} <= ({"--set"} if command == "run" else {"--set", "--grid"})
+        load_config(name).override([assignment for option, assignment in options if option == "--set"])
+        for assignment in (assignment for option, assignment in options if option == "--grid"):
+            key, _, values = assignment.partition("=")
+            for value in values.split(","):
+                load_config(name).override([f"{key}={value}"])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_method_runs_on_every_preset(name: str) -> None:
-    config = load_config(name)
-    for method in METHODS.keys() - {config.method.name}:  # its own has the preset's options
-        assert config.override([f"method.name={method}"]).method == METHODS[method]()
+def commands() -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Preset, command and options of every command in a comment."""
+    for name in NAMES:
+        for line in preset_text(name).splitlines():
+            if line[1:].strip().startswith("fedotp "):
+                _, command, preset, *options = shlex.split(line[1:])
+                assert preset == name
+                yield name, command, list(zip(options[::2], options[1::2], strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_preset_is_short_and_narrow(name: str) -> None:
-    lines = preset_text(name).splitlines()
-    assert all(len(line) <= 120 for line in lines)
-    assert len(lines) < 60
+def test_the_papers_settings() -> None:
+    for name in PAPER:
+        config = load_config(name)
+        assert config.method == FedOTP(reg=0.1, mass=0.8), name
+        assert config.prompt.n_ctx == 16
+        assert (config.resolved.optimizer.name, config.resolved.optimizer.lr) == ("sgd", 0.001)
+        assert (config.federation.batch_size, config.evaluation.batch_size) == (32, 100)
+        few_shot = name.startswith("fewshot-")
+        assert config.backbone.name == ("RN50" if few_shot else "ViT-B/16"), name
+        assert config.federation.local_epochs == (5 if few_shot else 1), name
+        n_clients = config.partition.n_clients
+        assert config.federation.participation == (0.1 if n_clients == 100 else 1.0), name
+        assert n_clients != 100 or config.federation.rounds == 150, name
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_the_papers_settings(name: str) -> None:
-    config = load_config(name)
-    assert config.method == FedOTP(reg=0.1, mass=0.8)
-    assert config.prompt.n_ctx == 16
-    assert (config.resolved.optimizer.name, config.resolved.optimizer.lr) == ("sgd", 0.001)
-    assert (config.federation.batch_size, config.evaluation.batch_size) == (32, 100)
-    few_shot = name.startswith("fewshot-")
-    assert config.backbone.name == ("RN50" if few_shot else "ViT-B/16")
-    assert config.federation.local_epochs == (5 if few_shot else 1)
-    n_clients = config.partition.n_clients
-    assert config.federation.participation == (0.1 if n_clients == 100 else 1.0)
-    if n_clients == 100:
-        assert config.federation.rounds == 150
+def test_base_to_novel() -> None:
+    protocols = {"novel": (25, 2, 16, 16, "pathological"), "novel-flip": (50, 1, 16, 8, "dirichlet")}
+    for name in (name for name in NAMES if "novel" in name):
+        config = load_config(name)
+        assert config.data.classes == "base"
+        assert config.evaluation.views == ("personal", "global", "base", "novel")
+        assert config.evaluation.views_every == 1  # last, best and the mean of the last five are of several
+        rounds, divided = config.federation, config.partition
+        found = (rounds.rounds, rounds.local_epochs, rounds.batch_size, divided.shots, divided.scheme)
+        assert name in DEMOS or found == protocols[name]
 
 
-def test_the_texts_are_read_once() -> None:
-    assert preset_texts() is preset_texts()
-
-
-BASE_TO_NOVEL = {  # rounds, epochs, batch, shots, scheme
-    "novel-fedpgp": (25, 2, 16, 16, "pathological"),
-    "novel-fedmgp": (10, 2, 8, 16, "pathological"),
-    "novel-pfedmma": (100, 1, 32, 16, "pathological"),
-    "novel-flip": (50, 1, 16, 8, "dirichlet"),
-}
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if "novel" in name])
-def test_base_to_novel(name: str) -> None:
-    config = load_config(name)
-    assert config.data.classes == "base"
-    assert config.evaluation.views == ("personal", "global", "base", "novel")
-    assert config.evaluation.views_every == 1  # last, best and the mean of the last five are of several
-    if name in FIELD:
-        rounds = config.federation
-        found = (rounds.rounds, rounds.local_epochs, rounds.batch_size, config.partition.shots, config.partition.scheme)
-        assert found == BASE_TO_NOVEL[name]
-
-
-@pytest.mark.parametrize("name", ["demo-vendors", *(name for name in NAMES if name.startswith("holdout-"))])
-def test_one_domain_is_left_out(name: str) -> None:
-    config = load_config(name)
-    assert config.partition.scheme == "domain"
-    assert "holdout" in config.evaluation.views
-    (away,) = config.federation.holdout
-    assert away in domains_of(config.data.dataset)
+def test_one_domain_is_left_out() -> None:
+    """In the presets, and with the other data sets that the comment names."""
+    others = [[value for _, value in options] for name, _, options in commands() if name == "holdout"]
+    named = [load_config("holdout").override(changes) for changes in others if "data.dataset" in str(changes)]
+    assert len(named) == 4
+    for config in (load_config("demo-vendors"), load_config("holdout"), *named):
+        assert config.partition.scheme == "domain"
+        assert "holdout" in config.evaluation.views
+        (away,) = config.federation.holdout
+        assert away in domains_of(config.data.dataset)
 
 
 def domains_of(dataset: str) -> tuple[str, ...]:

@@ -33,9 +33,14 @@ def tower(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("preset", "layout", "changes", "views"),
     [
-        ("holdout-pacs", pacs, [], {"global", "before joining", "after joining"}),
-        ("holdout-office31", office31, ["federation.holdout=dslr"], {"global", "before joining", "after joining"}),
-        ("novel-fedmgp", flowers, ["data.dataset=flowers102"], {"global", "base", "novel"}),
+        ("holdout", pacs, [], {"global", "before joining", "after joining"}),
+        (
+            "holdout",
+            office31,
+            ["data.dataset=office31", "federation.holdout=dslr"],
+            {"global", "before joining", "after joining"},
+        ),
+        ("novel", flowers, ["data.dataset=flowers102", "method.name=fedmgp"], {"global", "base", "novel"}),
         ("novel-flip", flowers, ["data.dataset=flowers102"], {"global", "base", "novel"}),
         ("pfedmoap-flowers", flowers, [], set()),
         ("promptfolio-pets", fgvc_aircraft, ["data.dataset=fgvc_aircraft"], set()),
