@@ -113,9 +113,9 @@ def staged() -> None:
         import torch
     with _timed(seconds, "import fedotp"):
         from fedotp import cli
-        from fedotp.runs.one import _loop, _prepare, _run
+        from fedotp.runs.one import _inputs, _loop, _prepare, _run
     stages: list[tuple[Any, str, str]] = [
-        (_prepare, "load_dataset", "list images"),
+        (_inputs, "load_dataset", "list images"),
         (_prepare, "load_backbone", "weights"),
         (_prepare, "encode_for", "encode"),
         (_prepare, "_resident", "tokens to the device"),
@@ -124,7 +124,7 @@ def staged() -> None:
     ]
     for owner, name, stage in stages:
         setattr(owner, name, _measured(getattr(owner, name), seconds, stage))
-    find_device = _prepare.find_device
+    find_device = _inputs.find_device
 
     def found(name: str) -> torch.device:
         with _timed(seconds, "device"):
@@ -132,7 +132,8 @@ def staged() -> None:
             torch.zeros(1, device=device)
         return device
 
-    _prepare.find_device = found
+    for module in (_inputs, _prepare):
+        setattr(module, "find_device", found)  # noqa: B010
     try:
         cli.main()
     except SystemExit as end:

@@ -17,7 +17,7 @@ from fedotp.federation import METRICS
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._checksum import sealed
+from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
@@ -570,7 +570,7 @@ def test_what_each_client_contributed(page: Page, tmp_path: Path) -> None:
     keys = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
     sites = [{"name": name, **dict(zip(keys, each, strict=True))} for name, each in zip(names, worth, strict=True)]
     value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "everybody": 0.754, "nobody": 0.65}
-    (runs[0].path / "value.json").write_text(sealed({**value, "sites": sites}))
+    (runs[0].path / "value.json").write_text(with_checksum({**value, "sites": sites}))
     page.goto(address(tmp_path, runs[:1]))
     chart(page, "What each client contributed")
     rows = page.locator("#worth tbody tr")

@@ -50,7 +50,7 @@ def test_the_data_are_needed_only_where_the_method_looks_at_them(
     def nowhere(*_: object, **__: object) -> None:
         raise FedotpError("no data set here")
 
-    monkeypatch.setattr("fedotp.runs.one._prepare.load_dataset", nowhere)
+    monkeypatch.setattr("fedotp.runs.one._inputs.load_dataset", nowhere)
     if kind in NEEDS_DATA:
         with pytest.raises(FedotpError, match="predicts with the help of the client's own images: no data set here"):
             Classifier.from_run(run.path, "client-0")

@@ -21,7 +21,7 @@ from fedotp.federation.clients import KeptRows
 from fedotp.federation.server._step import ServerStep
 from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one._prepare import load_backbone
+from fedotp.runs.one._inputs import _load_once
 
 
 def test_what_a_page_is_given(done: RunDirectory) -> None:
@@ -129,7 +129,7 @@ def test_only_images_need_the_data(tmp_path: Path) -> None:
     plot_curves([opened])
     np.testing.assert_array_equal(project_prompts(opened).x, before.tsne.x if before.tsne else None)
     assert measure_bound(opened).value == (before.bound.value if before.bound else None)
-    load_backbone.cache_clear()
+    _load_once.cache_clear()
     with pytest.raises(FedotpError, match=r"tiny\.safetensors"):
         prompt_words(opened)
 

@@ -11,7 +11,7 @@ from report_made import make_run
 from fedotp.errors import FedotpError
 from fedotp.report import generalization_bound, measure_bound
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import stored_parameters
+from fedotp.runs.one import StoredParameters
 
 
 def test_the_formula() -> None:
@@ -77,7 +77,7 @@ def test_bad_numbers_are_refused(changes: dict[str, object], message: str) -> No
 
 def test_what_a_run_tells(done: RunDirectory) -> None:
     bound = measure_bound(done, delta=0.2, lipschitz_shared=3.0)
-    server, private, _ = stored_parameters(done)
+    server, private, _ = StoredParameters.of(done)
     sizes = [len(client.train) for client in done.partition.clients]
     assert bound.symbols["M"] == sum(sizes)
     assert bound.symbols["N"] == 2

@@ -12,7 +12,7 @@ import pytest
 from fedotp.errors import FedotpError
 from fedotp.report.page._gather import gather
 from fedotp.report.page._panels import gather_privacy
-from fedotp.runs.directory._checksum import sealed
+from fedotp.runs.directory._checksum import with_checksum
 from invented_run import invent_run
 from report.findings import a_probe, an_audit
 
@@ -68,13 +68,13 @@ def _zeros(n: int) -> bytes:
 
 @pytest.mark.parametrize(
     "content",
-    ["[]", "{}", '{"bounds": {"releases": {}}}', '{"attacks": 3}', '{"upper": 1, "sealed": true, "sha256": ""}'],
+    ["[]", "{}", '{"bounds": {"releases": {}}}', '{"attacks": 3}', '{"upper": 1, "sha256": ""}'],
 )
 @pytest.mark.parametrize("name", ["audit", "probe"])
 def test_a_finding_that_nobody_found_is_left_out(name: str, content: str, tmp_path: Path) -> None:
     run = invent_run(tmp_path / "run")
-    is_sealed = content.startswith("{") and "sealed" not in content
-    (run.path / f"{name}.json").write_text(sealed(json.loads(content)) if is_sealed else content)
+    is_sealed = content.startswith("{") and "sha256" not in content
+    (run.path / f"{name}.json").write_text(with_checksum(json.loads(content)) if is_sealed else content)
     found = gather_privacy(run)
     assert found is not None
     assert found[name] is None

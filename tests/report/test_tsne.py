@@ -11,7 +11,7 @@ from report_made import make_run
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictions
-from fedotp.report import _learned, _tsne, plot_projection, project_prompts
+from fedotp.report import plot_projection, project_prompts
 from fedotp.report._tsne import client_groups, neighbours
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters
@@ -60,8 +60,7 @@ def test_clusters_stay_together(many: RunDirectory, monkeypatch: pytest.MonkeyPa
     centres = 5 * torch.randn(2, 1, 1, 2, 8)
     prompts = (centres.expand(-1, 3, -1, -1, -1) + 0.1 * torch.randn(2, 3, 1, 2, 8)).flatten(0, 1)
     planted = StoredParameters({}, {"private": prompts}, np.arange(6))
-    for module in (_tsne, _learned):
-        monkeypatch.setattr(module, "stored_parameters", lambda run: planted)
+    monkeypatch.setattr(StoredParameters, "of", lambda run: planted)
     found = project_prompts(many)
     points = np.stack([found.x, found.y], -1)
     distances = np.linalg.norm(points[:, None] - points, axis=-1)

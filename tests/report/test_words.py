@@ -7,7 +7,7 @@ import torch
 from fedotp.clip import CLIP, TINY, Tokenizer
 from fedotp.report import nearest_words, prompt_words, word_spacing
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import restore, stored_parameters
+from fedotp.runs.one import StoredParameters, restore
 
 
 def test_a_planted_word_is_found() -> None:
@@ -54,7 +54,7 @@ def test_the_prompts_of_a_run(done: RunDirectory) -> None:
         ("client-0", "local"),
         ("client-1", "local"),
     ]
-    stored = stored_parameters(done)
+    stored = StoredParameters.of(done)
     clip = restore(done.path)[1].task.clip
     assert list(words[0].vectors) == nearest_words(clip, stored.server["shared"][0], k=2)
     assert list(words[2].vectors) == nearest_words(clip, stored.private["private"][1, 0], k=2)

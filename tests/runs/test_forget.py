@@ -13,7 +13,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.report.page import make_page
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._checksum import sealed
+from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.leaving import check_certificate, forget
 from fedotp.runs.leaving._forget import digests_of, read_certificate, traces, write_certificate
 from fedotp.runs.one import restore
@@ -117,11 +117,11 @@ def test_a_certificate_of_nothing_is_refused(whole: RunDirectory, left: RunDirec
     honest = read_certificate(left.path)
     copied = shutil.copytree(left.path, tmp_path / "left")
     for forgotten in ([], "client-1", [3]):
-        write_atomically(copied / "forgotten.json", sealed({**honest, "forgotten": forgotten}))
+        write_atomically(copied / "forgotten.json", with_checksum({**honest, "forgotten": forgotten}))
         with pytest.raises(FedotpError, match="certifies nothing: its list of forgotten clients is empty"):
             check_certificate(copied)
     same = {**honest, "before": {**honest["before"], "digests": honest["after"]["digests"]}}
-    write_atomically(copied / "forgotten.json", sealed(same))
+    write_atomically(copied / "forgotten.json", with_checksum(same))
     assert any("nothing was removed" in line for line in check_certificate(copied)[1])
     with pytest.raises(FedotpError, match=r"has the same prompts as .* nothing to certify"):
         write_certificate(left, left, AWAY)  # as of clients that have no images

@@ -12,7 +12,7 @@ from toy_run import make_config, make_inputs
 import fedotp
 from anchored import STRUCTURES
 from fedotp.errors import FedotpError
-from fedotp.runs.one import restore, stored_parameters
+from fedotp.runs.one import StoredParameters, restore
 
 FEW: dict[str, Any] = {"federation": {"participation": 0.4, "rounds": 1, "holdout_clients": 0}}
 
@@ -22,7 +22,7 @@ FEW: dict[str, Any] = {"federation": {"participation": 0.4, "rounds": 1, "holdou
 def test_what_is_stored_is_what_the_simulator_has(inputs: Path, tmp_path: Path, name: str, reset: bool) -> None:
     method = {"name": name, **({"n_base": 1} if name == "promptfl-fedper" else {})}
     done = fedotp.run(make_config(inputs, method=method, optimizer={"reset": reset}, **FEW), tmp_path / "run")
-    server, private, clients = stored_parameters(done)
+    server, private, clients = StoredParameters.of(done)
     _, simulator = restore(done.path)
     assert set(private) == set(simulator.private_names)
     assert set(server) == set(simulator.server.params)
@@ -41,11 +41,11 @@ def test_what_is_stored_is_what_the_simulator_has(inputs: Path, tmp_path: Path, 
 def test_neither_data_nor_backbone_are_needed(tmp_path: Path) -> None:
     inputs = make_inputs(tmp_path)
     done = fedotp.run(make_config(inputs), tmp_path / "run")
-    before = stored_parameters(done)
+    before = StoredParameters.of(done)
     for folder in ("data", "store"):
         shutil.rmtree(inputs / folder)
     (inputs / "tiny.safetensors").unlink()
-    after = stored_parameters(done.path)
+    after = StoredParameters.of(done.path)
     np.testing.assert_array_equal(before.clients, after.clients)
     assert torch.equal(before.private["private"], after.private["private"])
 
@@ -57,7 +57,7 @@ def test_damage_and_absence_are_told(inputs: Path, tmp_path: Path) -> None:
         content[place] ^= 1
     done.kept.write_bytes(content)
     with pytest.raises(FedotpError, match="damaged"):
-        stored_parameters(done)
+        StoredParameters.of(done)
     done.checkpoint.unlink()
     with pytest.raises(FedotpError, match="no checkpoint yet"):
-        stored_parameters(done)
+        StoredParameters.of(done)

@@ -24,7 +24,7 @@ CASES = {
     "fedamp-sgd-kept": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"reset": False}},
     "fedamp-adamw": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"name": "adamw", "lr": 0.01}},
     "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}, "evaluation": {"patience": 2}},
-    "views": {"data": {"views": 2}, "optimizer": {"schedule": "cosine", "warmup_rounds": 1}},
+    "crops": {"data": {"crops": 2}, "optimizer": {"schedule": "cosine", "warmup_rounds": 1}},
     "server-momentum": {"server": {"name": "momentum"}},
     "server-adam": {"server": {"name": "adam", "lr": 0.02}, "federation": {"dropout": 0.3}},
     "server-yogi": {"method": {"name": "promptfl-fedper"}, "server": {"name": "yogi", "lr": 0.02}},

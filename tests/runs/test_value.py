@@ -12,7 +12,7 @@ from toy_run import COLOURS, make_config
 import fedotp
 from coloured_squares import draw_squares
 from fedotp.errors import FedotpError
-from fedotp.runs.directory import RunDirectory, find_runs, read_value
+from fedotp.runs.directory import RunDirectory, find_runs
 from fedotp.runs.leaving import measure_plan, plan_value
 from fedotp.runs.leaving._value import run_plan
 from fedotp.runs.one import restore, see_run
@@ -64,7 +64,7 @@ def test_who_teaches_wrong_labels_is_worth_least(whole: RunDirectory, result: di
     assert sum(value.values()) == pytest.approx(everybody - nobody, abs=1e-12)
     for site in result["sites"]:
         assert site["leave_one_out"] == everybody - worth[frozenset(SITES) - {site["name"]}]
-    assert read_value(whole) == result
+    assert whole.finding("value") == result
 
 
 def test_a_coalition_is_worth_what_its_own_run_is(whole: RunDirectory, result: dict[str, Any], tmp_path: Path) -> None:

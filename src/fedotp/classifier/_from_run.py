@@ -21,14 +21,9 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import (
     Prepared,
     StoredParameters,
-    deployed_parameters,
-    find_device,
-    kept_by,
     load_backbone,
     make_task,
-    require_same,
     restore,
-    stored_parameters,
 )
 
 _BATCH = 64  # images read at a time
@@ -50,13 +45,13 @@ class RunClassifiers:
                 f"{run} has authors.{wrong[0]} = true: it is for comparison with the authors' code, and its "
                 "classifiers are of no use"
             )
-        self._stored: StoredParameters = stored_parameters(self.run)
+        self._stored: StoredParameters = StoredParameters.of(self.run)
         config, manifest = self.run.config, self.run.manifest
         source = config.backbone.source if backbone is None else os.path.expanduser(backbone)
-        found = find_device(device)
+        found = device
         self._changes = [f"compute.device={found}", f"backbone.name={source}"]
         self._tower = load_backbone(str(source), found)
-        require_same(self.run, "backbone", str(source), self._tower.digest)
+        self.run.require_same("backbone", str(source), self._tower.digest)
         self._task = make_task(config, self._tower, manifest["data"]["classes"], manifest["template"])
         self._trained: list[str] = manifest["clients"]
         new = config.federation.held_out(self._trained, manifest["domains"], config.seed)
@@ -128,9 +123,9 @@ class RunClassifiers:
         if method.finetune_epochs != 0:
             ((_, params),) = self._federation.deployed(alone, new=number in self._held_out)
             return params, None
-        private = kept_by(self._stored, method, self._task, number)
+        private = self._stored.kept_by(method, self._task, number)
         known = None if number in self._held_out else number  # to the server
-        params = deployed_parameters(self._stored, method, self._task, private, known)
+        params = self._stored.deployed(method, self._task, private, known)
         if not method.uses_memory:
             return params, None
         return params, self._federation.data.memory(alone, self._task.device, self._task.dtype)
@@ -153,7 +148,7 @@ class RunClassifiers:
         expected = {name: tuple(value.shape) for name, value in initial.items()}
         if shapes != expected:
             raise FedotpError(f"{path} holds {shapes}, but the run's clients keep {expected}; join the client again")
-        return deployed_parameters(self._stored, method, self._task, private, None), None
+        return self._stored.deployed(method, self._task, private, None), None
 
     @cached_property
     def _restored(self) -> tuple[Prepared, Simulator]:

@@ -19,7 +19,7 @@ from fedotp.federation import prompt_lengths
 from fedotp.federation.testing import Predictor
 from fedotp.limits import Calibration
 from fedotp.methods import Memory, Parameters, Task
-from fedotp.runs.one import find_device, load_backbone, make_task
+from fedotp.runs.one import load_backbone, make_task
 
 _MOST_BYTES = 16 << 20  # of bundle.json: room for more class names than anybody has
 _MOST_TENSOR_BYTES = 4 << 30  # of a file of tensors: a memory of a million images
@@ -44,7 +44,7 @@ class Bundle:
     def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
         """The classifier; `backbone` is a file of its weights, needed where they have no name of their own."""
         config = self._config
-        tower = load_backbone(self._source(backbone), find_device(device))
+        tower = load_backbone(self._source(backbone), device)
         if tower.digest != self.digest:
             raise FedotpError(
                 f"{self.folder} was made with backbone {self.backbone} {self.digest[:12]}, but this one is "

@@ -157,7 +157,7 @@ ClientsOption = Annotated[
 
 def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
     """The runs named, each once; of a folder that is not a run all runs in it."""
-    from fedotp.runs.directory import RunDirectory, find_runs, reading
+    from fedotp.runs.directory import RunDirectory, find_runs
 
     found: dict[Path, RunDirectory] = {}
     for path in paths:
@@ -166,7 +166,7 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
         if not runs:
             raise FedotpError(f"no runs in {path}; `fedotp run` makes one")
         for run in runs:
-            with reading(run):
+            with run.reading():
                 run.require_method()  # in one line, and not once for everything that is made of the run
             found.setdefault(run.path.resolve(), run)
     return list(found.values())

@@ -155,11 +155,11 @@ def _print_how_to_go_on(left: "RunDirectory", run: Path, clients: list[str], out
 
 def _check(path: Path, against: Path | None) -> None:
     from fedotp.cli.progress import say
-    from fedotp.runs.directory import RunDirectory, reading
+    from fedotp.runs.directory import RunDirectory
     from fedotp.runs.leaving import check_certificate
 
     certificate, wrong = check_certificate(path, against)
-    with reading(RunDirectory(path)):  # a certificate by others may be incomplete
+    with RunDirectory(path).reading():  # a certificate by others may be incomplete
         _print(certificate)
     for line in wrong:
         say(line)

@@ -30,7 +30,7 @@ def list_runs(
 
     Example: fedotp runs list runs/compare-demo
     """
-    from fedotp.runs.directory import find_runs, reading
+    from fedotp.runs.directory import find_runs
 
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ by default")
@@ -41,7 +41,7 @@ def list_runs(
     only_listed: dict[str, None] = {}
     for run in found:
         try:
-            with reading(run):
+            with run.reading():
                 line, why = _line(run)
             row = [cell(text) for text in line]
             only_listed |= {printable(why): None} if why else {}
@@ -72,17 +72,17 @@ def show(
       fedotp runs show runs/office --all
       fedotp runs show runs/office --csv > rounds.csv
     """
-    from fedotp.runs.directory import RunDirectory, as_csv, read_value, reading, rounds_of
+    from fedotp.runs.directory import RunDirectory, as_csv, rounds_of
 
     directory = RunDirectory.open(run)
     if csv:
-        with reading(directory):
+        with directory.reading():
             rows = rounds_of(directory)
         print(as_csv(rows), end="")
         return
-    with reading(directory):
+    with directory.reading():
         # refuse what cannot be read before anything is printed
-        rounds, state, accuracy = _progress(directory, directory.told.tables["federation"]["rounds"])
+        rounds, state, accuracy = _progress(directory, directory.description.tables["federation"]["rounds"])
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
@@ -94,7 +94,7 @@ def show(
         print_views(directory.summary)
         print()
         _print_clients(directory, every)
-        if (value := read_value(directory)) is not None:
+        if (value := directory.finding("value")) is not None:
             print()
             print_value(value)
 
@@ -146,7 +146,7 @@ def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
 
     manifest, missing = run.manifest, ""
     try:
-        title, rounds = run.told.title, run.told.tables["federation"]["rounds"]
+        title, rounds = run.description.title, run.description.tables["federation"]["rounds"]
     except MissingMethodError as error:
         title, rounds, missing = manifest["method"]["title"], manifest["config"]["federation"]["rounds"], error.what
     done, state, accuracy = _progress(run, rounds)
@@ -169,13 +169,13 @@ def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
 
 
 def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
-    manifest, data, told, tables = run.manifest, run.manifest["data"], run.told, run.told.tables
+    manifest, data, what, tables = run.manifest, run.manifest["data"], run.description, run.description.tables
     partition, rounds, optimizer, server = (
         tables[section] for section in ("partition", "federation", "optimizer", "server")
     )
     options = ", ".join(f"{name} {value}" for name, value in tables["method"].items() if name != "name")
     images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
-    yield "method", f"{told.title} ({told.reference})", options
+    yield "method", f"{what.title} ({what.reference})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
     yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
     division = f"{partition['scheme']}, partition seed {partition['seed']}"
@@ -218,10 +218,9 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
 
 def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
     """What may explain that two runs of the same settings differ."""
-    from fedotp.runs.directory import reading
 
     keys = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device")
-    with reading(run):
+    with run.reading():
         return {
             **{key: str(run.manifest[key]) for key in keys},
             "backbone digest": run.manifest["backbone"]["digest"][:12],
@@ -231,11 +230,10 @@ def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
 
 
 def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
-    from fedotp.runs.directory import reading
     from fedotp.runs.tables import common_columns, numbers_of
 
     def numbers(run: "RunDirectory") -> dict[str, float]:
-        with reading(run):
+        with run.reading():
             return numbers_of(run.summary)
 
     if not (left.is_complete and right.is_complete):

@@ -135,7 +135,7 @@ def print_run(directory: "RunDirectory") -> None:
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
     _print_findings(directory)
-    title, checks = directory.told.title, check_run(summary)
+    title, checks = directory.description.title, check_run(summary)
     print_checks([check.sentence(title) for check in checks if check.is_flagged], open_checks({title: checks}))
 
 
@@ -149,10 +149,9 @@ def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
 
 def _print_findings(directory: "RunDirectory") -> None:
     """Print what attacks on the run have found, if there were any."""
-    from fedotp.runs.directory import reading
 
     rows: list[tuple[object, ...]] = []
-    with reading(directory):
+    with directory.reading():
         if (audit := directory.finding("audit")) is not None:
             rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; found by fedotp audit"))
         if (probe := directory.finding("probe")) is not None:
@@ -165,7 +164,7 @@ def _print_findings(directory: "RunDirectory") -> None:
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
     """Print what the numbers below are of."""
     n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
-    what = f"{run.told.title} on {run.manifest['data']['name']}"
+    what = f"{run.description.title} on {run.manifest['data']['name']}"
     text = f"{what}, {counted(n_clients, 'client')}, {counted(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
     for note in run.manifest["data"].get("notes", ()):

@@ -85,11 +85,10 @@ def encode(
     """
     import torch
 
-    from fedotp.clip import load
-    from fedotp.runs.one import find_device
+    from fedotp.runs.one import load_backbone
 
     loaded = data.load_dataset(dataset, root=root, groups=groups)
-    clip = load(backbone, device=find_device(device))
+    clip = load_backbone(backbone, device)
     with encoding_progress(quiet=quiet) as on_progress:
         encoded = tokens.encode(
             loaded,

@@ -15,13 +15,9 @@ from fedotp.methods import Kind, Parameters, Task
 from fedotp.report._client import SHOWN_CLIENTS, spread
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import (
-    deployed_parameters,
-    find_device,
-    kept_by,
+    StoredParameters,
     load_backbone,
     make_task,
-    require_same,
-    stored_parameters,
 )
 
 _SPACING_WORDS = 128
@@ -34,7 +30,7 @@ class LearnedPrompts:
     def __init__(self, run: RunDirectory) -> None:
         """Load the backbone and read the run's parameters."""
         self.run = run
-        self.stored = stored_parameters(run)
+        self.stored = StoredParameters.of(run)
         manifest = run.manifest
         self.task: Task = make_task(run.config, backbone_of(run), manifest["data"]["classes"], manifest["template"])
 
@@ -51,12 +47,12 @@ class LearnedPrompts:
     def of(self, client: str) -> list[tuple[Kind, Tensor]]:
         """Kinds and contexts (s, d), or (K, s, d), of what is a client's own, one of `names`."""
         number = self.run.manifest["clients"].index(client)
-        private = kept_by(self.stored, self.run.config.method, self.task, number)
+        private = self.stored.kept_by(self.run.config.method, self.task, number)
         prompts = self._prompts(self._params(private, number))
         return [(kind, context) for kind, context in prompts if kind not in (Kind.GLOBAL, Kind.OTHERS)]
 
     def _params(self, private: Parameters, number: int | None) -> Parameters:
-        return deployed_parameters(self.stored, self.run.config.method, self.task, private, number)
+        return self.stored.deployed(self.run.config.method, self.task, private, number)
 
     def _prompts(self, params: Parameters) -> list[tuple[Kind, Tensor]]:
         prompts = self.run.config.method.prompts(self.task, params)
@@ -65,8 +61,8 @@ class LearnedPrompts:
 
 def backbone_of(run: RunDirectory) -> CLIP:
     """The backbone a run began with."""
-    clip = load_backbone(run.config.backbone.source, find_device(run.config.compute.device))
-    require_same(run, "backbone", run.config.backbone.name, clip.digest)
+    clip = load_backbone(run.config.backbone.source, run.config.compute.device)
+    run.require_same("backbone", run.config.backbone.name, clip.digest)
     return clip
 
 

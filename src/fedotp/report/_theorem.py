@@ -12,7 +12,7 @@ from torch import Tensor
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import stored_parameters
+from fedotp.runs.one import StoredParameters
 
 LOSS_LIPSCHITZ = math.sqrt(2)
 """Of the cross-entropy in the logits, in the Euclidean norm: its gradient is p - e_y, never longer than this."""
@@ -151,7 +151,7 @@ def measure_bound(
         )
     if directory.is_deployed:
         raise FedotpError("no bound: the private prompts of real sites stay there, their lengths are not known here")
-    server, private, owners = stored_parameters(directory)
+    server, private, owners = StoredParameters.of(directory)
     shared = [value for name, value in server.items() if name not in config.method.fixed]
     clients = directory.partition.clients
     names, domains = directory.manifest["clients"], directory.manifest["domains"]

@@ -16,7 +16,7 @@ from fedotp.report._client import Floats
 from fedotp.report._figure import COLOURS, MARKERS, new_figure
 from fedotp.report._learned import LearnedPrompts
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import stored_parameters
+from fedotp.runs.one import StoredParameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
     with few clients so do the groups.
     """
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
-    n = len(stored_parameters(directory).clients)
+    n = len(StoredParameters.of(directory).clients)
     prompts = _private_prompts(LearnedPrompts(directory)) if n >= _FEWEST else {}
     if not prompts:
         has = n if 0 < n < _FEWEST else "none"

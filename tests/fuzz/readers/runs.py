@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 import fedotp as package
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._checksum import sealed
-from fedotp.runs.one import stored_parameters
+from fedotp.runs.directory._checksum import with_checksum
+from fedotp.runs.one import StoredParameters
 from fedotp.runs.watch import Observer
 from fuzz.reader import Reader, inputs_of
 from fuzz.readers.commands import fedotp
@@ -24,8 +24,8 @@ from runs.toy_run import COLOURS, make_config, make_inputs
 
 _MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.crops": 0, "federation.join_epochs": 1}
 _QUICK = {"holdout_clients": 0, "participation": 1.0, "join_epochs": 0}
-_SEALS = ("sealed", "sha256", "metrics")
-_WORTH = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1, "gain_of_others": None}
+_CHECKSUMS = ("sha256", "metrics")
+_SHARE = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1, "gain_of_others": None}
 _VALUE = {
     "format": "fedotp-value-1",
     "of": "global",
@@ -33,7 +33,7 @@ _VALUE = {
     "permutations": 3,
     "everybody": 0.5,
     "nobody": 0.4,
-    "sites": [{"name": "client-0", **_WORTH}],
+    "sites": [{"name": "client-0", **_SHARE}],
 }
 _JSON = ("config.toml", "manifest.json", "summary.json", "metrics.jsonl", "partition.json", "predictions.npz")
 
@@ -68,7 +68,7 @@ def complete_run(folder: Path) -> Path:
     if not made.is_dir():
         package.run(_config(folder, federation={"rounds": 1}), made)
         fedotp("join", made, "--data", toy_inputs(folder) / "data" / "day", "--name", "late", "--quiet")
-        (made / "value.json").write_text(sealed(_VALUE))
+        (made / "value.json").write_text(with_checksum(_VALUE))
     shutil.copytree(made, folder / "run")
     return folder / "run"
 
@@ -149,7 +149,7 @@ def _seal_files(folder: Path) -> None:
         path = run.path / f"{name}.json"
         try:
             content = json.loads(path.read_bytes())
-            content = {key: value for key, value in content.items() if key not in _SEALS}
+            content = {key: value for key, value in content.items() if key not in _CHECKSUMS}
             if name == "summary":
                 run.save_summary(content)
             else:
@@ -180,7 +180,7 @@ def _resume(folder: Path) -> None:
 
 
 def _stored(folder: Path) -> None:
-    stored_parameters(folder / "run")
+    StoredParameters.of(folder / "run")
 
 
 def _evaluate(folder: Path) -> None:

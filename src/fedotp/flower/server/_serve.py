@@ -30,8 +30,8 @@ from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._supported import require_servable, require_summable
 from fedotp.methods import Task
 from fedotp.privacy import Releases
-from fedotp.runs.directory import RunDirectory, free_name, reading, require_same_code
-from fedotp.runs.one import Loop, find_device, load_backbone, made_with, make_task, template_of
+from fedotp.runs.directory import RunDirectory, free_name
+from fedotp.runs.one import Loop, load_backbone, made_with, make_task, template_of
 from fedotp.runs.watch import Observer, Observers
 
 log = logging.getLogger("fedotp.server")
@@ -110,11 +110,11 @@ def resume_serving(
         if directory.is_complete:
             return directory
         config, manifest = directory.config, directory.manifest
-        with reading(directory):
+        with directory.reading():
             _require_complete(manifest)
             settings = _as_before(settings, manifest["deployment"]["settings"])
         require_summable(config, settings, len(names))
-        require_same_code(manifest, config.method, directory.path)
+        directory.require_same_code(config.method)
         known: list[str] = manifest["clients"]
         everyone = [*known, *(name for name in names if name not in known)]
         agreed: dict[str, int] = manifest["deployment"]["train_images"]
@@ -133,7 +133,7 @@ def resume_serving(
         progress = Progress()
         n_averages = 0
         if directory.checkpoint.is_file():
-            with reading(directory):
+            with directory.reading():
                 progress, n_averages = _recall(directory, registry)
         registration.gather(settings, interrupt)
         federation = Deployed(
@@ -229,14 +229,14 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
 
 
 def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
-    clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+    clip = load_backbone(config.backbone.source, config.compute.device)
     config = replace(config, federation=replace(config.federation, without=()))  # who left is nobody else's business
     terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None
     return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
 
 
 def _task(config: Config, agreement: Agreement) -> Task:
-    clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+    clip = load_backbone(config.backbone.source, config.compute.device)
     return make_task(config, clip, agreement.classes, agreement.template)
 
 

@@ -24,7 +24,7 @@ from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.flower.site._state import Ledger, PrivateFile, make_private
 from fedotp.methods import Method, Parameters, Task
 from fedotp.privacy import Entropy
-from fedotp.runs.one import find_device, load_backbone, make_task
+from fedotp.runs.one import load_backbone, make_task
 
 log = logging.getLogger("fedotp.site")
 
@@ -162,7 +162,7 @@ class Site:
         self._require_private(agreement.config)
         require_bounded(agreement.config, settings.name)
         config = settings.local(agreement.config)
-        clip = load_backbone(config.backbone.source, find_device(config.compute.device))
+        clip = load_backbone(config.backbone.source, config.compute.device)
         if clip.digest != agreement.backbone:
             raise DisagreementError(
                 f"site {settings.name} has backbone {backbone_name(config.backbone.name)} {clip.digest[:12]}, "

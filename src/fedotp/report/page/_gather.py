@@ -15,7 +15,7 @@ from fedotp._text import counted, one_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import METRICS, Metric
-from fedotp.runs.directory import RunDirectory, reading
+from fedotp.runs.directory import RunDirectory
 from fedotp.runs.tables import CONTROLS, check_run, open_checks
 
 _MOST_BYTES = 16 << 20  # of a client's result
@@ -25,7 +25,7 @@ _MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them ar
 
 def gather(run: RunDirectory) -> dict[str, Any]:
     """All about one run; what an incomplete one does not have yet is None or empty, and `missing` says so."""
-    with reading(run):
+    with run.reading():
         return _gather(run)
 
 

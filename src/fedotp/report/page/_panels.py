@@ -6,7 +6,7 @@ from typing import Any
 
 from fedotp.errors import FedotpError
 from fedotp.report.page._gather import share
-from fedotp.runs.directory import RunDirectory, read_value, reading, summary_of_views
+from fedotp.runs.directory import RunDirectory, summary_of_views
 
 _WHAT = {
     "personal": "each client’s own test images",
@@ -27,7 +27,7 @@ _COLUMNS = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
 
 def gather_views(run: RunDirectory) -> list[dict[str, Any]]:
     """A row for each view and model with its curve over rounds, and for the means of some; [] where there are none."""
-    with reading(run):
+    with run.reading():
         return _views(run)
 
 
@@ -69,7 +69,7 @@ def _curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
     """The findings of `fedotp audit` and `fedotp probe` beside the account; None where nobody asked for either."""
     try:
-        with reading(run):
+        with run.reading():
             audit, probe = run.finding("audit"), run.finding("probe")
             if audit is None and probe is None:
                 return None
@@ -141,8 +141,8 @@ def _number(value: Any) -> float:
 
 def gather_worth(run: RunDirectory) -> dict[str, Any] | None:
     """What `fedotp value` has found of a run, in millionths; None where nobody asked."""
-    with reading(run):
-        if (value := read_value(run)) is None:
+    with run.reading():
+        if (value := run.finding("value")) is None:
             return None
         return {
             "of": value["of"],

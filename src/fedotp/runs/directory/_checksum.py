@@ -1,7 +1,7 @@
-"""Files of a run that tell whether they are still what was written.
+"""Checksums of the files of a run, which show whether they are still as they were written.
 
-A sealed JSON file says that it is, and ends with the SHA-256 of the rest of it. `metrics.jsonl`, which grows, is sealed
-from outside: the checkpoint, and at the end the summary, say how long it was and what its digest was.
+A JSON file ends with the SHA-256 of the rest of it. The checksum of `metrics.jsonl`, which grows, is elsewhere: the
+checkpoint, and at the end the summary, record its length and digest.
 """
 
 import hashlib
@@ -14,35 +14,34 @@ from fedotp._files import parse_json, read_regular
 from fedotp.errors import FedotpError
 
 _MOST_BYTES = 256 << 20  # of a file: a summary has a line for every client
-_SEALED, _SHA256 = "sealed", "sha256"  # the keys of a seal
+_SHA256 = "sha256"
 
 
-def sealed(content: Mapping[str, Any]) -> str:
-    """`content` as the text of a file, with its seal."""
-    return json.dumps({**content, _SEALED: True, _SHA256: _digest(content)}, indent=2) + "\n"
+def with_checksum(content: Mapping[str, Any]) -> str:
+    """`content` as the text of a file, with its checksum."""
+    return json.dumps({**content, _SHA256: _digest(content)}, indent=2) + "\n"
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """The content of a file whose seal holds."""
+def read_checked(path: Path) -> dict[str, Any]:
+    """The content of a file whose checksum is right."""
     try:
         content = parse_json(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise FedotpError(f"cannot read {path}: {error}") from error
     if not isinstance(content, dict):
         raise FedotpError(f"cannot read {path}: it should hold one JSON object")
-    seal = content.pop(_SEALED, None), content.pop(_SHA256, None)
-    if seal != (True, _digest(content)):
-        raise changed(path)
+    if content.pop(_SHA256, None) != _digest(content):
+        raise checksum_error(path)
     return content
 
 
-def changed(path: Path) -> FedotpError:
+def checksum_error(path: Path) -> FedotpError:
     """The one line for a file that is not what was written."""
     return FedotpError(f"{path} is damaged or was edited: its digest does not match; restore it from a copy")
 
 
-class Growing:
-    """Length and digest of a file that grows, of what was written rather than of what is there."""
+class RunningDigest:
+    """Length and digest of a file that grows: of what was written, not of what is there."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._sha = hashlib.sha256(content)

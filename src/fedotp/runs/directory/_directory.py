@@ -7,9 +7,9 @@ metrics.jsonl      one line per round and per evaluation, append-only
 state/             the latest checkpoint and what clients keep
 predictions.npz    the last evaluation, image by image, where that is known
 summary.json       final numbers; it exists when the run is complete
-audit.json         a lower bound on epsilon, where `fedotp audit` has been asked for one
-probe.json         whether members can be told, where `fedotp probe` has been asked for it
-report.html        a page for people, where `fedotp report` has been asked for one
+audit.json         a lower bound on epsilon, if `fedotp audit` was run
+probe.json         how well members are recognised, if `fedotp probe` was run
+report.html        a page for people, if `fedotp report` was run
 """
 
 import io
@@ -31,15 +31,17 @@ from fedotp._text import one_line
 from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress
-from fedotp.runs.directory._checksum import Growing, changed, read_sealed, sealed
-from fedotp.runs.directory._provenance import Told, require_method, told_by_files
+from fedotp.runs.directory._checksum import RunningDigest, checksum_error, read_checked, with_checksum
+from fedotp.runs.directory._provenance import Description, describe, require_method, require_same_code
 
-if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
+if TYPE_CHECKING:  # they import torch, which commands that only show runs do not need
     from fedotp.config import Config
     from fedotp.federation.testing import Predictions
+    from fedotp.methods import Method
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
+_FORMATS = {"value": "fedotp-value-1", "forgotten": "fedotp-forgotten-1"}  # versions of findings
 PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
 """Settings that say where things are; that they are the same things is checked by their digests."""
 
@@ -50,7 +52,7 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         """Nothing is read yet."""
         self.path = Path(path)
-        self._written: Growing | None = None  # metrics.jsonl as this process knows it
+        self._written: RunningDigest | None = None  # metrics.jsonl as this process knows it
 
     def __repr__(self) -> str:
         state = "complete" if self.is_complete else "not complete" if self.is_begun else "not begun"
@@ -67,7 +69,7 @@ class RunDirectory:
     def create(self, config: "Config", manifest: dict[str, Any], partition: Partition | None) -> None:
         """Write what is known before the first round. A directory that holds anything is refused.
 
-        Of a federation of real sites nobody knows who has which images: it has no partition.
+        A federation of real sites has no partition: which images a site has is not known here.
         """
         self.require_new()
         config = config.resolved
@@ -91,7 +93,7 @@ class RunDirectory:
 
     def save_manifest(self, manifest: dict[str, Any]) -> None:
         """Write what the run was made with."""
-        write_atomically(self._file("manifest.json"), sealed(manifest))
+        write_atomically(self._file("manifest.json"), with_checksum(manifest))
 
     @cached_property
     def config(self) -> "Config":
@@ -111,23 +113,45 @@ class RunDirectory:
         return config
 
     @cached_property
-    def told(self) -> Told:
-        """The same for people, without torch where the files are whole and the method is fedotp's own."""
+    def description(self) -> Description:
+        """The same for people, without torch if the files are intact and the method is fedotp's own."""
         try:
             text = read_regular(self._file("config.toml"), _MOST_BYTES).decode("utf-8")
         except (OSError, ValueError):
             text = ""
-        return told_by_files(self.manifest, text) or Told.by(self.config)
+        return describe(self.manifest, text) or Description.of(self.config)
 
     def require_method(self) -> None:
         """Refuse a run whose method is not here, with the option that brings it."""
         if self._file("manifest.json").is_file():
             require_method(self.manifest, self.path)
 
+    def require_same_code(self, method: "Method") -> None:
+        """Refuse to continue a run whose method was edited after it began: its rounds would be of two methods."""
+        require_same_code(self.manifest, method, self.path)
+
+    def require_same(self, what: str, name: str, digest: str, key: str = "digest") -> None:
+        """Refuse to continue with another backbone or other data than the run began with."""
+        with self.reading():
+            recorded = self.manifest[what]
+            if recorded[key] != digest:
+                raise FedotpError(
+                    f"{self.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
+                    f"but now it is {name} {digest[:12]}; give the one it began with"
+                )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Report what the files lack, or hold in other shapes than fedotp writes, as damage: it is not a bug."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise FedotpError(f"{self.path} is damaged: {type(error).__name__} {one_line(error)}") from error
+
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What the run was made with."""
-        return read_sealed(self._file("manifest.json"))
+        return read_checked(self._file("manifest.json"))
 
     @cached_property
     def partition(self) -> Partition:
@@ -141,7 +165,7 @@ class RunDirectory:
 
     @property
     def resume_command(self) -> str:
-        """What goes on with the run."""
+        """The command that resumes the run."""
         path = shlex.join([str(self.path), *import_options()])
         return f"fedotp server --resume {path} --keys DIR" if self.is_deployed else f"fedotp run --resume {path}"
 
@@ -182,17 +206,17 @@ class RunDirectory:
 
         A last line cut short by a kill is left out.
         """
-        n_bytes, digest = self._metrics_seal()  # before the lines: those that come meanwhile are behind it
+        n_bytes, digest = self._metrics_checksum()  # before the lines: those that come meanwhile are behind it
         content = self._metrics_bytes()
         lines = content.split(b"\n")[:-1]
         records = [_record(line, self._metrics_file, number) for number, line in enumerate(lines, 1)]
-        self._require_sealed(content, n_bytes, digest)
+        self._require_intact(content, n_bytes, digest)
         yield from (record for record in records if kind is None or record["kind"] == kind)
 
     def append_metrics(self, record: dict[str, Any]) -> tuple[int, str]:
         """Add a line, forced to disk; return the length of the file and its digest."""
         line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
-        written = self._growing()
+        written = self._running_digest()
         try:
             with open(opened_in_place(self._metrics_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
                 file.write(line)
@@ -206,14 +230,14 @@ class RunDirectory:
     def cut_metrics(self, n_bytes: int, digest: str) -> None:
         """Forget lines written after the last checkpoint, which knows of `n_bytes` and their `digest`."""
         content = self._metrics_bytes()
-        self._require_sealed(content, n_bytes, digest)
+        self._require_intact(content, n_bytes, digest)
         if len(content) > n_bytes:
             try:
                 with open(opened_in_place(self._metrics_file, os.O_WRONLY), "wb") as file:
                     file.truncate(n_bytes)
             except OSError as error:
                 raise cannot_write(self._metrics_file, error) from error
-        self._written = Growing(content[:n_bytes])
+        self._written = RunningDigest(content[:n_bytes])
 
     def save_predictions(self, predictions: "Predictions") -> None:
         """Write the last evaluation, image by image."""
@@ -249,25 +273,31 @@ class RunDirectory:
 
     @property
     def has_predictions(self) -> bool:
-        """Whether the last evaluation is there image by image: not all sites tell that."""
+        """Whether the last evaluation is there image by image: not all sites report that."""
         return self._file("predictions.npz").exists()
 
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write the final numbers: the run is complete."""
-        written = self._growing()
+        written = self._running_digest()
         metrics = {"bytes": written.n_bytes, "sha256": written.digest}
-        write_atomically(self._file("summary.json"), sealed({**summary, _METRICS: metrics}))
+        write_atomically(self._file("summary.json"), with_checksum({**summary, _METRICS: metrics}))
 
     def save_finding(self, name: str, finding: dict[str, Any]) -> Path:
         """Write what was found out about the run afterwards, such as its "audit" or its "probe"; return the file."""
         path = self._file(f"{name}.json")
-        write_atomically(path, sealed(finding))
+        version = {"format": _FORMATS[name]} if name in _FORMATS else {}
+        write_atomically(path, with_checksum({**version, **finding}))
         return path
 
     def finding(self, name: str) -> dict[str, Any] | None:
-        """What was found out about the run afterwards; None where nobody asked."""
+        """What was found out about the run afterwards; None if it was not asked for."""
         path = self._file(f"{name}.json")
-        return read_sealed(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        content = read_checked(path)
+        if name in _FORMATS and content.get("format") != _FORMATS[name]:
+            raise FedotpError(f"{path} is not of this version: it should say format {_FORMATS[name]!r}")
+        return content
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -295,28 +325,28 @@ class RunDirectory:
         except OSError as error:
             raise FedotpError(f"cannot read {self._metrics_file}: {error.strerror or error}") from error
 
-    def _growing(self) -> Growing:
+    def _running_digest(self) -> RunningDigest:
         if self._written is None:
-            self._written = Growing(self._metrics_bytes())
+            self._written = RunningDigest(self._metrics_bytes())
         return self._written
 
     @property
     def _summary(self) -> dict[str, Any]:
         """The summary with what it knows of metrics.jsonl."""
-        return read_sealed(self._file("summary.json"))
+        return read_checked(self._file("summary.json"))
 
-    def _metrics_seal(self) -> tuple[int, str]:
-        """How long metrics.jsonl was, and its digest, when last it was sealed; no digest where it never was."""
+    def _metrics_checksum(self) -> tuple[int, str]:
+        """Length and digest of metrics.jsonl when they were last recorded; no digest if they never were."""
         if self.is_complete:
-            seal = self._summary[_METRICS]
-            return seal["bytes"], seal["sha256"]
+            recorded = self._summary[_METRICS]
+            return recorded["bytes"], recorded["sha256"]
         if self.checkpoint.is_file():
             progress = Progress.load(self.checkpoint)
             return progress.metrics_bytes, progress.metrics_digest
         return 0, ""
 
-    def _require_sealed(self, content: bytes, n_bytes: int, digest: str) -> None:
-        """Refuse metrics that do not begin with the `n_bytes` that were sealed; of a complete run, that go on."""
+    def _require_intact(self, content: bytes, n_bytes: int, digest: str) -> None:
+        """Refuse metrics that do not begin with the `n_bytes` that were recorded; of a complete run, that go on."""
         if len(content) < n_bytes:
             raise FedotpError(
                 f"{self._metrics_file} has {len(content)} bytes where {n_bytes} were written: lines are missing; "
@@ -324,8 +354,8 @@ class RunDirectory:
             )
         if self.is_complete:
             n_bytes = len(content)
-        if digest and Growing(content[:n_bytes]).digest != digest:
-            raise changed(self._metrics_file)
+        if digest and RunningDigest(content[:n_bytes]).digest != digest:
+            raise checksum_error(self._metrics_file)
 
 
 def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
@@ -336,15 +366,6 @@ def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
     except ValueError as error:
         raise FedotpError(f"{path}, line {number} is damaged: {error}") from error
     return record
-
-
-@contextmanager
-def reading(run: RunDirectory) -> Iterator[None]:
-    """What the files of a run lack, or hold in other shapes than fedotp writes, is damage and not a bug."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise FedotpError(f"{run.path} is damaged: {type(error).__name__} {one_line(error)}") from error
 
 
 def _unfolding(content: bytes) -> io.BytesIO:

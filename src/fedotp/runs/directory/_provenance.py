@@ -1,6 +1,6 @@
-"""What a run says it is, without torch: its configuration for people, and where code not fedotp's own came from.
+"""Where a run came from, without torch: its configuration for people, and the origin of code outside fedotp.
 
-Nothing is ever imported because a run says so: only the user names code.
+Nothing is imported because a run names it: only the user names code.
 """
 
 import shlex
@@ -13,16 +13,13 @@ from fedotp._values import parse_toml
 from fedotp.config import known_keys, known_methods
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch, which whoever looks at a run need not wait for
+if TYPE_CHECKING:  # they import torch, which commands that only show runs do not need
     from fedotp.config import Config
     from fedotp.methods import Method
 
-_KEY = "origin"  # in the manifest, under "method"
-_OTHERS = "origins"  # of partition scheme and data set
-
 
 @dataclass(frozen=True)
-class Told:
+class Description:
     """The configuration of a run, to be read by people.
 
     Attributes:
@@ -36,15 +33,15 @@ class Told:
     tables: dict[str, Any]
 
     @classmethod
-    def by(cls, config: "Config") -> "Told":
+    def of(cls, config: "Config") -> "Description":
         """The same of a configuration that was read."""
         return cls(config.title, config.method.reference, dict(config.to_dict()))
 
 
-def told_by_files(manifest: Mapping[str, Any], text: str) -> Told | None:
-    """What the manifest says, where config.toml (`text`) still says the same and all of it is of this version.
+def describe(manifest: Mapping[str, Any], text: str) -> Description | None:
+    """What the manifest says, if config.toml (`text`) still says the same and all of it is of this version.
 
-    None where that is not so, or the method is not fedotp's own: whoever reads the configuration knows what is wrong.
+    None if not, or if the method is not fedotp's: reading the configuration itself then shows what is wrong.
     """
     tables, method = manifest.get("config"), manifest.get("method")
     if not isinstance(tables, dict) or not isinstance(method, dict) or "origin" in method:
@@ -55,7 +52,7 @@ def told_by_files(manifest: Mapping[str, Any], text: str) -> Told | None:
             return None
         if parse_toml(text) != _without_none(tables):
             return None
-        return Told(method["title"], method["reference"], tables)
+        return Description(method["title"], method["reference"], tables)
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
 
@@ -85,27 +82,6 @@ class MissingMethodError(FedotpError):
         self.what = what
 
 
-def origin_facts(method: "Method") -> dict[str, dict[str, str]]:
-    """What the manifest says of where a method came from; nothing of fedotp's own."""
-    from fedotp.methods import origin_of
-
-    origin = origin_of(type(method))
-    return {_KEY: origin} if origin else {}
-
-
-def other_origins(config: "Config") -> dict[str, Any]:
-    """What the manifest says of where partition scheme and data set came from; nothing of fedotp's own."""
-    from fedotp.data import origin_of_dataset
-    from fedotp.data.partition import origin_of_scheme
-
-    origins = {
-        "partition": origin_of_scheme(config.partition.scheme),
-        "dataset": origin_of_dataset(config.data.dataset),
-    }
-    told = {what: origin for what, origin in origins.items() if origin}
-    return {_OTHERS: told} if told else {}
-
-
 def require_method(manifest: Mapping[str, Any], path: Path) -> None:
     """Refuse the run at `path` if its method or its partition scheme is not here, with the option that brings it."""
     from fedotp.data.partition import SCHEMES, find_scheme
@@ -116,7 +92,7 @@ def require_method(manifest: Mapping[str, Any], path: Path) -> None:
     if isinstance(name, str) and find_method(name) is None:
         raise MissingMethodError(path, f"the method {name} is not here; {_remedy(_origin(manifest))}")
     if isinstance(scheme, str) and scheme not in SCHEMES and find_scheme(scheme) is None:
-        origins = manifest.get(_OTHERS)
+        origins = manifest.get("origins")
         remedy = _remedy(_texts(origins.get("partition") if isinstance(origins, dict) else None))
         raise MissingMethodError(path, f"the partition scheme {scheme} is not here; {remedy}")
 
@@ -135,7 +111,7 @@ def require_same_code(manifest: Mapping[str, Any], method: "Method", path: Path)
 
 def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
     method = manifest.get("method")
-    return _texts(method.get(_KEY) if isinstance(method, dict) else None)
+    return _texts(method.get("origin") if isinstance(method, dict) else None)
 
 
 def _texts(origin: object) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a run has found, read without torch: its rounds as a table, its views, and what each client contributed.
+"""The results of a run, read without torch: its rounds as a table, and its views.
 
 Views are summed up after the last round, after the best, and over the last five rounds. Never one of them alone: the
 best is chosen on the data it is reported on, the last is of one round.
@@ -11,17 +11,11 @@ from numbers import Real
 from statistics import fmean
 from typing import Any
 
-from fedotp.errors import FedotpError
 from fedotp.federation import METRICS
 from fedotp.runs.directory._directory import RunDirectory
 
 _BOTH = {"round": "train", "evaluation": "test"}  # what begins the names of numbers that both kinds of line have
 _IN_BOTH = ("loss", "seconds")
-VALUE_FORMAT = "fedotp-value-1"
-WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
-"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of those in the last
-five rounds."""
-_GLOBAL_PART = ", global part"  # ends the name of a view by it
 _LAST = 5  # rounds; the mean of the evaluations in them is reported
 
 Series = dict[int, float]  # by round, in ascending order
@@ -53,15 +47,6 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def read_value(run: RunDirectory) -> dict[str, Any] | None:
-    """What `measure_plan` has written of a run; None where it has not."""
-    content = run.finding("value")
-    if content is not None and content.get("format") != VALUE_FORMAT:
-        path = run.path / "value.json"
-        raise FedotpError(f"{path} is not of this version: it should say format {VALUE_FORMAT!r}")
-    return content
 
 
 def summary_of_views(
@@ -155,29 +140,3 @@ def _last_five(series: Series) -> dict[str, float]:
     end = max(series)
     last = [value for round_, value in series.items() if round_ > max(0, end - _LAST) or round_ == end]
     return {"accuracy": fmean(last), "evaluations": len(last)}
-
-
-def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
-    numbers: dict[tuple[str, str], float] = {}
-    if "accuracy" in summary["final"]:
-        own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
-        numbers |= {("personal", when): values["accuracy"] for when, values in own.items()}
-    named = {_title(view["view"], view["model"]): view for view in summary.get("views", ())}
-    for model, found in summary.get("base_to_novel", {}).items():
-        named |= {_title(name.upper(), model): found[name] for name in ("hm", "hm3", "cm")}
-    return numbers | {(name, when): values[when] for name, values in named.items() for when in WHEN}
-
-
-def _title(name: str, model: str) -> str:
-    return name if model == "personal" or name == "global" else f"{name}{_GLOBAL_PART}"
-
-
-def by_model(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The names of views by who predicts, in words, each with a title that needs not say it."""
-    parts: dict[str, dict[str, str]] = {"what each client predicts with": {}, "the global part alone": {}}
-    of_clients, of_global_part = parts.values()
-    for name in names:
-        of = of_global_part if name == "global" or name.endswith(_GLOBAL_PART) else of_clients
-        of[name] = name.removesuffix(_GLOBAL_PART)
-    return {by: some for by, some in parts.items() if some}

@@ -16,11 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import write_atomically
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError, listed, nearest
 from fedotp.federation import Checkpoint
-from fedotp.runs.directory import PLACES, RunDirectory, read_sealed, reading, require_same_code, sealed
+from fedotp.runs.directory import PLACES, RunDirectory
 from fedotp.runs.many import directory_name
 from fedotp.runs.one import prepare, resume, run
 from fedotp.runs.watch import Observer
@@ -67,9 +66,7 @@ def forget(
     if not after.is_complete:
         return after, None
     after = RunDirectory.open(after.path)
-    if (after.path / NAME).is_file():
-        return after, read_certificate(after.path)
-    return after, write_certificate(before, after, sites)
+    return after, after.finding(_NAME) or write_certificate(before, after, sites)
 
 
 def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
@@ -97,8 +94,8 @@ def _require_this(after: RunDirectory, config: Config) -> None:
 
 def _require_replayable(before: RunDirectory, observer: Observer | None) -> None:
     """Refuse a run whose method, backbone or images are not what they were."""
-    with reading(before):
-        require_same_code(before.manifest, before.config.method, before.path)
+    with before.reading():
+        before.require_same_code(before.config.method)
         if not before.is_deployed:
             prepare(before.config, observer, before)
 
@@ -120,14 +117,13 @@ def _prepare_deployed(before: RunDirectory, after: RunDirectory, config: Config,
 _TIMES = "seconds"
 _BY_NUMBER = ("sampled", "answered", "clients")  # in the lines of metrics.jsonl
 _OF_ALL = (("global", "global"), ("novel", "global"))  # views of no client: the number 0 in them is not one's
-NAME = "forgotten.json"
-_FORMAT = "fedotp-forgotten-1"
+_NAME = "forgotten"  # of the certificate among the findings about a run
 _VERSIONS = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device", "threads")
 
 
 def digests_of(run: RunDirectory) -> dict[str, str]:
     """SHA-256 of each part of a complete run, without times and places."""
-    with reading(run):
+    with run.reading():
         found = {
             "configuration": _digest(_settings(run)),
             "backbone": run.manifest["backbone"]["digest"],
@@ -160,13 +156,13 @@ def _digest(content: object) -> str:
 
 def traces(run: RunDirectory, sites: Sequence[str]) -> list[str]:
     """Where anything of `sites` is in a complete run, in words; nothing if they never had a part in it."""
-    with reading(run):
+    with run.reading():
         return list(_found(run, sites))
 
 
 def rounds_of_site(run: RunDirectory, site: str) -> list[int]:
     """The rounds in which a client's update counted, in ascending order."""
-    with reading(run):
+    with run.reading():
         number = run.manifest["clients"].index(site)
         return [record["round"] for record in run.metrics("round") if number in record["answered"]]
 
@@ -215,7 +211,6 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
         )
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {
-        "format": _FORMAT,
         "forgotten": list(sites),
         "without": list(after.config.federation.without),
         "rounds_taken_part_in": {site: rounds_of_site(before, site) for site in sites},
@@ -228,17 +223,25 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
         "made_with_before": {key: was for key, (was, now) in versions.items() if was != now},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    write_atomically(after.path / NAME, sealed(content))
-    return content
+    after.save_finding(_NAME, content)
+    return read_certificate(after.path)
 
 
 def read_certificate(path: str | Path) -> dict[str, Any]:
     """A certificate, given as its file or as the run's directory; one that was edited is refused."""
-    file = Path(path) / NAME if Path(path).is_dir() else Path(path)
-    content = read_sealed(file)
-    if content.get("format") != _FORMAT:
-        raise FedotpError(f"{file} is not a certificate: it should say format {_FORMAT!r}")
+    run = _run_of(path)
+    if (content := run.finding(_NAME)) is None:
+        raise FedotpError(f"{run.path} has no certificate: there is no {_NAME}.json")
     return content
+
+
+def _run_of(path: str | Path) -> RunDirectory:
+    """The run whose directory or certificate is at `path`."""
+    if Path(path).is_dir():
+        return RunDirectory(path)
+    if Path(path).name != f"{_NAME}.json":
+        raise FedotpError(f"{path} is not a certificate: give the directory of a run, or its {_NAME}.json")
+    return RunDirectory(Path(path).parent)
 
 
 def check_certificate(path: str | Path, against: str | Path | None = None) -> tuple[dict[str, Any], list[str]]:
@@ -249,8 +252,8 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
     it must have the same digests.
     """
     certificate = read_certificate(path)
-    run = RunDirectory.open(path if Path(path).is_dir() else Path(path).parent)
-    with reading(run):
+    run = RunDirectory.open(_run_of(path).path)
+    with run.reading():
         named: dict[str, str] = certificate["after"]["digests"]
         sites: list[str] = certificate["forgotten"]
         if not (isinstance(sites, list) and sites and all(isinstance(site, str) for site in sites)):

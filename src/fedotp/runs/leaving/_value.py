@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError, listed
 from fedotp.federation import Checkpoint, Floats, Ints, Simulator
 from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.methods import Method
-from fedotp.runs.directory import VALUE_FORMAT, RunDirectory, reading
+from fedotp.runs.directory import RunDirectory
 from fedotp.runs.leaving._shapley import (
     Coalition,
     Shapley,
@@ -154,7 +154,7 @@ def plan_value(
         raise FedotpError(f"{path} is not complete; go on with `{run.resume_command}`")
     if run.config.attack.name != "none":
         raise FedotpError(f'{path} has attack.name = "{run.config.attack.name}": only honest federations have a value')
-    with reading(run):
+    with run.reading():
         players = _players(run)
     n = len(players)
     if n < 2:
@@ -191,7 +191,7 @@ def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]
     shapley = exact(n, game) if plan.orders is None else sampled(plan.orders, game)
     result = _result(plan, game, shapley, _gain_of_others(plan))
     run.save_finding("value", result)
-    return result
+    return run.finding("value") or result
 
 
 def _players(run: RunDirectory) -> Ints:
@@ -236,7 +236,6 @@ def _result(plan: Plan, game: dict[Coalition, float], shapley: Shapley, others: 
         for i, name in enumerate(plan.names)
     ]
     return {
-        "format": VALUE_FORMAT,
         "of": plan.of,
         "exact": plan.orders is None,
         "permutations": None if plan.orders is None else len(plan.orders),

@@ -20,6 +20,7 @@ from fedotp.errors import FedotpError
 from fedotp.runs.many._node import Encoded, Place, prepare_there
 from fedotp.runs.many._together import Work, side_by_side
 from fedotp.runs.many._trials import ManyObserver, Trial
+from fedotp.runs.one import Preparation
 
 if TYPE_CHECKING:  # Ray is an extra, and slow to import
     from fedotp.runs.many._ray import Cluster, Mailbox, Need, Task
@@ -56,7 +57,7 @@ class RayCluster:
         gpus = self.gpus or 0.0
         require(0 <= gpus <= 1 or (gpus > 1 and gpus % 1 == 0), "gpus", gpus, "a whole number, or a share such as 0.5")
 
-    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | None]:
+    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | Preparation | None]:
         """On nodes, with as much of them as a group of runs has; one after the other, for they share images."""
         if not configs:
             return []
@@ -88,7 +89,9 @@ class RayCluster:
             cluster.cancel([task], force=True)
         return FedotpError(error) if error else None
 
-    def run(self, work: Sequence[Work], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
+    def run(
+        self, work: Sequence[Work], observer: ManyObserver, ready: Preparation | None
+    ) -> Generator[tuple[Trial, str]]:
         """Wherever there is room, as many groups at a time as there is room for."""
         if not work:
             return

@@ -1,11 +1,9 @@
-"""Run what is missing of many runs, each in a directory of its own, and where: the processes of this machine, or a
-cluster (`_cluster.py`).
+"""Many runs, each in its own directory, made by the processes of this machine or by a cluster (`_cluster.py`).
 
-What is complete is kept, what was begun is resumed, what is missing is run: doing the same again does only what is
-left.
+Complete runs are kept, those that were begun are resumed, the others are run: the same call again does only the rest.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,20 +16,25 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many._together import Work, run_group, side_by_side
 from fedotp.runs.many._trials import ManyObserver, Outcome, Trial, value_text
 from fedotp.runs.many._workers import run_in_processes
-from fedotp.runs.one import prepare
+from fedotp.runs.one import Preparation
 from fedotp.runs.watch import Observer
 
 _SHOWN = 3  # differing keys named in a refusal
 
 
 class Engine(Protocol):
-    """Who does the work; which runs there are, and which of them are left, others know."""
+    """Where runs are made; `run_many` decides which runs are left to make."""
 
-    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | None]:
-        """Encode what is not encoded yet; return what is wrong with the input of each."""
+    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | Preparation | None]:
+        """Encode what is not encoded yet; return for each what is wrong with its input, or what is ready in memory."""
 
-    def run(self, work: Sequence[Work], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
-        """Run or resume all of `work`; yield each trial when it ends, with what went wrong (one line, or nothing)."""
+    def run(
+        self, work: Sequence[Work], observer: ManyObserver, ready: Preparation | None
+    ) -> Generator[tuple[Trial, str]]:
+        """Run or resume all of `work`; yield each trial when it ends, with what went wrong (one line, or nothing).
+
+        `ready` is what `prepare` returned, if it is the same for all runs.
+        """
 
 
 @dataclass(frozen=True)
@@ -43,26 +46,33 @@ class Local:
     def __post_init__(self) -> None:
         require(self.jobs >= 1, "jobs", self.jobs, "1 or more")
 
-    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | None]:
-        """Here, before any process is started."""
-        return [_prepared(config, observer) for config in configs]
+    def prepare(self, configs: Sequence[Config], observer: ManyObserver) -> list[FedotpError | Preparation | None]:
+        """In this process, before any other is started; runs on the same data with the same backbone share it."""
+        relay = _Encoding(observer)
+        made: dict[Hashable, Preparation] = {}
+        found: list[FedotpError | Preparation | None] = []
+        for config in configs:
+            key = config.data, config.authors.of_data, config.backbone, config.compute.device
+            try:
+                if key not in made:
+                    made[key] = Preparation(config, relay)
+                made[key].prepare(config)
+                found.append(made[key])
+            except FedotpError as error:
+                found.append(error)
+        relay.observer = ManyObserver()  # from here on, the display shows the runs
+        return found
 
-    def run(self, work: Sequence[Work], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
+    def run(
+        self, work: Sequence[Work], observer: ManyObserver, ready: Preparation | None
+    ) -> Generator[tuple[Trial, str]]:
         """One group of runs after the other, or as many at a time as there are processes."""
         groups = side_by_side(work, self.jobs)
-        return _in_turn(groups, observer) if self.jobs == 1 else run_in_processes(groups, self.jobs, observer)
-
-
-def _prepared(config: Config, observer: ManyObserver) -> FedotpError | None:
-    try:
-        prepare(config, _Encoding(observer))
-    except FedotpError as error:
-        return error
-    return None
+        return _in_turn(groups, observer, ready) if self.jobs == 1 else run_in_processes(groups, self.jobs, observer)
 
 
 class _Encoding(Observer):
-    """Passes on how encoding goes."""
+    """Passes on the progress of encoding."""
 
     def __init__(self, observer: ManyObserver) -> None:
         self.observer = observer
@@ -71,10 +81,12 @@ class _Encoding(Observer):
         self.observer.on_encoding(what, done, total)
 
 
-def _in_turn(groups: list[list[Work]], observer: ManyObserver) -> Generator[tuple[Trial, str]]:
+def _in_turn(
+    groups: list[list[Work]], observer: ManyObserver, ready: Preparation | None
+) -> Generator[tuple[Trial, str]]:
     for group in groups:
         failed = set()
-        with closing(run_group(group, observer.on_update, observer.on_interrupt)) as ended:
+        with closing(run_group(group, observer.on_update, observer.on_interrupt, ready)) as ended:
             for trial, error in ended:
                 failed |= {trial.name} if error else set()
                 yield trial, error
@@ -101,26 +113,31 @@ def run_many(
     for trial in trials:
         _require_own(trial, directories[trial.name])
     todo = [trial for trial in trials if not directories[trial.name].is_complete]
-    _prepare_once(engine, [trial.config for trial in todo], observer)
+    ready = _prepare_once(engine, [trial.config for trial in todo], observer)
     observer.on_begin(len(trials), len(trials) - len(todo))
     outcomes = {trial.name: Outcome(trial, directories[trial.name]) for trial in trials}
     work = [(trial, directories[trial.name].path) for trial in todo]
-    with closing(engine.run(work, observer)) as ended:
+    with closing(engine.run(work, observer, ready)) as ended:
         for trial, error in ended:
             outcomes[trial.name] = replace(outcomes[trial.name], error=error)
             observer.on_outcome(outcomes[trial.name])
     return list(outcomes.values())
 
 
-def _prepare_once(engine: Engine, configs: Sequence[Config], observer: ManyObserver) -> None:
-    """Encode what is not encoded yet. Bad input that concerns all runs is refused; a single run's is left to it."""
+def _prepare_once(engine: Engine, configs: Sequence[Config], observer: ManyObserver) -> Preparation | None:
+    """Encode what is not encoded yet; return what is ready for all runs, if it is the same for all.
+
+    Bad input that concerns all runs is refused; that of a single run is left to it.
+    """
     needs = {
         (c.data, c.authors.of_data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c
         for c in configs
     }
-    errors = engine.prepare([*needs.values()], observer)
-    if len(errors) == 1 and errors[0]:
-        raise errors[0]
+    found = engine.prepare([*needs.values()], observer)
+    if len(found) == 1 and isinstance(found[0], FedotpError):
+        raise found[0]
+    first = found[0] if found else None
+    return first if isinstance(first, Preparation) and all(one is first for one in found) else None
 
 
 def _require_own(trial: Trial, directory: RunDirectory) -> None:

@@ -1,7 +1,7 @@
 """Runs side by side: those whose clients can be trained as the clients of one federation."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +14,8 @@ from fedotp.config import Config
 from fedotp.federation import Simulator, using_threads
 from fedotp.federation.together import Together
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.many._trials import Relay, Trial, Update, run_one, why
-from fedotp.runs.one import Divided, Loop, Preparation, Prepared, opened
+from fedotp.runs.many._trials import Relay, Trial, Update, begun_or_new, run_one, why
+from fedotp.runs.one import Loop, Preparation, Prepared, opened
 
 Work = tuple[Trial, Path]
 
@@ -48,26 +48,29 @@ def _alike(one: Config, other: Config) -> bool:
 
 
 def run_group(
-    group: Sequence[Work], tell: Callable[[Update], object], on_interrupt: Callable[[], object]
+    group: Sequence[Work],
+    report: Callable[[Update], object],
+    on_interrupt: Callable[[], object],
+    ready: Preparation | None = None,
 ) -> Generator[tuple[Trial, str]]:
-    """Run or resume trials that go side by side, as many at a time as fit; yield each that ends, with what went wrong.
+    """Run or resume trials side by side, as many at a time as fit; yield each that ends, with what went wrong.
 
-    After Ctrl-C those that go end their rounds, and no others are begun.
+    After Ctrl-C the current rounds are finished, and no other runs are begun. `ready` is what is prepared already.
     """
     if len(group) == 1:
         ((trial, path),) = group
-        yield trial, run_one(trial, path, tell, on_interrupt)
+        yield trial, run_one(trial, path, report, on_interrupt, ready)
         return
     wanted = group[0][0].config.compute.threads  # those of a group agree
     with listen(on_interrupt) as interrupt, using_threads(wanted) if wanted else nullcontext():
         waiting = deque[_Ready]()
-        for trial, path, found in _prepared(group):
+        for trial, path, found in _prepared(group, ready):
             if isinstance(found, Prepared):
                 waiting.append(_Ready(trial, RunDirectory(path), found))
             else:
                 yield trial, why(found)
         while waiting and not interrupt.wanted:
-            with closing(_at_a_time(waiting, interrupt, tell)) as ended:
+            with closing(_at_a_time(waiting, interrupt, report)) as ended:
                 yield from ended
 
 
@@ -88,36 +91,19 @@ class _Open:
     close: Callable[[], object]
 
 
-def _prepared(group: Sequence[Work]) -> list[tuple[Trial, Path, Prepared | Exception]]:
-    """Prepare all runs of a group, which share whatever they can; or say why one cannot be prepared."""
-    found: dict[str, Prepared | Exception] = {}
+def _prepared(group: Sequence[Work], ready: Preparation | None) -> Iterator[tuple[Trial, Path, Prepared | Exception]]:
+    """All runs of a group, which share what they can; or why one cannot be prepared."""
+    found: Sequence[Prepared | Exception]
     try:
-        preparation = Preparation(group[0][0].config)
-        divided = {}
-        for trial, path in group:
-            try:
-                divided[trial.name] = _divided(preparation, trial, RunDirectory(path))
-            except Exception as error:
-                found[trial.name] = error
-        encoded = preparation.encode([*divided.values()]) if divided else None
-        for name, run in divided.items():
-            try:
-                assert encoded is not None
-                found[name] = preparation.finish(run, encoded)
-            except Exception as error:
-                found[name] = error
-    except Exception as error:  # it is of all that have none of their own
-        return [(trial, path, found.get(trial.name, error)) for trial, path in group]
-    return [(trial, path, found[trial.name]) for trial, path in group]
-
-
-def _divided(preparation: Preparation, trial: Trial, directory: RunDirectory) -> Divided:
-    """A run as it began, or as it is to begin."""
-    return preparation.divide(directory.config, directory) if directory.is_begun else preparation.divide(trial.config)
+        preparation = ready or Preparation(group[0][0].config)
+        found = preparation.prepare_each([begun_or_new(trial, RunDirectory(path)) for trial, path in group])
+    except Exception as error:
+        found = [error] * len(group)
+    return ((trial, path, one) for (trial, path), one in zip(group, found, strict=True))
 
 
 def _at_a_time(
-    waiting: deque[_Ready], interrupt: Interrupt, tell: Callable[[Update], object]
+    waiting: deque[_Ready], interrupt: Interrupt, report: Callable[[Update], object]
 ) -> Generator[tuple[Trial, str]]:
     """Take as many of the runs that are `waiting` as fit into memory, and run them to their ends."""
     together = Together()
@@ -126,7 +112,7 @@ def _at_a_time(
         runs: list[_Open] = []
         while waiting and len(runs) < (_share(n_waiting, runs[0].simulator) if runs else 1):
             ready = waiting.popleft()
-            relay = Relay(ready.trial.name, lambda update: together.call(partial(tell, update)))
+            relay = Relay(ready.trial.name, lambda update: together.call(partial(report, update)))
             stack = all_of_them.enter_context(ExitStack())
             try:
                 loop, simulator = stack.enter_context(opened(ready.prepared, ready.directory, relay))

@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import resume, run
+from fedotp.runs.one import Preparation, run_prepared
 from fedotp.runs.watch import Observer
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.,=+_-]")  # in the name of a directory
@@ -28,7 +28,7 @@ class Trial:
 
     Attributes:
         name: its directory, made of what is varied, the same whenever it is asked for again.
-        labels: what tells it from the others, apart from split and seed: the first columns of a table.
+        labels: how it differs from the others, apart from split and seed: the first columns of a table.
         title: what to call it in a sentence, if not by its labels.
     """
 
@@ -158,7 +158,7 @@ def _repeated(
 
 
 def directory_name(parts: Sequence[str]) -> str:
-    """A name that any shell and file system takes; where that loses something, a digest tells it from others."""
+    """A name that any shell and file system takes; if that loses something, a digest keeps it distinct."""
     text = ",".join(parts)
     name = _UNSAFE.sub("-", text)[:_LONGEST]
     return name if name == text else f"{name}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
@@ -193,7 +193,7 @@ class Outcome:
 
 
 class ManyObserver:
-    """Is told how many runs go; does nothing. Override what you want to hear of."""
+    """Observes many runs; does nothing. Override the events of interest."""
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
         """Images are being hashed or encoded, once for all runs."""
@@ -202,10 +202,10 @@ class ManyObserver:
         """All is prepared; so many runs were complete before."""
 
     def on_update(self, update: Update) -> None:
-        """A run has begun, or gone on."""
+        """A run has begun, or made progress."""
 
     def on_lost(self, name: str, why: str) -> None:
-        """The node of a cluster that had a run is lost; it goes on elsewhere from its last checkpoint."""
+        """The node of a cluster that had a run is lost; it continues elsewhere from its last checkpoint."""
 
     def on_outcome(self, outcome: Outcome) -> None:
         """A run has ended in one way or another."""
@@ -214,17 +214,27 @@ class ManyObserver:
         """The user asked to stop; the rounds in progress are finished first."""
 
 
-def run_one(trial: Trial, path: Path, tell: Callable[[Update], object], on_interrupt: Callable[[], object]) -> str:
-    """Run or resume a trial; return what went wrong, in one line, or nothing."""
-    relay = Relay(trial.name, tell, on_interrupt)
+def run_one(
+    trial: Trial,
+    path: Path,
+    report: Callable[[Update], object],
+    on_interrupt: Callable[[], object],
+    ready: Preparation | None = None,
+) -> str:
+    """Run or resume a trial, with what is prepared already; return what went wrong, in one line, or nothing."""
+    directory = RunDirectory(path)
     try:
-        if RunDirectory(path).is_begun:
-            resume(path, observer=relay)
-        else:
-            run(trial.config, path, observer=relay)
+        config, like = begun_or_new(trial, directory)
+        prepared = (ready or Preparation(config)).prepare(config, like)
+        run_prepared(prepared, directory, Relay(trial.name, report, on_interrupt))
     except Exception as error:  # even a bug, or a library's limit: the other runs must go on
         return why(error)
     return ""
+
+
+def begun_or_new(trial: Trial, directory: RunDirectory) -> tuple[Config, RunDirectory | None]:
+    """The configuration of a trial as its run began, and the run; or as it is to begin, and None."""
+    return (directory.config, directory) if directory.is_begun else (trial.config, None)
 
 
 def why(error: Exception) -> str:
@@ -238,24 +248,24 @@ class Relay(Observer):
     """Makes updates of what a run reports."""
 
     def __init__(
-        self, name: str, tell: Callable[[Update], object], on_interrupt: Callable[[], object] = lambda: None
+        self, name: str, report: Callable[[Update], object], on_interrupt: Callable[[], object] = lambda: None
     ) -> None:
         self.update = Update(name, 0, 0)
-        self.tell = tell
+        self.report = report
         self.interrupted = on_interrupt
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        self._tell(round=round_, rounds=config.federation.rounds if images_per_round else 0)
+        self._report(round=round_, rounds=config.federation.rounds if images_per_round else 0)
 
     def on_round(self, report: RoundReport) -> None:
-        self._tell(round=report.round)
+        self._report(round=report.round)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        self._tell(accuracy=evaluation.mean)
+        self._report(accuracy=evaluation.mean)
 
     def on_interrupt(self) -> None:
         self.interrupted()
 
-    def _tell(self, **changes: float) -> None:
+    def _report(self, **changes: float) -> None:
         self.update = replace(self.update, **changes)  # type: ignore[arg-type]  # the fields' own types
-        self.tell(self.update)
+        self.report(self.update)

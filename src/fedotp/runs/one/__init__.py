@@ -1,29 +1,24 @@
 """One run: its data and backbone, its rounds, its manifest, and its stored parameters."""
 
+from fedotp.runs.one._inputs import encode_for as encode_for
+from fedotp.runs.one._inputs import load_backbone as load_backbone
+from fedotp.runs.one._inputs import load_data as load_data
+from fedotp.runs.one._inputs import make_task as make_task
+from fedotp.runs.one._inputs import template_of as template_of
 from fedotp.runs.one._loop import Loop as Loop
 from fedotp.runs.one._loop import round_record as round_record
 from fedotp.runs.one._manifest import made_with as made_with
 from fedotp.runs.one._parameters import StoredParameters as StoredParameters
 from fedotp.runs.one._parameters import class_numbers as class_numbers
-from fedotp.runs.one._parameters import deployed_parameters as deployed_parameters
 from fedotp.runs.one._parameters import join as join
-from fedotp.runs.one._parameters import kept_by as kept_by
-from fedotp.runs.one._parameters import stored_parameters as stored_parameters
-from fedotp.runs.one._prepare import Divided as Divided
 from fedotp.runs.one._prepare import Preparation as Preparation
 from fedotp.runs.one._prepare import Prepared as Prepared
-from fedotp.runs.one._prepare import encode_for as encode_for
-from fedotp.runs.one._prepare import find_device as find_device
-from fedotp.runs.one._prepare import load_backbone as load_backbone
-from fedotp.runs.one._prepare import load_data as load_data
-from fedotp.runs.one._prepare import make_task as make_task
 from fedotp.runs.one._prepare import prepare as prepare
-from fedotp.runs.one._prepare import require_same as require_same
-from fedotp.runs.one._prepare import template_of as template_of
 from fedotp.runs.one._run import evaluate_run as evaluate_run
 from fedotp.runs.one._run import make_simulator as make_simulator
 from fedotp.runs.one._run import opened as opened
 from fedotp.runs.one._run import restore as restore
 from fedotp.runs.one._run import resume as resume
 from fedotp.runs.one._run import run as run
+from fedotp.runs.one._run import run_prepared as run_prepared
 from fedotp.runs.one._run import see_run as see_run

@@ -1,4 +1,4 @@
-"""The rounds of a run, whoever does the work: train, evaluate, write down, and end with a summary."""
+"""The rounds of a run, simulated or at real sites: train, evaluate, record, and end with a summary."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -49,13 +49,13 @@ class Federation(Protocol):
         """One communication round."""
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
-        """Evaluate everyone or those drawn for this round; image by image, or at all, where clients tell that much."""
+        """Evaluate everyone or those drawn for this round; image by image, or at all, if clients report that much."""
 
     def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
         """Evaluate the other views that are asked for, of everyone or those drawn for this round."""
 
     def controls(self, clients: Ints) -> dict[str, Floats]:
-        """Accuracies (C,) of the controls on the test images of `clients` (C,), by name; those that can be told."""
+        """Accuracies (C,) of the controls on the test images of `clients` (C,), by name; those that are known."""
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""
@@ -89,11 +89,11 @@ class Loop:
     def go(self, interrupt: Interrupt | None = None) -> None:
         """Run all rounds that are left, unless interrupted, and write the summary.
 
-        Ctrl-C is listened for here, unless somebody does who gives his `interrupt`.
+        Ctrl-C is handled here, unless the caller handles it and passes its `interrupt`.
         """
         rounds = self.settings.federation.rounds if self.federation.learns else 0
         n_images = self.federation.images_per_round if rounds else 0
-        with self._failure_told():
+        with self._failure_reported():
             self.observer.on_start(
                 self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
             )
@@ -102,8 +102,8 @@ class Loop:
         self.observer.on_end(self.directory.path)
 
     @contextmanager
-    def _failure_told(self) -> Iterator[None]:
-        """Whatever ends it, observers hear that it has ended; what they have to say is not the reason."""
+    def _failure_reported(self) -> Iterator[None]:
+        """Report every failure to the observer; an error of the observer does not replace it."""
         try:
             yield
         except BaseException:
@@ -190,7 +190,7 @@ class Loop:
         progress = self.progress
         if evaluation is not None and evaluation.mean > progress.best_accuracy:
             progress.best_accuracy, progress.best_round = evaluation.mean, self.federation.round
-        best = progress.best_accuracy  # negative where nobody was ever evaluated
+        best = progress.best_accuracy  # negative if there was no evaluation
         summary: dict[str, Any] = {
             "method": self.config.title,
             "rounds": self.federation.round,

@@ -13,9 +13,10 @@ import torch
 import fedotp
 from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
-from fedotp.data import clipped_note
+from fedotp.data import clipped_note, origin_of_dataset
+from fedotp.data.partition import origin_of_scheme
 from fedotp.data.store import EncodedDataset
-from fedotp.runs.directory import origin_facts, other_origins
+from fedotp.methods import origin_of
 from fedotp.runs.one._prepare import Prepared
 
 
@@ -53,7 +54,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
 
 
 def _novel(prepared: Prepared) -> dict[str, Any]:
-    """The classes that nobody trains on, where they are looked at."""
+    """The classes that no client trains on, if they are tested."""
     if (novel := prepared.novel) is None:
         return {}
     facts = {"classes": list(novel.classes), "test_images": len(novel.labels)}
@@ -77,10 +78,26 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
-        "method": {"title": config.title, "reference": config.method.reference, **origin_facts(config.method)},
-        **other_origins(config),
+        "method": {"title": config.title, "reference": config.method.reference, **_origin_of_method(config)},
+        **_other_origins(config),
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
+
+
+def _origin_of_method(config: Config) -> dict[str, dict[str, str]]:
+    """Where a method outside fedotp came from; nothing for fedotp's own."""
+    origin = origin_of(type(config.method))
+    return {"origin": origin} if origin else {}
+
+
+def _other_origins(config: Config) -> dict[str, Any]:
+    """The same of partition scheme and data set."""
+    origins = {
+        "partition": origin_of_scheme(config.partition.scheme),
+        "dataset": origin_of_dataset(config.data.dataset),
+    }
+    known = {what: origin for what, origin in origins.items() if origin}
+    return {"origins": known} if known else {}
 
 
 def _in_both(encoded: EncodedDataset) -> int | None:

@@ -1,4 +1,4 @@
-"""Prompts of a finished run: read from its directory alone, and fitted for a client that comes after training."""
+"""The parameters of a run: read from its directory alone, and fitted for a client that joins after training."""
 
 import json
 from collections.abc import Sequence
@@ -13,12 +13,13 @@ import torch
 from fedotp._files import write_atomically
 from fedotp.data import Dataset, OnProgress, load_dataset
 from fedotp.data.partition import Client
+from fedotp.data.store import EncodedDataset
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Checkpoint, FederatedData, Ints, Simulator
+from fedotp.federation import Checkpoint, FederatedData, Ints, Settings, Simulator
 from fedotp.federation.testing import Evaluation
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one._prepare import encode_for, find_device, load_backbone, make_task, require_same
+from fedotp.runs.one._inputs import encode_for, load_backbone, make_task
 
 
 class StoredParameters(NamedTuple):
@@ -34,38 +35,34 @@ class StoredParameters(NamedTuple):
     private: Parameters
     clients: Ints
 
+    @classmethod
+    def of(cls, run: str | Path | RunDirectory) -> "StoredParameters":
+        """As the latest checkpoint of `run` has them; on the CPU."""
+        directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+        if not directory.checkpoint.is_file():
+            raise FedotpError(f"{directory.path} has no checkpoint yet; resume it with `{directory.resume_command}`")
+        stored = Checkpoint.read(directory.checkpoint)
+        clients, rows = stored.rows(directory.kept)
+        private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
+        return cls(stored.server, private, clients if private else clients[:0])
 
-def stored_parameters(run: str | Path | RunDirectory) -> StoredParameters:
-    """The server's parameters and the clients' own, as the latest checkpoint of `run` has them; on the CPU."""
-    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
-    if not directory.checkpoint.is_file():
-        raise FedotpError(f"{directory.path} has no checkpoint yet; go on with `{directory.resume_command}`")
-    stored = Checkpoint.read(directory.checkpoint)
-    clients, rows = stored.rows(directory.kept)
-    private = {name: value for name, value in rows.items() if not name.startswith("optimizer.")}
-    return StoredParameters(stored.server, private, clients if private else clients[:0])
+    def kept_by(self, method: Method, task: Task, client: int) -> Parameters:
+        """What a client keeps, no client axis; one that has trained nothing yet stands at the start."""
+        initial = method.private(task)
+        if client not in self.clients:
+            return initial
+        row = int(np.flatnonzero(self.clients == client)[0])
+        return {name: self.private[name][row] for name in initial}
 
+    def deployed(self, method: Method, task: Task, private: Parameters, client: int | None) -> Parameters:
+        """What a client predicts with (1, ...), given what it keeps (no client axis); before any fine-tuning.
 
-def kept_by(stored: StoredParameters, method: Method, task: Task, client: int) -> Parameters:
-    """What a client keeps, no client axis; one that has trained nothing yet stands at the start."""
-    initial = method.private(task)
-    if client not in stored.clients:
-        return initial
-    row = int(np.flatnonzero(stored.clients == client)[0])
-    return {name: stored.private[name][row] for name in initial}
-
-
-def deployed_parameters(
-    stored: StoredParameters, method: Method, task: Task, private: Parameters, client: int | None
-) -> Parameters:
-    """What a client predicts with (1, ...), given what it keeps (no client axis); before fine-tuning, if there is any.
-
-    `client` is its number in the run, None if it is new there.
-    """
-    server = {name: value.to(task.device, task.dtype) for name, value in stored.server.items()}
-    number = None if client is None else torch.tensor([client], device=task.device)
-    own = {name: value[None].to(task.device, task.dtype) for name, value in private.items()}
-    return method.deployed(method.send(server, number, 1), own)
+        `client` is its number in the run, None if it is new there.
+        """
+        server = {name: value.to(task.device, task.dtype) for name, value in self.server.items()}
+        number = None if client is None else torch.tensor([client], device=task.device)
+        own = {name: value[None].to(task.device, task.dtype) for name, value in private.items()}
+        return method.deployed(method.send(server, number, 1), own)
 
 
 def join(
@@ -86,39 +83,25 @@ def join(
     Args:
         data: a folder of images, a table of them, or the name of a data set; its classes must be among the run's.
         site: take the images of this site (or domain) only.
-        name: what to call the client; by default the name of the site or of the data set.
+        name: the name of the client; by default that of the site or of the data set.
         epochs: passes over its images; 0 for as many as a client of the run had in all its rounds.
-        on_progress: told how encoding goes, as by `fedotp.data.store.encode`.
+        on_progress: called as images are encoded, as by `fedotp.data.store.encode`.
     """
     run = RunDirectory.open(path)
     if not run.checkpoint.is_file():
-        raise FedotpError(f"{path} has no checkpoint yet; go on with `{run.resume_command}`")
-    config = run.config
+        raise FedotpError(f"{path} has no checkpoint yet; resume it with `{run.resume_command}`")
+    config, classes = run.config, run.manifest["data"]["classes"]
     dataset = load_dataset(data) if site is None else load_dataset(data).of_site(site)
-    number = class_numbers(run.manifest["data"]["classes"], dataset, "the run")
+    number = class_numbers(classes, dataset, "the run")
     name = name or site or dataset.name
+    folder = _new_folder(run, name)
+    clip = load_backbone(config.backbone.source, config.compute.device)
+    run.require_same("backbone", config.backbone.name, clip.digest)
     own_data = replace(config.data, window=config.data.window_of(name))
-    folder = run.path / "joined" / name
-    if Path(name).name != name or name in (".", ".."):
-        raise FedotpError(f"--name {name!r} must be a plain name: it becomes a folder of the run")
-    if folder.exists():
-        raise FedotpError(f"{folder} exists already; choose another --name")
-    clip = load_backbone(config.backbone.source, find_device(config.compute.device))
-    require_same(run, "backbone", config.backbone.name, clip.digest)
     encoded = encode_for(replace(config, data=own_data), dataset, clip, on_progress)
-    client = Client(name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
-    images = FederatedData.of(encoded, [client])
-    images = replace(
-        images,
-        train=replace(images.train, labels=number[images.train.labels]),
-        test=replace(images.test, labels=number[images.test.labels]),
-    )
-    settings = config.settings
-    rounds = settings.federation
-    rounds = replace(rounds, holdout_clients=0, holdout=(), without=(), join_epochs=epochs or rounds.join_epochs)
-    task = make_task(config, clip, run.manifest["data"]["classes"], run.manifest["template"])
-    own_test = replace(settings.evaluation, views=("personal",))
-    simulator = Simulator(config.method, task, images, replace(settings, federation=rounds, evaluation=own_test))
+    images = _as_one_client(encoded, name, number)
+    task = make_task(config, clip, classes, run.manifest["template"])
+    simulator = Simulator(config.method, task, images, _to_join(config.settings, epochs))
     simulator.server.load(Checkpoint.read(run.checkpoint).server)
     alone = np.zeros(1, np.int64)
     predictions = {"before": simulator.predict_new(alone), "after": simulator.join(alone)}
@@ -129,6 +112,34 @@ def join(
     write_atomically(folder / "private.safetensors", safetensors.torch.save(tensors))
     write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _new_folder(run: RunDirectory, name: str) -> Path:
+    """The folder of the client `name` in a run; refused if it exists or is no plain name."""
+    folder = run.path / "joined" / name
+    if Path(name).name != name or name in (".", ".."):
+        raise FedotpError(f"--name {name!r} must be a plain name: it becomes a folder of the run")
+    if folder.exists():
+        raise FedotpError(f"{folder} exists already; choose another --name")
+    return folder
+
+
+def _as_one_client(encoded: EncodedDataset, name: str, number: Ints) -> FederatedData:
+    """All images as those of one client; `number` are the classes' places among the run's."""
+    client = Client(name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
+    images = FederatedData.of(encoded, [client])
+    return replace(
+        images,
+        train=replace(images.train, labels=number[images.train.labels]),
+        test=replace(images.test, labels=number[images.test.labels]),
+    )
+
+
+def _to_join(settings: Settings, epochs: int) -> Settings:
+    """The settings of a run for one client that joins it."""
+    rounds = settings.federation
+    rounds = replace(rounds, holdout_clients=0, holdout=(), without=(), join_epochs=epochs or rounds.join_epochs)
+    return replace(settings, federation=rounds, evaluation=replace(settings.evaluation, views=("personal",)))
 
 
 def class_numbers(known: Sequence[str], dataset: Dataset, where: str) -> Ints:

@@ -1,18 +1,21 @@
 """From a configuration to a federation ready to run: backbone, data, tokens, partition."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, partial, reduce
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
 
 from fedotp._system import free_gpu_bytes
-from fedotp.clip import CLIP, load
-from fedotp.config import Config, DataSettings
-from fedotp.data import DATASETS, Dataset, OnProgress, Split, load_dataset, windowed
+from fedotp.clip import ImageFeatures
+from fedotp.config import Config
+from fedotp.data import Dataset, Split, painted
 from fedotp.data.partition import Partition, make_partition, other_images
-from fedotp.data.store import EncodedDataset, EncodedSplit, encode
+from fedotp.data.store import EncodedDataset, EncodedSplit
 from fedotp.errors import FedotpError
 from fedotp.federation import (
     AttackSettings,
@@ -22,16 +25,17 @@ from fedotp.federation import (
     HeldFeatures,
     Ints,
     Novel,
-    draws,
 )
 from fedotp.methods import Task
-from fedotp.runs.directory import RunDirectory, reading
-from fedotp.runs.one._backdoor import make_backdoor
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one._inputs import encode_for, find_device, load_backbone, load_data, make_task, template_of
 from fedotp.runs.one._warm import WarmUp
 from fedotp.runs.watch import Observer
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
 _CHUNK = 256
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +65,14 @@ def prepare(
 ) -> Prepared:
     """Load backbone and data, divide them, encode what is not encoded yet.
 
-    `like` is the run that is to go on or to be looked at: the division is its own, and another backbone or other data
-    than it began with are refused. `partition` is the division of a new run, where it is made already.
+    `like` is the run to resume or to evaluate: its partition is used, and another backbone or other data than it
+    began with are refused. `partition` is that of a new run, if it is made already.
     """
-    preparation = Preparation(config, observer)
-    run = preparation.divide(config, like, partition)
-    return preparation.finish(run, preparation.encode([run]))
+    return Preparation(config, observer).prepare(config, like, partition)
 
 
 @dataclass(frozen=True, eq=False)
-class Divided:
+class _Divided:
     """A run whose clients are known; `like` as for `prepare`."""
 
     config: Config
@@ -80,7 +82,7 @@ class Divided:
 
     @property
     def absent(self) -> Ints:
-        """The clients of the partition that have no part in the run."""
+        """The clients of the partition that are excluded from the run."""
         return self.config.federation.absent([client.name for client in self.partition.clients])
 
     @property
@@ -90,7 +92,7 @@ class Divided:
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class _Encoded:
     """The test images and the training images `used` of one or several runs; features may be on the GPU already.
 
     `backdoors` are those made of them so far.
@@ -118,7 +120,23 @@ class Preparation:
                 f"{config.data.source}: all images are of one class, {self._all.classes[0]!r}, and there is nothing to "
                 "tell apart; a folder per class is needed (`fedotp data info` shows what was found)"
             )
-        self._clip = load_backbone(config.backbone.source, self._device)
+        self._clip = load_backbone(config.backbone.source, config.compute.device)
+        self._encoded: _Encoded | None = None
+
+    def prepare(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> Prepared:
+        """Prepare one run; `like` and `partition` as for the function of this name."""
+        run = self._divide(config, like, partition)
+        return self._finish(run, self._encode_all([run]))
+
+    def prepare_each(self, runs: Sequence[tuple[Config, RunDirectory | None]]) -> list[Prepared | Exception]:
+        """Prepare runs that share their images, each with its `like`; or return why one cannot be prepared."""
+        divided = [_or_error(partial(self._divide, config, like)) for config, like in runs]
+        encoded = _or_error(partial(self._encode_all, [run for run in divided if isinstance(run, _Divided)]))
+        if isinstance(encoded, Exception):
+            return [run if isinstance(run, Exception) else encoded for run in divided]
+        return [
+            run if isinstance(run, Exception) else _or_error(partial(self._finish, run, encoded)) for run in divided
+        ]
 
     @cached_property
     def _sound(self) -> Dataset:
@@ -141,11 +159,11 @@ class Preparation:
         held = _resident([test], self._device)
         return Novel(novel.classes, held[0] if held else test, novel.test.labels, novel.digest)
 
-    def divide(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> Divided:
+    def _divide(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> _Divided:
         """Say who has which images in the run of `config`; `like` and `partition` as for `prepare`."""
         if like is not None:
-            require_same(like, "backbone", config.backbone.name, self._clip.digest)
-            require_same(like, "data", self._dataset.name, self._dataset.digest)
+            like.require_same("backbone", config.backbone.name, self._clip.digest)
+            like.require_same("data", self._dataset.name, self._dataset.digest)
         if partition is None:
             partition = self._partition(config) if like is None else like.partition
         partition.require(self._dataset)
@@ -153,24 +171,28 @@ class Preparation:
         domains = [client.domain if several else None for client in partition.clients]
         config.federation.held_out([client.name for client in partition.clients], domains, config.seed)  # or refused
         template = template_of(config, self._dataset.name)
-        return Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
+        return _Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
 
     def _partition(self, config: Config) -> Partition:
         return make_partition(self._dataset, config.partition, authors=config.authors.partition)
 
-    def encode(self, runs: Sequence[Divided]) -> Encoded:
-        """Encode what is not encoded yet of the images that the clients of any of `runs` have."""
+    def _encode_all(self, runs: Sequence[_Divided]) -> _Encoded:
+        """Encode what is not encoded yet of the images that the clients of any of `runs` have; the last are kept."""
         used = reduce(np.union1d, [run.used for run in runs])
+        if self._encoded is not None and np.isin(used, self._encoded.used).all():
+            return self._encoded
+        self._encoded = None  # before others are read: both may not fit into memory
         with self._warm_up.beside(runs[0].config, runs[0].task, len(runs[0].partition.clients)):
             images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
             train, test = self._features(images)
-        return Encoded(used, images, train, test)
+        self._encoded = _Encoded(used, images, train, test)
+        return self._encoded
 
-    def finish(self, run: Divided, encoded: Encoded) -> Prepared:
+    def _finish(self, run: _Divided, encoded: _Encoded) -> Prepared:
         """Everything that `run` needs; runs with the same `encoded` images share their features."""
         images = encoded.images.select_train(np.searchsorted(encoded.used, run.used))
         if run.like is not None:
-            require_same(run.like, "data", self._dataset.name, images.content, key="content")
+            run.like.require_same("data", self._dataset.name, images.content, key="content")
         clients = [
             replace(client, train=np.searchsorted(encoded.used, client.train)) for client in run.partition.clients
         ]
@@ -186,11 +208,11 @@ class Preparation:
             data, images = _mispaired(data, encoded, images, run)
         novel = self._novel if "novel" in run.config.evaluation.views else None
         if novel is not None and run.like is not None and "novel" in run.like.manifest:
-            require_same(run.like, "novel", self._dataset.name, novel.digest)
+            run.like.require_same("novel", self._dataset.name, novel.digest)
         backdoor = self._backdoor(run.config.attack, encoded)
         return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel, backdoor)
 
-    def _backdoor(self, attack: AttackSettings, encoded: Encoded) -> Backdoor | None:
+    def _backdoor(self, attack: AttackSettings, encoded: _Encoded) -> Backdoor | None:
         """What attackers train on; runs that differ only in who and how many they are share it."""
         if not attack.is_on_data:
             return None
@@ -211,8 +233,15 @@ class Preparation:
         return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
 
 
+def _or_error(work: Callable[[], _T]) -> _T | Exception:
+    try:
+        return work()
+    except Exception as error:
+        return error
+
+
 def _mispaired(
-    data: FederatedData, encoded: Encoded, images: EncodedDataset, run: Divided
+    data: FederatedData, encoded: _Encoded, images: EncodedDataset, run: _Divided
 ) -> tuple[FederatedData, EncodedDataset]:
     """The same labels beside other images of the run, and test images as they are seen."""
     dataset, seed = encoded.images.dataset, run.config.partition.seed
@@ -236,73 +265,6 @@ def _at(features: Features, rows: Ints) -> Features:
     assert isinstance(features, HeldFeatures)
     at = torch.from_numpy(rows).to(features.pooled.device)
     return HeldFeatures(features.pooled[:, at], features.tokens[:, at])
-
-
-def load_data(data: DataSettings) -> Dataset:
-    """The data set that a configuration names."""
-    dataset = load_dataset(data.source, root=data.root_folder, groups=data.groups, test_split=data.test_split)
-    return windowed(dataset, data.site_windows) if data.windows else dataset
-
-
-def require_same(run: RunDirectory, what: str, name: str, digest: str, key: str = "digest") -> None:
-    """Refuse to go on with another backbone or other data than a run began with."""
-    with reading(run):
-        recorded = run.manifest[what]
-        if recorded[key] != digest:
-            raise FedotpError(
-                f"{run.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
-                f"but now it is {name} {digest[:12]}; give the one it began with"
-            )
-
-
-def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProgress | None) -> EncodedDataset:
-    """The tokens of `dataset`, made or read back as `config` says."""
-    return encode(
-        dataset,
-        clip,
-        crops=config.data.crops,
-        seed=0,  # whatever the run's seed is, so that all runs share the tokens of these crops
-        root=config.data.store_folder,
-        storage=config.data.storage,
-        precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
-        normalisation=config.authors.normalisation,
-        window=config.data.window,
-        skip_broken=config.data.skip_broken,
-        on_progress=on_progress,
-    )
-
-
-def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str) -> Task:
-    """The task of telling `classes` apart, in the precision that `config` asks for, or under each other's names."""
-    if config.authors.shuffled_names:
-        chance = draws(config.seed, "names").random(len(classes))
-        classes = [classes[number] for number in np.argsort(chance, kind="stable")]
-    task = Task(clip, tuple(classes), config.prompt, template, config.seed, config.authors)
-    return task.in_precision(config.compute.precision)
-
-
-def template_of(config: Config, dataset: str) -> str:
-    """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one."""
-    info = DATASETS.get(dataset)
-    return config.data.template or (info.template if info else Task.template)
-
-
-def find_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise FedotpError(f"compute.device = {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
-    return device
-
-
-@lru_cache(maxsize=1)
-def load_backbone(source: str, device: torch.device) -> CLIP:
-    """The backbone called, or stored at, `source`; many runs in one process share it."""
-    return load(source, device=device)
 
 
 def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[HeldFeatures] | None:
@@ -330,3 +292,64 @@ def _hold(features: Features, n: int, device: torch.device) -> HeldFeatures:
         crops.append([torch.cat([getattr(part, field) for part in parts]) for field in ("pooled", "tokens")])
     pooled, tokens = zip(*crops, strict=True)
     return HeldFeatures(torch.stack(pooled), torch.stack(tokens))
+
+
+# What attackers train on ------------------------------------------------------------------------------------------
+
+Encode = Callable[[Dataset], tuple[Features, Features]]
+"""Features of the training and test images of a data set."""
+
+
+def make_backdoor(
+    attack: AttackSettings, dataset: Dataset, train: Features, test: Features, window: str, encode: Encode
+) -> Backdoor:
+    """The backdoor of an attack on data; `train` and `test` are the features of `dataset`, `window` is of its greys."""
+    labels, target = dataset.train.labels, dataset.test.labels
+    shown, _ = attack.labels(dataset.classes, labels)
+    aim, rows = attack.labels(dataset.classes, target)
+    other_train, other_test = train, test
+    if attack.name == "backdoor":
+        other_train, other_test = encode(painted(dataset, attack.patch, window))
+    both = _beside(train, other_train, len(labels))
+    return Backdoor(both, np.concatenate([labels, shown]), other_test, aim, rows)
+
+
+def _beside(first: Features, second: Features, n: int) -> Features:
+    """The features of both, n of each, one after the other."""
+    if isinstance(first, HeldFeatures) and isinstance(second, HeldFeatures):
+        return HeldFeatures(*(torch.cat([getattr(x, of) for x in (first, second)], 1) for of in ("pooled", "tokens")))
+    return _Beside(first, second, n)
+
+
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """The n images of `first`, then those of `second`, read from where they are."""
+
+    first: Features
+    second: Features
+    n: int
+
+    @property
+    def n_crops(self) -> int:
+        """Crops of every image."""
+        return self.first.n_crops
+
+    def read(
+        self,
+        indices: ArrayLike | Tensor,
+        crop: ArrayLike | Tensor = 0,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        tokens: bool = True,
+    ) -> ImageFeatures:
+        """Pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
+        rows = np.asarray(indices)
+        shape, rows, crops = rows.shape, rows.ravel(), np.broadcast_to(np.asarray(crop), rows.shape).ravel()
+        places, parts = [], []
+        for features, at in ((self.first, rows < self.n), (self.second, rows >= self.n)):
+            if at.any():
+                places.append(np.flatnonzero(at))
+                parts.append(features.read(rows[at] % self.n, crops[at], device=device, dtype=dtype, tokens=tokens))
+        back = torch.from_numpy(np.argsort(np.concatenate(places))).to(device)
+        return ImageFeatures(*(torch.cat(columns)[back].unflatten(0, shape) for columns in zip(*parts, strict=True)))

@@ -1,4 +1,4 @@
-"""Run a federation from its configuration to its summary, and go on where it was stopped."""
+"""Run a federation from its configuration to its summary, resume it, and evaluate it again."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress, Simulator, n_threads, using_threads
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.testing import Evaluation, View
-from fedotp.runs.directory import RunDirectory, free_name, reading, require_same_code, summary_of_views
+from fedotp.runs.directory import RunDirectory, free_name, summary_of_views
 from fedotp.runs.one._loop import Loop
 from fedotp.runs.one._manifest import make_manifest
 from fedotp.runs.one._prepare import Prepared, prepare
@@ -35,7 +35,7 @@ def run(
     `progress` shows a bar, or not; if it is not given, there is one in a notebook and at a terminal, unless an
     `observer` watches already.
 
-    Returns the directory; `is_complete` tells whether the run has ended or was interrupted.
+    Returns the directory; its `is_complete` is false if the run was interrupted.
 
     Examples:
         >>> import fedotp                                                            # doctest: +SKIP
@@ -48,16 +48,22 @@ def run(
     directory = RunDirectory(out or free_name(config, Path("runs")))
     directory.require_new()
     with watched(observer, progress) as watcher:
-        prepared = prepare(config, watcher, partition=partition)
-        with using_threads(n_threads(config.compute, prepared.task)), opened(prepared, directory, watcher) as (loop, _):
-            loop.go()
+        run_prepared(prepare(config, watcher, partition=partition), directory, watcher)
     return directory
 
 
-def resume(path: str | Path, *, observer: Observer | None = None, progress: bool | None = None) -> RunDirectory:
-    """Go on with the run in `path`; one that is complete is left as it is.
+def run_prepared(prepared: Prepared, directory: RunDirectory, observer: Observer) -> None:
+    """Begin or resume the run of `prepared` in `directory`, and run it to its end."""
+    begun = directory.is_begun
+    threads = _threads_of(directory, prepared) if begun else n_threads(prepared.config.compute, prepared.task)
+    with using_threads(threads), opened(prepared, directory, observer) as (loop, _):
+        loop.go()
 
-    The result is, bit for bit, that of a run never interrupted: it goes on with as many threads as it began with.
+
+def resume(path: str | Path, *, observer: Observer | None = None, progress: bool | None = None) -> RunDirectory:
+    """Resume the run in `path`; one that is complete is left as it is.
+
+    The result is, bit for bit, that of a run never interrupted: it continues with as many threads as it began with.
     `observer` and `progress` as for `run`.
     """
     directory = RunDirectory.open(path)
@@ -74,7 +80,7 @@ def resume(path: str | Path, *, observer: Observer | None = None, progress: bool
 
 def _threads_of(directory: RunDirectory, prepared: Prepared) -> int:
     """As many as the run began with."""
-    with reading(directory):
+    with directory.reading():
         return n_threads(replace(prepared.config.compute, threads=directory.manifest["threads"]), prepared.task)
 
 
@@ -90,7 +96,7 @@ def opened(prepared: Prepared, directory: RunDirectory, observer: Observer) -> I
 
 def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, observer: Observer) -> Loop:
     """The rounds that are left of a run that is held."""
-    require_same_code(directory.manifest, prepared.config.method, directory.path)
+    directory.require_same_code(prepared.config.method)
     progress = Progress(group_size=simulator.group_size)
     if directory.checkpoint.is_file():
         progress = Checkpoint.read(directory.checkpoint).restore(simulator)
@@ -141,13 +147,13 @@ def restore(
 def evaluate_run(path: str | Path, changes: Sequence[str] = (), *, observer: Observer | None = None) -> Evaluation:
     """Evaluate the clients of the run in `path` again, as it stands, with `changes` as for `restore`.
 
-    Of a run of real sites, whose images are not here, it is what the sites last told; nothing can be changed then.
+    Of a run of real sites, whose images are not here, it is what the sites last reported; nothing can be changed then.
     """
     directory = RunDirectory.open(path)
     if directory.is_deployed and not changes:
         last = max(directory.metrics("evaluation"), key=lambda record: record["round"], default=None)
         if last is None:
-            raise FedotpError(f"{path}: no site has told how well it does")
+            raise FedotpError(f"{path}: no site has reported how well it does")
         return Evaluation.from_dict(last)
     _require_effect(directory, changes)
     return restore(path, changes, observer=observer)[1].evaluate()[0]

@@ -47,7 +47,7 @@ class WarmUp:
             work.result()
 
     def _quietly(self, work: Callable[[], object]) -> None:
-        with suppress(Exception), torch.cuda.device(self._device):  # what is wrong will be told when it matters
+        with suppress(Exception), torch.cuda.device(self._device):  # an error will show when it matters
             work()
             torch.cuda.synchronize()
 

@@ -2,14 +2,17 @@
 
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedotp._text import percent
 from fedotp.federation import METRICS
-from fedotp.runs.directory import view_numbers
 
+WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
+"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of those in the last
+five rounds."""
+_GLOBAL_PART = ", global part"  # ends the name of a view by it
 _VIEW = "view:"  # begins the keys of views
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -91,6 +94,32 @@ def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
         numbers["joined_accuracy"] = summary["joined"]["accuracy"]
     numbers |= {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
     return numbers | {_view_key(name, when): value for (name, when), value in view_numbers(summary).items()}
+
+
+def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
+    numbers: dict[tuple[str, str], float] = {}
+    if "accuracy" in summary["final"]:
+        own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
+        numbers |= {("personal", when): values["accuracy"] for when, values in own.items()}
+    named = {_title(view["view"], view["model"]): view for view in summary.get("views", ())}
+    for model, found in summary.get("base_to_novel", {}).items():
+        named |= {_title(name.upper(), model): found[name] for name in ("hm", "hm3", "cm")}
+    return numbers | {(name, when): values[when] for name, values in named.items() for when in WHEN}
+
+
+def _title(name: str, model: str) -> str:
+    return name if model == "personal" or name == "global" else f"{name}{_GLOBAL_PART}"
+
+
+def by_model(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The names of views by who predicts, in words, each with a title that needs not say it."""
+    parts: dict[str, dict[str, str]] = {"what each client predicts with": {}, "the global part alone": {}}
+    of_clients, of_global_part = parts.values()
+    for name in names:
+        of = of_global_part if name == "global" or name.endswith(_GLOBAL_PART) else of_clients
+        of[name] = name.removesuffix(_GLOBAL_PART)
+    return {by: some for by, some in parts.items() if some}
 
 
 def view_of(key: str) -> str | None:

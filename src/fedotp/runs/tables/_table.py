@@ -10,11 +10,12 @@ from typing import NamedTuple
 from fedotp._files import write_atomically
 from fedotp._text import percent
 from fedotp.methods import ZeroShot
-from fedotp.runs.directory import WHEN, by_model
 from fedotp.runs.many import Outcome
 from fedotp.runs.tables._columns import (
+    WHEN,
     Cell,
     Column,
+    by_model,
     cell_of,
     cells_of,
     common_columns,

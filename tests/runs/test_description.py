@@ -11,13 +11,13 @@ from fedotp.config import Config, known_keys, known_methods
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._provenance import Told, told_by_files
+from fedotp.runs.directory._provenance import Description, describe
 
 
 @pytest.fixture(scope="module")
 def made(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = make_config(inputs, federation={"rounds": 1}, partition={"shots": 2})
-    return fedotp.run(config, tmp_path_factory.mktemp("told") / "run").path
+    return fedotp.run(config, tmp_path_factory.mktemp("described") / "run").path
 
 
 def fresh(made: Path, folder: Path) -> RunDirectory:
@@ -28,18 +28,18 @@ def fresh(made: Path, folder: Path) -> RunDirectory:
     return RunDirectory(folder)
 
 
-def by_files(run: RunDirectory) -> Told | None:
-    return told_by_files(run.manifest, (run.path / "config.toml").read_text())
+def by_files(run: RunDirectory) -> Description | None:
+    return describe(run.manifest, (run.path / "config.toml").read_text())
 
 
-def plain(told: Told) -> object:
-    return json.loads(json.dumps([told.title, told.reference, told.tables]))
+def plain(found: Description) -> object:
+    return json.loads(json.dumps([found.title, found.reference, found.tables]))
 
 
-def test_files_tell_what_the_configuration_says(made: Path) -> None:
-    told = by_files(RunDirectory(made))
-    assert told is not None
-    assert plain(told) == plain(Told.by(Config.read(made / "config.toml")))
+def test_files_say_what_the_configuration_says(made: Path) -> None:
+    found = by_files(RunDirectory(made))
+    assert found is not None
+    assert plain(found) == plain(Description.of(Config.read(made / "config.toml")))
 
 
 def test_an_edited_configuration_is_refused_as_ever(made: Path, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_an_edited_configuration_is_refused_as_ever(made: Path, tmp_path: Path) 
     path = run.path / "config.toml"
     path.write_text(path.read_text().replace("rounds = 1\n", "rounds = 4\n"))
     with pytest.raises(FedotpError, match=r"was edited: federation.rounds is 4 now, and the run began with 1"):
-        _ = run.told
+        _ = run.description
 
 
 def test_where_things_are_may_be_edited(made: Path, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_where_things_are_may_be_edited(made: Path, tmp_path: Path) -> None:
     path = run.path / "config.toml"
     path.write_text(path.read_text().replace('device = "cpu"\n', 'device = "auto"\n'))
     assert by_files(run) is None
-    assert run.told.tables["compute"]["device"] == "auto"
+    assert run.description.tables["compute"]["device"] == "auto"
 
 
 def test_words_are_those_of_the_methods() -> None:

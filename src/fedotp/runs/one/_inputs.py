@@ -1,0 +1,75 @@
+"""The inputs of a run, as its configuration names them: data set, tokens, task, device, backbone."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fedotp.clip import CLIP, load
+from fedotp.config import Config, DataSettings
+from fedotp.data import DATASETS, Dataset, OnProgress, load_dataset, windowed
+from fedotp.data.store import EncodedDataset, encode
+from fedotp.errors import FedotpError
+from fedotp.federation import draws
+from fedotp.methods import Task
+
+
+def load_data(data: DataSettings) -> Dataset:
+    """The data set that a configuration names."""
+    dataset = load_dataset(data.source, root=data.root_folder, groups=data.groups, test_split=data.test_split)
+    return windowed(dataset, data.site_windows) if data.windows else dataset
+
+
+def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProgress | None) -> EncodedDataset:
+    """The tokens of `dataset`, made or read back as `config` says."""
+    return encode(
+        dataset,
+        clip,
+        crops=config.data.crops,
+        seed=0,  # whatever the run's seed is, so that all runs share the tokens of these crops
+        root=config.data.store_folder,
+        storage=config.data.storage,
+        precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
+        normalisation=config.authors.normalisation,
+        window=config.data.window,
+        skip_broken=config.data.skip_broken,
+        on_progress=on_progress,
+    )
+
+
+def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str) -> Task:
+    """The task of telling `classes` apart, in the precision that `config` asks for, or under each other's names."""
+    if config.authors.shuffled_names:
+        chance = draws(config.seed, "names").random(len(classes))
+        classes = [classes[number] for number in np.argsort(chance, kind="stable")]
+    task = Task(clip, tuple(classes), config.prompt, template, config.seed, config.authors)
+    return task.in_precision(config.compute.precision)
+
+
+def template_of(config: Config, dataset: str) -> str:
+    """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one."""
+    info = DATASETS.get(dataset)
+    return config.data.template or (info.template if info else Task.template)
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise FedotpError(f"compute.device = {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def load_backbone(source: str, device: str | torch.device) -> CLIP:
+    """The backbone called, or stored at, `source`, on the device called `device`; many runs in one process share it."""
+    return _load_once(source, find_device(str(device)))
+
+
+@lru_cache(maxsize=1)
+def _load_once(source: str, device: torch.device) -> CLIP:
+    return load(source, device=device)
