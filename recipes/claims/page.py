@@ -52,8 +52,8 @@ def overview(judged: dict[str, list[Judged]]) -> str:
     for number, claim in enumerate(CLAIMS, 1):
         link = f"[{number}](#{claim.name if judged[claim.name] else 'not-tested'})"
         found = _counted(judged[claim.name])
-        lines.append([link, claim.says, claim.place or "not in the paper", f"**{verdict(judged[claim.name])}**", found])
-    return table(["", "claim", "place", "verdict here", "comparisons"], lines).replace("---:", "---")
+        lines.append([link, claim.says, f"**{verdict(judged[claim.name])}**", found])
+    return table(["", "claim", "verdict here", "comparisons"], lines).replace("---:", "---")
 
 
 _IN_FIGURES = ("alpha", "shots-ahead")
