@@ -93,7 +93,7 @@ def test_a_node_without_a_key_is_not_asked(inputs: Path, tmp_path: Path, lines: 
     keys = {"nodes": {100: "site-0", 101: "site-1"}, "names": ("site-0", "site-1")}
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
-    assert "a site is connected whose key is not registered: it is not asked" in lines.text
+    assert "a site is connected whose key is not registered: it is ignored" in lines.text
 
 
 def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_agreement_reads_back_equal(inputs: Path) -> None:
 
 
 def test_a_message_of_something_else_is_refused() -> None:
-    with pytest.raises(FedotpError, match="nothing of an agreement"):
+    with pytest.raises(FedotpError, match="has no agreement"):
         Agreement.of(ConfigRecord({"agreement": "nonsense"}))
 
 
@@ -190,7 +190,7 @@ def test_a_metric_out_of_its_range_does_not_count(
 
     grid = NearGrid(parts(tmp_path, 2), meddle={101: boast})
     run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
-    assert f"site-1: what it tells of its tests does not count: its answer says {key} = {value}" in lines.text
+    assert f"site-1: its scores are invalid and ignored: its answer says {key} = {value}" in lines.text
     assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
 
 

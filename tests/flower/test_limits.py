@@ -126,7 +126,7 @@ def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed
     )
     assert run.summary["weights"] == weights
     assert RunDirectory(run.path).manifest["deployment"]["train_images"] == weights
-    assert ("it goes on with the 6 that were agreed on" in lines.text) is not allowed
+    assert ("it still counts with the 6 it reported first" in lines.text) is not allowed
 
 
 def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tmp_path: Path, lines: Any) -> None:
@@ -142,7 +142,7 @@ def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tm
     run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
     assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["weights"] == IMAGES
-    assert "site site-2 speaks of 1000000000 training images" in lines.text
+    assert "site site-2 reports 1000000000 training images" in lines.text
 
 
 def test_a_site_may_be_restarted_with_other_images_before_the_first_round(inputs: Path, tmp_path: Path) -> None:

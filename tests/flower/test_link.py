@@ -27,7 +27,7 @@ from stalling_proxy import stalling_proxy
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _executor, _supernode
 from fedotp.flower.link import _supernode_main as main
-from fedotp.flower.link._executor import Executor, _say_alive
+from fedotp.flower.link._executor import Executor, _send_heartbeat
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.link._supernode import AnswerTimer, SuperNode
 
@@ -92,7 +92,7 @@ def test_a_site_that_is_answered_nothing_connects_anew_and_says_so(tmp_path: Pat
         assert first.poll() is None
         site.pass_seconds(10)
         assert first.poll() is not None
-        assert said(f"no answer from {SERVER} for 90 s; connecting anew") == 1
+        assert said(f"no answer from {SERVER} for 90 s; reconnecting") == 1
         soon(lambda: said(f"connected to {SERVER}") == 2)
         assert site.process is not first
 
@@ -104,14 +104,14 @@ def test_a_link_that_beats_but_asks_for_nothing_is_slow_at_first_and_then_deaf(
         soon(lambda: said(f"connected to {SERVER}") == 1)
         first = site.process
         for _ in range(890):
-            site.node._hear(_supernode.HEARTBEAT)
+            site.node._count(_supernode.HEARTBEAT)
             site.pass_seconds(1)
         assert first.poll() is None
         for _ in range(20):
-            site.node._hear(_supernode.HEARTBEAT)
+            site.node._count(_supernode.HEARTBEAT)
             site.pass_seconds(1)
         assert first.poll() is not None
-        assert said(f"nothing was asked of {SERVER}") == 1
+        assert said(f"no request reached {SERVER}") == 1
 
 
 def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Path, said: Callable[[str], int]) -> None:
@@ -120,8 +120,8 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
         first = site.process
         with site.node.working():
             site.pass_seconds(1000)
-            assert said("going on with what is in progress") == 1
-            site.node._hear(_supernode.HEARTBEAT)
+            assert said("finishing the message in progress") == 1
+            site.node._count(_supernode.HEARTBEAT)
             assert said(f"{SERVER} answers again") == 1
             site.pass_seconds(1000)
         site.pass_seconds(85)
@@ -132,9 +132,9 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
 
 def test_the_time_a_machine_slept_is_no_silence() -> None:
     silence = AnswerTimer()
-    assert [silence.look(now) for now in (0, 1, 2, 10_000, 10_001)] == [0, 1, 2, 7, 8]
-    silence.end()
-    assert silence.look(10_002) == 0
+    assert [silence.read(now) for now in (0, 1, 2, 10_000, 10_001)] == [0, 1, 2, 7, 8]
+    silence.reset()
+    assert silence.read(10_002) == 0
 
 
 def test_two_sites_with_one_key_are_told_so(tmp_path: Path, said: Callable[[str], int]) -> None:
@@ -163,7 +163,7 @@ def test_a_server_that_is_not_there_is_said_to_be_so_once(
 def test_what_is_wrong_is_said_again_after_the_site_was_connected(tmp_path: Path, said: Callable[[str], int]) -> None:
     with watched(tmp_path, "import time; time.sleep(1000)") as site:
         site.pass_seconds(100)
-        site.node._hear(_supernode.ACTIVATE)
+        site.node._count(_supernode.ACTIVATE)
         site.pass_seconds(200)
     assert said("no answer from") == 1
     assert said("cannot be reached") == 2
@@ -182,7 +182,7 @@ def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
 
 def test_a_worker_outlives_a_supernode_that_forgot_its_message() -> None:
     def answering(answer: Callable[[], object]) -> bool:
-        return _say_alive(SimpleNamespace(SendTaskHeartbeat=lambda _: answer()))  # type: ignore[arg-type]
+        return _send_heartbeat(SimpleNamespace(SendTaskHeartbeat=lambda _: answer()))  # type: ignore[arg-type]
 
     def fails(error: Exception) -> object:
         raise error
@@ -270,7 +270,7 @@ def test_a_packed_answer_is_not_unpacked_and_nobody_is_followed_elsewhere() -> N
     with (
         serving(200, bomb, content_encoding="gzip") as url,
         main.FleetClient(url) as client,
-        pytest.raises(main.TooMuchError, match="packed"),
+        pytest.raises(main.TooMuchError, match="compressed"),
     ):
         client.PullObject(PullObjectRequest())
     with (
@@ -314,7 +314,7 @@ def test_a_site_is_back_after_its_link_was_dead_without_being_cut(inputs: Path, 
         started.start("north", "client", "--part", 0, *where, code=IMPATIENT)
         started.until(lambda: "connected to" in started.log("north"))
         link.flows.clear()
-        started.until(lambda: "for 6 s; connecting anew" in started.log("north"))
+        started.until(lambda: "for 6 s; reconnecting" in started.log("north"))
         before = started.log("north").count("connected to")
         link.flows.set()
         started.until(lambda: started.log("north").count("connected to") > before)

@@ -130,7 +130,7 @@ LIES: dict[str, Lie] = {
     "a larger bound on weights": ("", meeting(most_images=13), "was not signed with its key"),
     "another weight of a site": (SHARES, outweighed, "own keys are not among those|was not signed with its"),
     "another threshold": ("", meeting(share=0.9), "a secure sum of another agreement"),
-    "no session in the order": (TRAIN, saying("session", ""), "says nothing right of a secure sum"),
+    "no session in the order": (TRAIN, saying("session", ""), "does not describe a secure sum"),
 }
 
 

@@ -65,7 +65,7 @@ def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_pa
     assert 1 in rounds[-1]["answered"], "the site that was killed is back"
     assert all(torch.isfinite(value).all() for value in Checkpoint.read(RunDirectory(run).checkpoint).server.values())
     assert "its update is refused: shared has values that are not finite" in started.log("server")
-    assert "going on after round" in started.log("server")
+    assert "resuming after round" in started.log("server")
 
 
 def _rounds(run: Path) -> list[dict]:

@@ -366,12 +366,12 @@ def not_asked(play: Play) -> None:
 
 
 LIES: list[tuple[Callable[[Play], None], str]] = [
-    (lie_about_survivors, "told of other survivors before"),
+    (lie_about_survivors, "named other survivors before"),
     (lie_to_two, "not signed with the key of site-1"),
     (mask_twice, "masks its numbers once in a secure sum"),
     (hold_twice, "has received other shares in the same secure sum"),
-    (deal_twice, "told of other sites before"),
-    (reveal_first, "not told who is in the sum"),
+    (deal_twice, "named other sites before"),
+    (reveal_first, "does not know which sites are in the sum"),
     (reveal_to_few, "1 of 5 sites have signed who is in the sum; a secure sum needs 3"),
     (survive_without_oneself, "this one among them"),
     (survive_unheard, "must be sites that have dealt out shares"),

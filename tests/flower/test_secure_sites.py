@@ -273,7 +273,7 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
         ({"method": {"name": "zeroshot"}}, {}, 'method.name = "zeroshot"'),
         ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
         ({"privacy": {"unit": "site"}}, {}, 'privacy.unit = "site": .*cannot clip it'),
-        ({}, {"max_times": 3.0}, "max-times = 3: .*cannot shorten it; --max-images says"),
+        ({}, {"max_times": 3.0}, "max-times = 3: .*cannot shorten it; --max-images limits"),
         ({"federation": {"participation": 0.5}}, {}, "2 of 3 sites in a round: a sum takes 3 or more"),
     ],
 )

@@ -175,7 +175,7 @@ def test_an_agreement_that_costs_too_much_or_says_too_much_is_refused_in_one_lin
 
 
 def test_an_agreement_nested_without_end_is_refused() -> None:
-    with pytest.raises(DisagreementError, match="nothing of an agreement"):
+    with pytest.raises(DisagreementError, match="has no agreement"):
         Agreement.of(ConfigRecord({"agreement": "[" * 200_000}))
 
 

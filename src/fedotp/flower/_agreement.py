@@ -24,7 +24,7 @@ _LONGEST_NAME, _LONGEST_TEMPLATE = 500, 1000  # the text tower reads some 70 tok
 
 
 class DisagreementError(FedotpError):
-    """What a site cannot agree to, in words for the server: of all other errors it tells only that there was one.
+    """What a site cannot agree to, in a message for the server. Of other errors the server learns nothing more.
 
     They may name files of the site, and so patients.
     """
@@ -40,7 +40,7 @@ class Agreement:
         classes: names of the classes, in order; empty as long as the server does not know them.
         template: caption of zero-shot CLIP.
         backbone: digest of the frozen backbone.
-        secure: how updates are added up without anybody seeing one; None: the server sees every one of them.
+        secure: terms of secure sums; None: the server sees every update.
     """
 
     run: str
@@ -87,9 +87,7 @@ class Agreement:
             values = json.loads(text)
             protocol = values["protocol"]
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise DisagreementError(
-                "the message says nothing of an agreement: it does not come from a fedotp server"
-            ) from None
+            raise DisagreementError("the message has no agreement: it does not come from a fedotp server") from None
         if protocol != PROTOCOL:
             raise DisagreementError(
                 f"the server speaks protocol {one_line(protocol, 60)}, this site {PROTOCOL}: "

@@ -1,4 +1,4 @@
-"""What happens in a federation, line by line, on standard error."""
+"""The log of a server or a site, on standard error."""
 
 import logging
 import math
@@ -20,8 +20,8 @@ _EVERY = 10.0  # seconds between two lines about encoding
 _LONGEST = 4000  # characters of a message
 
 
-class _Harmless(logging.Formatter):
-    """One record, one line, whatever strangers' words are in it; a traceback's lines stand below it, indented."""
+class _SafeFormatter(logging.Formatter):
+    """One line a record, also with untrusted text in it; the lines of a traceback follow, indented."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
@@ -40,7 +40,7 @@ def start_logging() -> None:
     logger = logging.getLogger("fedotp")
     if not logger.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(_Harmless())
+        handler.setFormatter(_SafeFormatter())
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
@@ -49,20 +49,20 @@ def start_logging() -> None:
 
 
 def log_encoding(logger: logging.Logger) -> Callable[[str, int, int], None]:
-    """Tells how encoding goes, at most every few seconds."""
+    """Logs the progress of encoding, at most every few seconds."""
     last = time.monotonic()
 
-    def tell(what: str, done: int, total: int) -> None:
+    def report(what: str, done: int, total: int) -> None:
         nonlocal last
         if time.monotonic() - last > _EVERY:
             last = time.monotonic()
             logger.info("%s: %d of %d", what, done, total)
 
-    return tell
+    return report
 
 
 class LogObserver(Observer):
-    """Tells a run's rounds and evaluations as lines."""
+    """Logs rounds and evaluations of a run."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._log = logger

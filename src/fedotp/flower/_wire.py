@@ -1,4 +1,4 @@
-"""The words server and sites use: keys of the records in their messages."""
+"""The wire format of server and sites: keys of records, arrays, numbered parts, with checks of untrusted input."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ SESSION = "session"
 MARKS = "marks"
 MASKED = "masked"
 
-# what a site says of itself
+# what a site reports about itself
 PART = "part"
 DOMAIN = "domain"
 TRAIN_IMAGES = "train-images"
@@ -45,7 +45,7 @@ TEST_IMAGES = "test-images"
 
 
 def of_metric(key: str) -> str:
-    """What a site calls a metric where it tells of its tests."""
+    """The key of a metric in a site's report of its tests."""
     return key.replace("_", "-")
 
 
@@ -57,7 +57,7 @@ _LONGEST = 1000  # bytes of a part
 
 @contextmanager
 def untrusted_input() -> Iterator[None]:
-    """Whatever goes wrong with what a stranger has sent is that stranger's fault, and ends nothing here."""
+    """Turn any error while untrusted input is read into a FedotpError, which counts as the sender's fault."""
     try:
         yield
     except FedotpError:
@@ -95,12 +95,12 @@ def from_record(record: ArrayRecord, expected: Parameters) -> Parameters:
 
 
 def read_array(name: str, array: Array, most_bytes: int) -> NDArray[Any]:
-    """The values of a stranger's array that should take no more than `most_bytes`."""
+    """The values of an untrusted array of at most `most_bytes`."""
     if len(array.data) > most_bytes + _HEADER:
         raise FedotpError(f"{name} takes {len(array.data)} bytes; right is at most {most_bytes}")
     try:
         return np.array(array.numpy())
-    except Exception as error:  # whatever NumPy makes of a stranger's bytes
+    except Exception as error:  # NumPy raises many kinds for invalid bytes
         raise FedotpError(f"{name} cannot be read ({type(error).__name__})") from error
 
 
@@ -126,7 +126,7 @@ def pack(parts: Mapping[int, bytes], key: str = _PARTS) -> dict[str, list[int] |
 
 
 def unpack(record: Mapping[str, object], key: str = _PARTS) -> dict[int, bytes]:
-    """What a stranger has packed."""
+    """Read what `pack` has made; untrusted."""
     numbers, parts = record.get(_NUMBERS), record.get(key)
     if not (_is_list(numbers, int) and _is_list(parts, bytes) and len(numbers) == len(parts)):  # type: ignore[arg-type]
         raise FedotpError(f"the message has no {key} by number; install the same version of fedotp")

@@ -144,10 +144,10 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 class KeyIdentity:
-    """Signs with the private key in a file, and knows others by their public keys, whoever carries their wire."""
+    """Signs with the private key in a file, and checks signatures of others with their public keys."""
 
     def __init__(self, key: Path | None, peers: Mapping[str, str] | None) -> None:
-        """Without `key` it signs nothing; without `peers`, public keys by name, it believes everyone."""
+        """Without `key` it signs nothing; without `peers`, public keys by name, it accepts every signature."""
         self._key = key
         self._peers = peers
 

@@ -1,6 +1,6 @@
 """The keys of a federation, on disk: an authority, a server, sites.
 
-    DIR/authority/{ca.crt,ca.key}                          stays with whoever made it
+    DIR/authority/{ca.crt,ca.key}                          stays with the coordinator
     DIR/server/{ca.crt,server.crt,server.key,sites.toml}   goes to the server
     DIR/sites/NAME/{ca.crt,site.key,site.pub,site.toml,peers.toml}    goes to that site
 
@@ -114,7 +114,7 @@ def _check_hosts(hosts: Sequence[str]) -> list[str]:
 def _check_sites(sites: Sequence[str], *, known: Collection[str]) -> None:
     if not sites:
         raise FedotpError("name at least one site")
-    seen = {name.casefold() for name in known}  # some file systems do not tell A from a
+    seen = {name.casefold() for name in known}  # some file systems ignore case
     for site in sites:
         if not SITE.fullmatch(site):
             raise FedotpError(
@@ -142,7 +142,7 @@ def _write_site(folder: Path, site: str, host: str, ca: bytes) -> str:
 
 
 def _write_peers(folder: Path, known: Mapping[str, str]) -> None:
-    """Tell every site whose folder is there the public keys of all."""
+    """Write the public keys of all sites into each site's folder that is there."""
     for site in known:
         if (folder / "sites" / site).is_dir():
             write_atomically(folder / "sites" / site / "peers.toml", _sites_toml(known))

@@ -1,7 +1,9 @@
-"""What stands before Flower's application on the network: nobody is listened to who has not shown a registered key.
+"""Access control of the server's ports: limits on connections, and checks of every request before Flower reads it.
 
-Flower reads a request of any size before it asks who sends it, and keeps whatever a registered site sends it. Here
-the headers decide first, bodies are bounded in size and time, and a site may push only as much as an answer can be.
+A connection must show a registered key in time, and unauthenticated ones are closed, the oldest first, when there are
+too many: so they neither exhaust the process's file descriptors nor keep sites out. Flower itself would read a request
+of any size before it checks the sender, and store all that a registered site sends. Here the headers are checked first,
+bodies are limited in size and time, and a site can push only as much as an answer can need.
 """
 
 import asyncio
@@ -38,15 +40,15 @@ MOST = 512  # connections at a time
 MOST_OF_ONE = 32  # of them with the same key
 NO_KEY = 10.0  # seconds in which a connection must show a key
 
-_DESCRIPTORS = 65_536  # what a process may ask for, if the machine's limit allows it
-_SHARE = 4  # connections take at most one in so many descriptors: files, threads and links need the rest
+_DESCRIPTORS = 65_536  # requested for this process, if the machine's limit allows it
+_SHARE = 4  # connections get at most this fraction (1 / 4) of the descriptors
 
 Peer = tuple[str, int]
 
 
 @dataclass(eq=False)
-class _Visit:
-    """One connection: its socket, where it comes from, when, and the key it has shown."""
+class _Connection:
+    """A connection: its socket, its peer, its start, and the key it has shown."""
 
     socket: socket.socket
     peer: Peer
@@ -58,23 +60,23 @@ class _Visit:
         return self.socket.fileno() >= 0
 
     def end(self) -> None:
-        """Hang up; whoever serves the connection sees its end and closes it."""
+        """Shut the connection down; the listener then closes it."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class ConnectionLimits:
-    """Counts a listener's connections and closes those that overstay. Used from the listener's own thread only."""
+    """Limits the connections of a listener. Used from the listener's thread only."""
 
     def __init__(self, most: int = MOST, *, no_key: float = NO_KEY, most_of_one: int = MOST_OF_ONE) -> None:
         """At most `most` connections, `most_of_one` of one key; one without a key lasts `no_key` seconds at most."""
         self.most = max(1, min(most, _raised_descriptors() // _SHARE))
         self._no_key, self._most_of_one = no_key, most_of_one
-        self._visits: dict[Peer, _Visit] = {}
+        self._connections: dict[Peer, _Connection] = {}
 
     def listen(self, host: str, port: int, backlog: int = 128) -> socket.socket:
         """A socket that listens at `host`:`port` and whose connections are counted. Raises OSError."""
-        listening = _Listening(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = _LimitedSocket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listening.limits = self
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -89,65 +91,65 @@ class ConnectionLimits:
     def __len__(self) -> int:
         """How many connections are open."""
         self._sweep()
-        return len(self._visits)
+        return len(self._connections)
 
     def enter(self, connection: socket.socket, peer: Peer) -> bool:
-        """Count a new connection; False if there is no place for it."""
+        """Count a new connection; False if it exceeds the limit."""
         self._sweep()
-        if len(self._visits) >= self.most:
-            stranger = next((visit for visit in self._visits.values() if visit.key is None), None)  # the oldest
-            if stranger is None:
+        if len(self._connections) >= self.most:
+            oldest = next((each for each in self._connections.values() if each.key is None), None)
+            if oldest is None:
                 return False
-            self._drop(stranger)
-        self._visits[peer] = _Visit(connection, peer, time.monotonic())
+            self._drop(oldest)
+        self._connections[peer] = _Connection(connection, peer, time.monotonic())
         return True
 
     def admit(self, peer: Peer, key: bytes) -> bool:
         """The connection from `peer` has shown `key`; False if there are too many with that key already."""
-        visit = self._visits.get(peer)
-        if visit is None or visit.key == key:
+        connection = self._connections.get(peer)
+        if connection is None or connection.key == key:
             return True
-        if sum(other.key == key and other.is_open for other in self._visits.values()) >= self._most_of_one:
+        if sum(other.key == key and other.is_open for other in self._connections.values()) >= self._most_of_one:
             return False
-        visit.key = key
+        connection.key = key
         return True
 
     def close(self) -> None:
-        """Hang up on those who are still in the door: nobody else knows of them."""
-        for visit in list(self._visits.values()):
-            if visit.key is None:
-                visit.end()
+        """End connections that have shown no key; the listener ends the others."""
+        for connection in list(self._connections.values()):
+            if connection.key is None:
+                connection.end()
 
     def _sweep(self) -> None:
         """Forget what is closed, and close what has shown no key in time."""
         latest = time.monotonic() - self._no_key
-        for visit in list(self._visits.values()):
-            if not visit.is_open:
-                del self._visits[visit.peer]
-            elif visit.key is None and visit.since < latest:
-                self._drop(visit)
+        for connection in list(self._connections.values()):
+            if not connection.is_open:
+                del self._connections[connection.peer]
+            elif connection.key is None and connection.since < latest:
+                self._drop(connection)
 
-    def _drop(self, visit: _Visit) -> None:
-        visit.end()
-        del self._visits[visit.peer]
+    def _drop(self, connection: _Connection) -> None:
+        connection.end()
+        del self._connections[connection.peer]
 
 
-class _Listening(socket.socket):
-    """A listening socket that asks its limits about every connection."""
+class _LimitedSocket(socket.socket):
+    """A listening socket that refuses connections beyond its limits."""
 
     limits: ConnectionLimits
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; raises where there is none, or no place for it."""
+        """The next connection; raises if there is none, or if it exceeds the limits."""
         connection, address = super().accept()
         if not self.limits.enter(connection, (str(address[0]), int(address[1]))):
             connection.close()
-            raise ConnectionAbortedError("no place for another connection")
+            raise ConnectionAbortedError("too many connections")
         return connection, address
 
 
 def _raised_descriptors() -> int:
-    """How many descriptors the process may have, after asking for as many as it is allowed to ask for."""
+    """The limit on descriptors of this process, raised as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -176,7 +178,7 @@ _ANSWERS = 8  # times a site may begin to answer one message
 
 
 @dataclass
-class _Leave:
+class _Quota:
     """What a site may still push before it is sent another message."""
 
     n_bytes: int = 0
@@ -186,21 +188,21 @@ class _Leave:
 class SiteAccess:
     """Flower's application as far as sites need it, and only for sites whose keys are known.
 
-    Flower would answer to an unknown key as to one that is connected already, and a site could not tell whether it
-    should try again.
+    Flower would answer the same to an unknown key and to one that is connected already; a site must retry only in the
+    second case.
     """
 
     def __init__(self, app: ASGIApp, known: Mapping[bytes, str] | None, limits: ConnectionLimits) -> None:
-        """`known` public keys, with their sites' names, may connect; None: all, without further ado."""
+        """`known` public keys, with their sites' names, may connect; None: any client may."""
         self._app, self._known, self._limits = app, known, limits
-        self._leave: dict[bytes, _Leave] = {}
+        self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes], float] = {}
 
     def expect(self, key: bytes, message: Message) -> None:
         """The site with this key is sent `message`: it may push an answer."""
         records = message.content.array_records.values() if message.has_content() else ()
         sent = sum(len(array.data) for record in records for array in record.values())
-        self._leave[key] = _Leave(_ANSWER + _ANSWER_PER_BYTE * sent, _ANSWERS)
+        self._quotas[key] = _Quota(_ANSWER + _ANSWER_PER_BYTE * sent, _ANSWERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on or refuse a request."""
@@ -222,32 +224,32 @@ class SiteAccess:
         if self._known is not None:
             key = _claimed_key(headers)
             if key not in self._known:
-                return _refusal_of_stranger(path), b""
+                return _refusal_of_unknown_key(path), b""
             if not _has_signed(key, headers):
                 return _unauthorised(), b""
             if (away := _seconds_away(headers)) is not None:
-                self._tell("clock", key, f"its clock is {away:+.0f} s away from this machine's; it is not let in")
+                self._warn("clock", key, f"its clock is {away:+.0f} s away from this machine's; it is refused")
                 return _unauthorised(), b""
         if not self._limits.admit(peer, key or repr(peer).encode()):
-            self._tell("many", key, "it has too many connections; another one is refused")
+            self._warn("many", key, "it has too many connections; another one is refused")
             return PlainTextResponse("too many connections with this key", 429), b""
         body = await _body(receive, _declared(headers), _LONGEST.get(path, _SHORT))
         if body is None:
-            self._tell("long", key, "a request that is too long, or takes too long, is refused")
+            self._warn("long", key, "a request that is too long, or takes too long, is refused")
             return PlainTextResponse("too long", 413), b""
         if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
-            self._tell("more", key, "it sends more than an answer can be; the rest is refused")
+            self._warn("more", key, "it sends more than an answer can be; the rest is refused")
             return PlainTextResponse("more than an answer", 413), b""
         return None, body
 
     def _allow(self, key: bytes, n_bytes: int, *, begins: bool) -> bool:
-        left = self._leave.setdefault(key, _Leave())
+        left = self._quotas.setdefault(key, _Quota())
         left.n_bytes -= n_bytes
         left.answers -= begins
         return left.n_bytes >= 0 and left.answers >= 0
 
-    def _tell(self, what: str, key: bytes, why: str) -> None:
-        """One line about a site, now and then."""
+    def _warn(self, what: str, key: bytes, why: str) -> None:
+        """Log a line about a site, at most once a minute for each reason."""
         now = time.monotonic()
         if now - self._reminded.get((what, key), -_REMIND) >= _REMIND:
             self._reminded[what, key] = now
@@ -315,7 +317,7 @@ def _seconds_away(headers: Mapping[str, str]) -> float | None:
     return None if EARLIEST < away < LATEST else away
 
 
-def _refusal_of_stranger(path: str) -> Response:
+def _refusal_of_unknown_key(path: str) -> Response:
     if path != f"{_FLEET}activate-node":
         return _unauthorised()
     return JSONResponse(*refusal_of_key(UNREGISTERED))

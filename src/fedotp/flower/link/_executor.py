@@ -1,4 +1,4 @@
-"""The worker of a site: takes what the server asks from the SuperNode beside it and answers.
+"""The worker of a site: takes messages of the server from the local SuperNode and answers them.
 
 Flower would start a process for every message, which would load the backbone every time, and run the code that came
 with the run. This worker stays, and runs nothing but the installed fedotp.
@@ -66,14 +66,14 @@ class Executor:
 
     def _work(self, token: str) -> None:
         client = runtime_client(self._address, _NAME, token=token)
-        heartbeat = HeartbeatSender(partial(_say_alive, client))
+        heartbeat = HeartbeatSender(partial(_send_heartbeat, client))
         heartbeat.start()
         try:
             message, context, _, _ = pull_task_input(client)
             status, details = SubStatus.COMPLETED, ""
             try:
                 reply = self._app(message, context)
-            except Exception as error:  # whatever it is, the server must hear of it, and the site must go on
+            except Exception as error:  # the server receives any error, and the site continues
                 log.exception("the message could not be worked on")
                 status, details = SubStatus.FAILED, f"{type(error).__name__}; the site's own log says more"
                 reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details), reply_to=message)
@@ -84,10 +84,10 @@ class Executor:
             client.close()
 
 
-def _say_alive(client: RuntimeHttpClient) -> bool:
-    """Tell the SuperNode that its message is worked on; False: try again soon.
+def _send_heartbeat(client: RuntimeHttpClient) -> bool:
+    """Report to SuperNode that its message is in progress; False: retry soon.
 
-    One that was started anew does not know the message. Flower's own way would then end the site.
+    A SuperNode that was restarted does not know the message; Flower's own worker would then exit.
     """
     try:
         send_heartbeat(client)

@@ -1,7 +1,7 @@
 """All that fedotp uses of Flower beyond its documented interface (flwr.app, flwr.clientapp, flwr.serverapp).
 
-Nothing else here imports Flower's insides, and tests/flower/test_flower_contract.py says of each what is assumed of it:
-that is where an upgrade of Flower is to be looked at. What only the server, or only SuperNode, needs is imported when
+No other file imports Flower's internals. tests/flower/test_flower_contract.py tests each assumption about them: look
+there when Flower is upgraded. What only the server, or only SuperNode, needs is imported when
 it is used: the other processes of a federation do not load it.
 """
 
@@ -41,7 +41,7 @@ from flwr.supercore.retry import (
 )
 from flwr.supercore.run import RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient  # how tasks are had and answered
-from flwr.supernode.fleet_http_client import FleetHttpClient  # SuperNode's connection: bounded, and told
+from flwr.supernode.fleet_http_client import FleetHttpClient  # SuperNode's connection
 from flwr.supernode.runtime.run_clientapp import (  # how Flower's own worker takes a message and answers it
     pull_task_input,
     push_message,
@@ -155,7 +155,7 @@ def _local(client: _Client, headers: Mapping[str, str] | None) -> _Client:
     return client
 
 
-# The gate and the transport ---------------------------------------------------------------------------------------
+# Access control and transport ---------------------------------------------------------------------------------------
 
 
 def key_bytes(text: str) -> bytes:
@@ -174,7 +174,7 @@ def refusal_of_key(why: str) -> tuple[dict[str, Any], int]:
 
 
 def set_sender(reply: Message, node: int) -> None:
-    """Let an answer be `node`'s, whatever it says itself."""
+    """Set the sender of an answer to `node`, whatever its metadata contain."""
     reply.metadata.__dict__["_src_node_id"] = node
 
 
@@ -182,7 +182,7 @@ def set_sender(reply: Message, node: int) -> None:
 
 
 def make_app(local: str, host: str, port: int, *, with_keys: bool) -> "Starlette":
-    """SuperLink's application, all of it in memory; it starts no process and listens nowhere by itself."""
+    """SuperLink's application, all of it in memory; it starts no process and opens no port."""
     from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE
     from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
     from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
@@ -240,7 +240,7 @@ def register_node(client: "ControlHttpClient", key: bytes, name: str) -> int:
 
 
 def start_run(client: "ControlHttpClient", folder: Path) -> None:
-    """Start a run of the Flower app in `folder`: SuperLink has no run without one, though nobody executes it."""
+    """Start a run of the Flower app in `folder`: SuperLink needs one for a run, but no process executes it."""
     from flwr.cli.build import build_fab_from_disk
     from flwr.common.serde import fab_to_proto
     from flwr.proto.control_pb2 import StartRunRequest
@@ -328,7 +328,7 @@ def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
 
 
 def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> None:
-    """Tell SuperLink how the run ended. Raises FAILURES."""
+    """Report to SuperLink how the run ended. Raises FAILURES."""
     from flwr.common.serde import context_to_proto
     from flwr.proto.runtime_pb2 import PushTaskOutputRequest
 
@@ -340,7 +340,7 @@ def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> No
 
 
 def run_supernode(client: type[FleetHttpClient], invoker: Callable[[], RetryInvoker]) -> None:
-    """Flower's SuperNode, told by `sys.argv`, with another connection to the server and another way to try again."""
+    """Run Flower's SuperNode with the options in `sys.argv` and these classes for connection and retries."""
     from flwr.supernode import fleet_http_connection
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
@@ -349,5 +349,5 @@ def run_supernode(client: type[FleetHttpClient], invoker: Callable[[], RetryInvo
 
 
 def send_heartbeat(client: RuntimeHttpClient) -> None:
-    """Tell SuperNode that its message is worked on. Raises httpx.HTTPError."""
+    """Report to SuperNode that its message is in progress. Raises httpx.HTTPError."""
     client.SendTaskHeartbeat(SendTaskHeartbeatRequest())

@@ -1,11 +1,11 @@
 """Flower's SuperLink inside the server process.
 
 Sites reach the Fleet API only, on the public port. Flower's other APIs, through which anyone could start runs and so
-run code here, are served on the loopback interface to whoever knows a secret, which is this process. The server's part
+run code here, are served on the loopback interface and require a secret that only this process knows. The server's part
 of a run is done by this process itself: no code that came in a bundle is ever executed.
 
 What Flower keeps in memory lives as long as this process, so nothing in it may expire because the machine slept or its
-clock was set: the run's own token has no end, and whether a site is there is told by a clock that nobody sets.
+clock was set: the run's own token does not expire, and the presence of sites is measured with a monotonic clock.
 """
 
 import errno
@@ -161,14 +161,14 @@ class SuperLink:
 
 
 def free_port() -> int:
-    """A port on the loopback interface that nobody uses just now."""
+    """A port on the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind((_LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def _steady_clock() -> Callable[[], datetime]:
-    """A clock that nobody sets, for Flower's memory of sites and messages."""
+    """A clock that cannot be set, for Flower's memory of sites and messages."""
     began, ticks = datetime.now(UTC), time.monotonic()
 
     def steady() -> datetime:

@@ -1,4 +1,4 @@
-"""Flower's SuperNode beside the site's worker: started, watched, and started again."""
+"""Flower's SuperNode beside the site's worker: started, watched, and restarted."""
 
 import logging
 import os
@@ -28,63 +28,63 @@ ACTIVATE, HEARTBEAT, PULL = "ActivateNode", "SendNodeHeartbeat", "PullMessages"
 TOO_MUCH = "the server's message is too large"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
-_UNREACHABLE = 30.0  # seconds without an answer after which it is said that the server cannot be reached
-_LOOK = 0.2  # seconds between two looks at SuperNode
-_NAP = 5.0  # seconds between two looks beyond which this process was asleep, and could have heard nothing
+_UNREACHABLE = 30.0  # seconds without an answer after which the server is reported as unreachable
+_CHECK = 0.2  # seconds between two checks of SuperNode
+_SLEPT = 5.0  # seconds between two checks beyond which this process was asleep
 _SILENCE = 90.0  # seconds: three of Flower's heartbeats
-_PATIENT = 10  # times that, where silence need not mean that anything is wrong
-_HELD = 75.0  # seconds for which the server holds a connection that has died, and some
+_PATIENT = 10  # times that, where silence can be normal
+_HELD = 75.0  # seconds; the server holds a dead connection for a shorter time
 _PROGRAM = ("-P", "-m", "fedotp.flower.link._supernode_main")
-_LAST_WORDS = 5.0  # seconds for what SuperNode has said to be read when it has ended
+_LAST_OUTPUT = 5.0  # seconds to read the output of a SuperNode that has ended
 
-_NOBODY = f"cannot be reached; retrying every {_LONGEST_PAUSE:.0f} s"
+_UNREACHED = f"cannot be reached; retrying every {_LONGEST_PAUSE:.0f} s"
 
 REFUSED = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate was not made by the authority of these keys (ca.crt), "
     "has expired, or is for another name",
     UNREGISTERED: "the server does not know this site's key: have it registered there, and start again",
 }
-"""What SuperNode says where trying again would not help, and what it means."""
+"""Output of SuperNode after which a retry cannot help, and its meaning."""
 
 RETRIED = {
     HOLDS_A_CONNECTION: "the server holds a connection with this key: this site's last one, for a minute at most, or "
     "another site's that has the same key; retrying",
-    "ConnectError": _NOBODY,
-    "Connection refused": _NOBODY,
+    "ConnectError": _UNREACHED,
+    "Connection refused": _UNREACHED,
     "does not recognize": "the server was restarted; connecting again",
     "terminated gracefully": "the server ended the connection: it was restarted, or does not accept this site's "
     "signature (is the clock right, here and there?); retrying",
 }
-"""What SuperNode says where it will work by and by."""
+"""Output of SuperNode after which a retry can help, and its meaning."""
 
 TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site; retrying"
 
 
 class AnswerTimer:
-    """Seconds since the last answer, of those in which this process was awake and could have heard one."""
+    """Seconds since the last answer, without those in which this process was asleep."""
 
     def __init__(self) -> None:
-        """It begins when it is first looked at."""
+        """It starts with the first reading."""
         self.seconds = 0.0
-        self._looked = 0.0
-        self._heard = True
+        self._last = 0.0
+        self._answered = True
 
-    def look(self, now: float) -> float:
+    def read(self, now: float) -> float:
         """The seconds until `now`, on a clock that never goes back."""
-        self.seconds = 0.0 if self._heard else self.seconds + min(now - self._looked, _NAP)
-        self._looked, self._heard = now, False
+        self.seconds = 0.0 if self._answered else self.seconds + min(now - self._last, _SLEPT)
+        self._last, self._answered = now, False
         return self.seconds
 
-    def end(self) -> None:
-        """Something was heard, says whatever thread."""
-        self._heard = True
+    def reset(self) -> None:
+        """Restart it, from any thread: there was an answer."""
+        self._answered = True
 
 
 class SuperNode:
-    """Keeps a SuperNode connected to `server`; without `keys` the connection is neither secret nor known.
+    """Keeps a SuperNode connected to `server`; without `keys` the connection is neither encrypted nor authenticated.
 
-    It is alive as long as the server answers it. Where nothing was answered for `silence` seconds it is started anew,
-    but not in the middle of a message: it alone can hand in what the worker answers.
+    It is restarted if the server answered nothing for `silence` seconds, but not while a message is in progress: only
+    the same SuperNode can deliver the worker's answer.
     """
 
     def __init__(
@@ -105,26 +105,26 @@ class SuperNode:
         self._silence, self._program, self._clock = silence, program, clock
         self._process: subprocess.Popen[str] | None = None
         self._listeners: list[threading.Thread] = []
-        self._said: deque[str] = deque(maxlen=60)
+        self._output: deque[str] = deque(maxlen=60)
         self._pause = _FIRST_PAUSE
         self._next = 0.0
         self._connected = False
         self._working = False
         self._lost = False
-        self._link, self._ears = AnswerTimer(), AnswerTimer()  # any answer; an answer to "is there anything to do?"
+        self._link, self._polls = AnswerTimer(), AnswerTimer()  # any answer; an answer to a request for work
         self._started = 0.0
-        self._complaints: set[str] = set()  # since it was last connected
+        self._warned: set[str] = set()  # since it was last connected
         self._held_since: float | None = None
         self._stopping = threading.Event()
         self._failure: Exception | None = None
         self._watcher = threading.Thread(target=self._keep_watching, daemon=True)
 
     def start(self) -> None:
-        """Start SuperNode, and watch it from now on, whatever else this process does."""
+        """Start SuperNode and watch it from a thread."""
         self._watcher.start()
 
     def require_accepted(self) -> None:
-        """Raise where SuperNode was refused for good."""
+        """Raise if the server refused SuperNode for good."""
         if self._failure is not None:
             raise self._failure
 
@@ -135,18 +135,18 @@ class SuperNode:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """While a message is worked on."""
+        """While a message is in progress."""
         self._working = True
         try:
             yield
         finally:
-            self._link.end()  # the answer has all the time to be handed in
-            self._ears.end()
+            self._link.reset()  # the full time remains to deliver the answer
+            self._polls.reset()
             self._working = False
 
     def _keep_watching(self) -> None:
         try:
-            while not self._stopping.wait(_LOOK):
+            while not self._stopping.wait(_CHECK):
                 self.watch()
         except Exception as error:
             self._failure = error
@@ -154,7 +154,7 @@ class SuperNode:
             self._shut()
 
     def _shut(self) -> None:
-        """End SuperNode while the thread that started it lives: at its end the system would end it, too early."""
+        """End SuperNode before the thread that started it ends; the system would then kill it."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -165,47 +165,47 @@ class SuperNode:
         self._secret_file.unlink(missing_ok=True)
 
     def watch(self) -> None:
-        """Start SuperNode if it does not run, or hears nothing. Raises where it was refused for good."""
+        """Start SuperNode if it does not run, or receives nothing. Raises if it was refused for good."""
         now = self._clock()
-        self._link.look(now)
-        self._ears.look(now)
+        self._link.read(now)
+        self._polls.read(now)
         if self._process is None:
             if now >= self._next:
                 self._start()
         elif self._process.poll() is not None:
             self._end(self._process)
             self._explain()
-        elif self._is_deaf():
+        elif self._is_silent():
             self._process.kill()
             self._end(self._process)
         elif not self._connected and now - self._started > _UNREACHABLE:
-            self._complain(_NOBODY)
+            self._warn(_UNREACHED)
 
-    def _is_deaf(self) -> bool:
-        """Whether nothing was heard for too long; said once."""
+    def _is_silent(self) -> bool:
+        """Whether nothing was received for too long; logged once."""
         if self._working:
-            self._ears.end()  # it asks for nothing more before this is answered
+            self._polls.reset()  # it requests no work before this message is answered
             if self._link.seconds > self._silence and not self._lost:
                 self._lost = True
                 log.warning(
-                    "no answer from %s for %.0f s; going on with what is in progress", self._server, self._silence
+                    "no answer from %s for %.0f s; finishing the message in progress", self._server, self._silence
                 )
             return False
         if not self._connected:
-            return self._link.seconds > _PATIENT * self._silence  # it retries by itself
+            return self._link.seconds > _PATIENT * self._silence  # SuperNode retries
         if self._link.seconds > self._silence:
-            log.warning("no answer from %s for %.0f s; connecting anew", self._server, self._silence)
+            log.warning("no answer from %s for %.0f s; reconnecting", self._server, self._silence)
             return True
-        if self._ears.seconds > _PATIENT * self._silence:  # a large message on a slow link takes its time
-            log.warning("nothing was asked of %s for %.0f s; connecting anew", self._server, self._ears.seconds)
+        if self._polls.seconds > _PATIENT * self._silence:  # a large message on a slow link takes long
+            log.warning("no request reached %s for %.0f s; reconnecting", self._server, self._polls.seconds)
             return True
         return False
 
     def _end(self, process: "subprocess.Popen[str]") -> None:
-        """SuperNode has ended: read what it said last, and let some time pass before the next one."""
+        """SuperNode has ended: read its last output, and wait before the next start."""
         process.wait()
         for listener in self._listeners:
-            listener.join(_LAST_WORDS)
+            listener.join(_LAST_OUTPUT)
         self._process = None
         self._wait()
 
@@ -221,10 +221,10 @@ class SuperNode:
                 file.write(self.secret)
         except OSError as error:
             raise cannot_write(self._secret_file, error) from error
-        self._said.clear()
+        self._output.clear()
         self._connected, self._lost, self._started = False, False, self._clock()
-        self._link.end()
-        self._ears.end()
+        self._link.reset()
+        self._polls.reset()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, *self._program, str(os.getpid()), *self._options()],
@@ -241,7 +241,7 @@ class SuperNode:
             return
         self._listeners = [
             threading.Thread(target=listen, args=(self._process,), daemon=True)
-            for listen in (self._hear_answers, self._hear_words)
+            for listen in (self._read_answers, self._read_output)
         ]
         for listener in self._listeners:
             listener.start()
@@ -256,52 +256,54 @@ class SuperNode:
         ca, key = str(self._keys.ca), str(self._keys.key)
         return [*options, "--root-certificates", ca, "--auth-supernode-private-key", key]
 
-    def _hear_answers(self, process: "subprocess.Popen[str]") -> None:
-        """What the server has answered, as the names of the calls."""
+    def _read_answers(self, process: "subprocess.Popen[str]") -> None:
+        """Read the names of the calls that the server has answered."""
         assert process.stdout is not None
         with process.stdout as answers:
             for line in answers:
-                self._hear(line.strip())
+                self._count(line.strip())
 
-    def _hear(self, call: str) -> None:
-        self._link.end()
+    def _count(self, call: str) -> None:
+        self._link.reset()
         if call != HEARTBEAT:
-            self._ears.end()
+            self._polls.reset()
         if self._lost:
             self._lost = False
             log.info("%s answers again", self._server)
         if call == ACTIVATE:
             self._connected, self._held_since = True, None
-            self._complaints.clear()
+            self._warned.clear()
             log.info("connected to %s", self._server)
         elif call == PULL:
             self._pause = _FIRST_PAUSE
 
-    def _hear_words(self, process: "subprocess.Popen[str]") -> None:
-        """What SuperNode says."""
+    def _read_output(self, process: "subprocess.Popen[str]") -> None:
+        """Read and log what SuperNode prints."""
         assert process.stderr is not None
-        with process.stderr as words:
-            for line in words:
-                self._said.append(one_line(line))
+        with process.stderr as lines:
+            for line in lines:
+                self._output.append(one_line(line))
                 log.debug("SuperNode: %s", one_line(line))
                 if TOO_MUCH in line:
                     log.error("%s: %s; it is not taken", self._server, TOO_MUCH)
 
     def _explain(self) -> None:
-        """Say why SuperNode has ended; raise if it was refused."""
-        said = "\n".join(self._said)
+        """Log why SuperNode has ended; raise if it was refused."""
+        output = "\n".join(self._output)
         for sign, meaning in REFUSED.items():
-            if sign in said:
+            if sign in output:
                 raise FedotpError(f"{self._server}: {meaning}")
-        why = next((meaning for sign, meaning in RETRIED.items() if sign in said), "the connection was lost; retrying")
-        if HOLDS_A_CONNECTION in said:
+        why = next(
+            (meaning for sign, meaning in RETRIED.items() if sign in output), "the connection was lost; retrying"
+        )
+        if HOLDS_A_CONNECTION in output:
             now = self._clock()
             self._held_since = now if self._held_since is None else self._held_since
             why = TAKEN if now - self._held_since > _HELD else why
-        self._complain(why)
+        self._warn(why)
 
-    def _complain(self, why: str) -> None:
-        """One line, once until the site is connected again: after a run's end there may be no server for months."""
-        if why not in self._complaints:
-            self._complaints.add(why)
+    def _warn(self, why: str) -> None:
+        """Log a line, once until the site is connected again: after a run there may be no server for months."""
+        if why not in self._warned:
+            self._warned.add(why)
             log.warning("%s: %s", self._server, why)

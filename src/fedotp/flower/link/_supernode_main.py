@@ -1,7 +1,7 @@
 """Flower's SuperNode as a site runs it: `python -m fedotp.flower.link._supernode_main PARENT OPTIONS...`.
 
-It tells on standard output what the server has answered, bears a link that is dead for a while, takes no more from a
-server than fits, and ends when its work ends.
+It prints the calls that the server has answered, retries while the link is down, limits the bytes it accepts from the
+server, and ends when its parent or one of its threads ends.
 """
 
 import os
@@ -27,7 +27,7 @@ from fedotp.flower.link._supernode import PULL, TOO_MUCH
 MOST_BYTES = 256 << 20
 """What a message may take; prompts take some kilobytes."""
 
-_ADDRESS_SPACE = 8 << 30  # whatever else a server may send: it ends this process, not the machine
+_ADDRESS_SPACE = 8 << 30  # so that a hostile server can end this process, but not the machine
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
@@ -36,10 +36,10 @@ class TooMuchError(RuntimeError):
 
 
 class FleetClient(FleetHttpClient):
-    """SuperNode's connection to the server: every answer is told, and bounded."""
+    """SuperNode's connection to the server: it prints every answered call and limits the size of answers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As Flower's, but it follows nobody elsewhere and unpacks nothing."""
+        """As Flower's, without redirects and without decompression."""
         super().__init__(*arguments, **options)
         self._client.follow_redirects = False
         self._client.headers["accept-encoding"] = "identity"
@@ -58,12 +58,12 @@ class FleetClient(FleetHttpClient):
 
     def _bound(self, response: httpx.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise TooMuchError("the server sends a packed answer, which nobody asked for")
+            raise TooMuchError("the server sends a compressed answer, which was not requested")
         assert isinstance(response.stream, httpx.SyncByteStream)
         response.stream = _Bounded(response.stream, self._take)
 
     def _take(self, n_bytes: int) -> None:
-        """Count what came since the last message was asked for, by whatever thread."""
+        """Count the bytes since the last message was requested, from any thread."""
         with self._taking:
             self._taken += n_bytes
         if self._taken > MOST_BYTES:
@@ -113,7 +113,7 @@ def main() -> None:
         run_supernode(FleetClient, patient_invoker)
     except Exception:
         traceback.print_exc()
-    finally:  # its Runtime API would go on in another thread, and the site would be deaf
+    finally:  # its Runtime API would continue in another thread, without a connection to the server
         os._exit(1)
 
 
@@ -125,7 +125,7 @@ def _die_with(parent: int) -> None:
 
 
 def _end_with_thread(what: threading.ExceptHookArgs) -> None:
-    """A thread of SuperNode that breaks (it is the heartbeat's) is not started again by anyone."""
+    """End the process: SuperNode does not restart a thread that fails (the heartbeat's)."""
     threading.__excepthook__(what)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Messages to sites and their answers, whatever becomes of a site in between."""
+"""Messages to sites and their answers, with retries for sites that disconnect or restart."""
 
 import logging
 import time
@@ -56,12 +56,12 @@ class Transport:
         return answers
 
     def _pull(self, number: str, node: int) -> list[Message]:
-        """The answer to one message, if it is there. Who sent it is known, whatever the answer says itself."""
+        """The answer to one message, if it is there. Its sender is set to the node that was asked."""
         try:
             replies = list(_retried(lambda: self._grid.pull_messages([number])))[:1]
         except TransientError:  # it is the SuperLink that fails
             raise
-        except Exception as error:  # a stranger's bytes that Flower cannot read
+        except Exception as error:  # untrusted bytes that Flower cannot read
             what = Error(ErrorCode.UNKNOWN, f"its answer cannot be read ({type(error).__name__})")
             asked = Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
             replies = [Message(what, reply_to=asked)]
@@ -120,12 +120,12 @@ def _retried(call: Callable[[], _Result]) -> _Result:
         return call()
     except FAILURES as error:
         raise TransientError(
-            f"the link inside this server is broken ({type(error).__name__}); go on with --resume"
+            f"the link inside this server is broken ({type(error).__name__}); continue with --resume"
         ) from error
 
 
 def is_lost(reply: Message) -> bool:
-    """Whether Flower says that a node, or what it sent, did not arrive; it is not the site that says so."""
+    """Whether Flower, not the site, reports that a node or its answer was lost."""
     return reply.has_error() and reply.error.code in LOST
 
 

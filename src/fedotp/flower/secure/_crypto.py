@@ -1,4 +1,11 @@
-"""Keys of one round, masks drawn from them, and sealed letters between two sites. All of it is `cryptography`'s."""
+"""Keys of one round, masks drawn from them, sealed letters between two sites (all by `cryptography`), and shares.
+
+Shamir's secret sharing over a prime field: any t of n shares give the secret, t - 1 reveal nothing about it.
+
+    f(x) = secret + a_1 x + ... + a_{t-1} x^{t-1}  (mod p),  share of the site at x = 1, 2, ...: f(x)
+
+The secret is 32 bytes; p is the smallest prime above 2^256, so every 32 bytes are a number of the field.
+"""
 
 import hashlib
 import os
@@ -35,12 +42,12 @@ class KeyPair:
 
     @property
     def public(self) -> bytes:
-        """32 bytes for everyone."""
+        """32 bytes, public."""
         return self.private.public_key().public_bytes_raw()
 
     @property
     def secret(self) -> bytes:
-        """32 bytes for nobody; shares of them for many."""
+        """32 secret bytes; only shares of them leave."""
         return self.private.private_bytes_raw()
 
     def agree(self, public: bytes, purpose: bytes) -> bytes:
@@ -58,7 +65,7 @@ def derive(secret: bytes, purpose: bytes) -> bytes:
 
 
 def mask(key: bytes, n: int) -> Words:
-    """(n,) numbers modulo 2^64 that nobody without `key` can tell from chance: AES-256 in counter mode."""
+    """(n,) numbers modulo 2^64, indistinguishable from random ones without `key`: AES-256 in counter mode."""
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * n))
     return np.frombuffer(stream, "<u8").astype(np.uint64)
 

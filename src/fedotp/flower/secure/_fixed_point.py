@@ -7,7 +7,7 @@ sites of up to 1,000 images and B = 64, by 2^-44.
 
 A site's row, of m images and of P, all values of the shared parameters; the first three are whole numbers:
 
-    m, m where the loss is told, images seen, m loss, m P
+    m, m if the loss is shared, images seen, m loss, m P
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ class FixedPoint:
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """What a sum says: the weighted average of the sites' values, their weight, their mean loss (nan: not told)."""
+    """The weighted average of the sites' values, their weight, their mean loss (nan: not shared)."""
 
     values: dict[str, Floats]
     weight: int
@@ -89,18 +89,18 @@ def n_numbers(values: Mapping[str, Floats]) -> int:
 
 
 def row_of(fixed: FixedPoint, values: Mapping[str, Floats], *, weight: int, loss: float | None, n_images: int) -> Words:
-    """One site's row; a loss of None is not told."""
+    """One site's row; a loss of None is not shared."""
     whole = np.array([weight, 0 if loss is None else weight, n_images], np.uint64)
-    told = 0.0 if loss is None else float(np.clip(np.nan_to_num(loss), -fixed.bound, fixed.bound))
-    flat = [np.array([told]), *(values[name].astype(np.float64).ravel() for name in sorted(values))]
+    shared = 0.0 if loss is None else float(np.clip(np.nan_to_num(loss), -fixed.bound, fixed.bound))
+    flat = [np.array([shared]), *(values[name].astype(np.float64).ravel() for name in sorted(values))]
     return np.concatenate([whole, fixed.encode(np.concatenate(flat), weight)])
 
 
 def average_of(fixed: FixedPoint, total: Words, like: Mapping[str, Floats]) -> Average:
     """The average, of values `like` these; a sum that no sites can have is refused."""
-    weight, telling, n_images = (int(number) for number in total[:_WHOLE])
-    if not (1 <= weight <= fixed.n_sites * fixed.most_images and telling <= weight and n_images <= _MOST_IMAGES):
+    weight, sharing, n_images = (int(number) for number in total[:_WHOLE])
+    if not (1 <= weight <= fixed.n_sites * fixed.most_images and sharing <= weight and n_images <= _MOST_IMAGES):
         raise FedotpError("the secure sum makes no sense: a site has masked other numbers than it was to")
     loss, *flat = np.split(fixed.decode(total[_WHOLE:]), np.cumsum([1, *(like[name].size for name in sorted(like))]))
     values = {name: (part / weight).reshape(like[name].shape) for name, part in zip(sorted(like), flat, strict=False)}
-    return Average(values, weight, float(loss[0]) / telling if telling else float("nan"), n_images)
+    return Average(values, weight, float(loss[0]) / sharing if sharing else float("nan"), n_images)

@@ -20,7 +20,7 @@ _COUNT_BYTES = 8
 
 
 class Identity(Protocol):
-    """Who signs, and whose signatures can be told."""
+    """Signs statements, and checks the signatures of others."""
 
     def sign(self, statement: bytes) -> bytes:
         """This party's signature."""
@@ -92,7 +92,7 @@ class Session:
 
     @classmethod
     def of(cls, text: str) -> "Session":
-        """Read what a stranger has written."""
+        """Read a session from untrusted text."""
         kinds = {item.name: item.type for item in fields(cls)}
         try:
             values = json.loads(text)
@@ -100,7 +100,7 @@ class Session:
         except (ValueError, RecursionError):
             right = False
         if not right or len(text) > 1000:
-            raise FedotpError("the message says nothing right of a secure sum; install the same version of fedotp")
+            raise FedotpError("the message does not describe a secure sum; install the same version of fedotp")
         return cls(**values)
 
     def keys_statement(self, number: int, advert: "Advert") -> bytes:
@@ -110,7 +110,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Advert:
-    """What a site says of itself in one session, signed.
+    """A site's signed keys, weight and start in one session.
 
     Attributes:
         name: the site's name.
@@ -143,7 +143,7 @@ class Advert:
 
     @classmethod
     def of(cls, name: str, content: bytes) -> "Advert":
-        """Of `content`, a stranger's."""
+        """Read untrusted `content`."""
         ends = (0, KEY_BYTES, 2 * KEY_BYTES, 2 * KEY_BYTES + _COUNT_BYTES, 2 * KEY_BYTES + 2 * _COUNT_BYTES)
         if not ends[-1] <= len(content) <= 1000:
             raise FedotpError(

@@ -22,7 +22,7 @@ from fedotp.flower.secure._session import Advert, Cohort, Identity, Session
 
 @dataclass(frozen=True)
 class SealedShares:
-    """What a site sends of its shares, by receiver: sealed letters, and marks by which shares are told from others."""
+    """What a site sends of its shares, by receiver: sealed letters, and marks (digests) that identify shares."""
 
     letters: Mapping[int, bytes]
     marks: Mapping[int, bytes]
@@ -68,7 +68,9 @@ class SiteSession:
         cohort = Cohort(self.session, dict(adverts))
         if self._cohort is not None and self._dealt is not None:
             if cohort.transcript != self._cohort.transcript:
-                raise FedotpError("this site was told of other sites before, in the same secure sum; it deals no more")
+                raise FedotpError(
+                    "the server named other sites before, in the same secure sum; this site deals no more"
+                )
             return self._dealt
         own = cohort.adverts.get(self.number)
         if own is None or own.parts(self.number) != self.advert.parts(self.number):
@@ -133,7 +135,9 @@ class SiteSession:
         if self.masked is None:
             raise FedotpError("this site has masked nothing yet, and cannot say who is in the sum")
         if self._survivors not in (None, chosen):
-            raise FedotpError("this site was told of other survivors before, in the same secure sum; it signs no more")
+            raise FedotpError(
+                "the server named other survivors before, in the same secure sum; this site signs no more"
+            )
         if self.number not in chosen or not chosen <= self._held.keys():
             raise FedotpError(
                 "the survivors of a secure sum must be sites that have dealt out shares, this one among them"
@@ -146,9 +150,9 @@ class SiteSession:
         """One share of each site that has dealt, once enough have signed who is in the sum."""
         cohort = self.cohort
         if self._survivors is None:
-            raise FedotpError("this site was not told who is in the sum, and reveals no share")
+            raise FedotpError("this site does not know which sites are in the sum, and reveals no share")
         if not signatures.keys() <= self._survivors:
-            raise FedotpError("somebody has signed who is not in the sum")
+            raise FedotpError("a site that is not in the sum has signed")
         statement = cohort.survivors_statement(self._survivors)
         for number, signature in signatures.items():
             self._identity.check(cohort.adverts[number].name, statement, signature)
@@ -179,7 +183,7 @@ def add_pair(cohort: Cohort, numbers: Words, own: KeyPair, number: int, other: i
 
 
 def marks_of(cohort: Cohort, dealer: int, receiver: int, shares: bytes) -> bytes:
-    """Two digests, of the share of a seed and of that of a key: whoever sees a share can tell whether it is the one."""
+    """Two digests, of the share of a seed and of the share of a key, by which a revealed share is checked."""
     about = cohort.about(b"mark", dealer, receiver)
     return mark_of(about, shares[:SHARE_BYTES]) + mark_of(about, shares[SHARE_BYTES:])
 

@@ -71,7 +71,7 @@ class Deployed:
         self._requests = Requests(config, task, registration, settings, self.n_sites)
         privacy = self.settings.privacy
         self._intake = Intake(self.registry, settings, alike=privacy.unit == "site")
-        n_expected = len(self.registry.with_a_part)  # fixed before the first update arrives
+        n_expected = len(self.registry.participants)  # fixed before the first update arrives
         self._privacy: Mechanism | ReportedPrivacy | None = None
         if privacy.unit == "site":
             self._privacy = Mechanism(privacy, n_expected, releases)
@@ -148,7 +148,7 @@ class Deployed:
 
     def facts(self) -> dict[str, Any]:
         """With how many images each site counts, how often it failed, and the privacy spent."""
-        members, most = self.registry.with_a_part, self._intake.most_images()
+        members, most = self.registry.participants, self._intake.most_images()
         facts: dict[str, Any] = {
             "faults": {m.name: m.faults for m in members if m.faults},
             "refused": {m.name: m.refused for m in members if m.refused},

@@ -1,4 +1,4 @@
-"""The sites of a federation as its server knows them, and why no update could be taken from one."""
+"""The sites of a federation as its server knows them, and the faults of their updates."""
 
 import time
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _REFUSED = "its update is refused:"
 
 
 class UpdateRefusedError(FedotpError):
-    """There is an update in a site's answer, and it is not in order."""
+    """A site's answer has an update, and the update is invalid."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,18 @@ class Fault:
 
 
 class State(StrEnum):
-    """How far a site has come in; in this order, but that it may be gone or refused at any time."""
+    """A site's progress in registration. It can disconnect or be refused at any time."""
 
     UNKNOWN = "unknown"
-    """Not asked yet, or gone."""
+    """Not asked yet, or disconnected."""
     ASKED = "asked"
-    """It was asked who it is, or told all and asked to prepare itself."""
+    """It was asked for its name and classes, or to prepare for the agreement."""
     INTRODUCED = "introduced"
-    """It has said who it is."""
+    """It has sent its name and classes."""
     READY = "ready"
-    """It has agreed, and may be asked to work."""
+    """It has agreed and can train."""
     REFUSED = "refused"
-    """It does not take part."""
+    """It is excluded."""
 
 
 @dataclass(eq=False)
@@ -58,15 +58,15 @@ class Member:
 
     Attributes:
         name: its name; its number is its place in the registry.
-        node: the Flower node it is, once it is connected; `came` says since when.
-        state: how far it has come in.
-        train_images, test_images, domain: as it says itself.
-        gone: when it was last seen to be gone (`time.monotonic`); None if it never was.
-        agreed: the number of training images that it said when the run began, or it came; it weighs no more.
-        accepted: the last round whose update was taken from it.
-        faults: how often it was asked and no update could be taken; `refused`: because of what was in it.
-        shortened: how often its update moved the prompt so far that it was shortened.
-        steps: noisy steps behind all that it has sent, as it says itself, where its images are to be private.
+        node: its Flower node, once it is connected; `came`: the time of connection.
+        state: its progress in registration.
+        train_images, test_images, domain: as the site reports them.
+        gone: when it last disconnected (`time.monotonic`); None: never.
+        agreed: the number of training images that it reported first; its weight is at most this.
+        accepted: the last round whose update was accepted from it.
+        faults: how often it was asked and no update could be accepted; `refused`: because of the update's content.
+        shortened: how often its update was shortened.
+        steps: noisy training steps behind all that it has sent, as the site reports them; for privacy of images.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Member:
         return self.name or _UNNAMED
 
     def fail(self, fault: Fault) -> None:
-        """It was asked, and no update could be taken."""
+        """Count a request without an accepted update."""
         self.faults += 1
         self.refused += fault.refused
 
@@ -100,10 +100,10 @@ class Member:
 class Registry:
     """All sites, in the order of their numbers.
 
-    `nodes` are the nodes whose names are certain, because their keys were registered under them; without it (in a
-    simulation, or on a SuperLink of one's own) a site is who it says: `newcomers` have not said it yet, and have no
-    number; at the nodes `replaced` are sites whose names others have said after them. Sites `without` a part in the run
-    (`federation.without`) keep their numbers and are not let in.
+    `nodes` are the nodes with registered keys, with the sites' names. Without it (in a simulation, or on the user's
+    SuperLink) the server believes the name that a site sends. `newcomers` have not sent a name yet and have no number.
+    The nodes in `replaced` sent a name that another node has sent since. Sites in `without` (`federation.without`) keep
+    their numbers and are refused.
     """
 
     members: list[Member] = field(default_factory=list)
@@ -124,12 +124,12 @@ class Registry:
 
     @property
     def n_registered(self) -> int:
-        """How many sites have keys and a part in the run; 0 where there are no keys."""
+        """How many sites have keys and take part in the run; 0 without keys."""
         return sum(name not in self.without for name in (self.nodes or {}).values())
 
     @property
-    def with_a_part(self) -> list[Member]:
-        """The members that have a part in the run."""
+    def participants(self) -> list[Member]:
+        """The members that take part in the run."""
         return [member for member in self.members if member.name not in self.without]
 
     def of_node(self, node: int) -> Member | None:
@@ -146,14 +146,14 @@ class Registry:
         return self.members.index(member)
 
     def meet(self, node: int, came: str) -> Member:
-        """A node is connected: the site it is, if that is certain, else one to be named."""
+        """The site at a node that has connected: by its key, or else a newcomer without a name."""
         if node in self.replaced:
-            raise FedotpError("another site has come under the name of one that is still connected")
+            raise FedotpError("another site has sent the name of this one, which is still connected")
         known = self.of_node(node)
         if known is None and self.nodes is not None:
             if node not in self.nodes:
                 raise FedotpError("a site is connected whose key is not registered")
-            self._require_a_part(self.nodes[node])
+            self._require_participant(self.nodes[node])
             known = next(member for member in self.members if member.name == self.nodes[node])
         if known is None:
             known = Member("")
@@ -164,8 +164,8 @@ class Registry:
         return known
 
     def introduce(self, member: Member, name: str) -> Member:
-        """A site says its name. Returns the member that it is, which may be one seen before at another node."""
-        self._require_a_part(name)
+        """Enter the name that a site has sent. Returns its member, which may have been at another node before."""
+        self._require_participant(name)
         if member.name == name:
             return member
         if member.name:
@@ -181,6 +181,6 @@ class Registry:
         known.node, known.came, known.state = member.node, member.came, member.state
         return known
 
-    def _require_a_part(self, name: str) -> None:
+    def _require_participant(self, name: str) -> None:
         if name in self.without:
-            raise FedotpError(f"site {name} has no part in this run (federation.without)")
+            raise FedotpError(f"site {name} is excluded from this run (federation.without)")

@@ -1,4 +1,4 @@
-"""How sites come into a federation: who are you, do we agree, what have you got."""
+"""Registration of sites: name and classes, agreement, numbers of images."""
 
 import logging
 import time
@@ -20,19 +20,19 @@ from fedotp.flower.server._server_settings import ServerSettings
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 0.5
-_REMIND = 30.0  # seconds between two lines about who is missing
-_ASK_AGAIN = 120.0  # seconds after which an answer may have been lost; a site that has answered does so quickly
-_SETTLED = 3.0  # seconds without a newcomer after which sites that nobody named are all there
+_REMIND = 30.0  # seconds between two log lines about missing sites
+_ASK_AGAIN = 120.0  # seconds after which an answer may be lost; a site that already answered repeats it quickly
+_SETTLED = 3.0  # seconds without a newcomer after which all sites are there, where no list names them
 _LONGEST = 100  # characters of a name or a domain
 _MOST_IMAGES = 10**9
-_LAST = 1 << 62  # where a site that has no part of a common data set comes among those that have one
+_LAST = 1 << 62  # sorts sites with their own images after parts of a common data set
 
 
 class Registration:
-    """Greets sites as they connect, without waiting for anyone but at the start.
+    """Registers sites as they connect; it waits for them only at the start of a run.
 
-    A site is first asked who it is and which classes it has, where that is not known beforehand; then it is told the
-    whole agreement and its number, prepares itself, and is ready, or says why it cannot take part.
+    If names or classes are not known, a site is first asked for them. Then it receives the agreement and its number,
+    prepares, and is ready, or answers why it cannot take part.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Registration:
         self._new_counts = new_counts
         self._waiting: dict[str, int] = {}
         self._asked: dict[int, float] = {}
-        self._strangers: set[int] = set()
+        self._ignored: set[int] = set()
         self._parts: dict[str, int] = {}
 
     def gather(self, settings: ServerSettings, interrupt: Interrupt | None = None) -> None:
-        """Wait until as many sites are ready as `settings` ask for, or until somebody asks to stop."""
+        """Wait until as many sites are ready as `settings` ask for, or until the user stops the server."""
         start = reminded = newcomer = time.monotonic()
         n_seen = 0
         while True:
@@ -70,24 +70,25 @@ class Registration:
             members = [member for member in self.registry.everyone if member.node is not None]
             if len(members) != n_seen:
                 n_seen, newcomer = len(members), time.monotonic()
-            wanted = settings.min_sites or self.registry.n_registered  # a site whose key was removed is not awaited
+            wanted = settings.min_sites or self.registry.n_registered  # without sites whose keys were removed
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
-            told = [member for member in members if member.state is State.INTRODUCED]
+            introduced = [member for member in members if member.state is State.INTRODUCED]
             ready = [member for member in members if member.state is State.READY]
             refused = [member for member in members if member.state is State.REFUSED]
             if refused and len(refused) == max(wanted, n_seen):
                 raise FedotpError("every site was refused; the log says why")
             if settings.min_sites == 0:
                 wanted = (wanted or n_seen) - len(refused)  # the log says who and why
-            if not self.decided and told and settled and len(told) >= wanted:
-                self._decide(told)
+            if not self.decided and introduced and settled and len(introduced) >= wanted:
+                self._decide(introduced)
             elif self.decided and ready and len(ready) >= wanted:
                 self._begun = True
                 return
             now = time.monotonic()
             if settings.start_timeout and now - start > settings.start_timeout:
                 raise TransientError(
-                    f"only {len(ready) + len(told)} of {wanted} sites are there after {settings.start_timeout:g} s; "
+                    f"only {len(ready) + len(introduced)} of {wanted} sites are there after "
+                    f"{settings.start_timeout:g} s; "
                     "raise start-timeout, or lower min-sites"
                 )
             if now - reminded > _REMIND:
@@ -97,10 +98,10 @@ class Registration:
             time.sleep(_PAUSE)
 
     def step(self) -> None:
-        """Look who is there, greet those who are new, and take what they answer."""
+        """Update the list of connected sites, send the next request to new ones, and process their answers."""
         online = self.transport.online()
         for node, came in online.items():
-            if node not in self._strangers:
+            if node not in self._ignored:
                 self._meet(node, came)
         for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
@@ -117,13 +118,13 @@ class Registration:
             asked = self.registry.of_node(node)
             if asked is None or asked.state is not State.ASKED:
                 continue
-            if is_lost(reply):  # it is not the site that says so: it is asked again
+            if is_lost(reply):  # reported by Flower, not by the site: ask again
                 asked.state = State.UNKNOWN
             else:
                 self._take(asked, reply)
 
     def returning(self, members: Iterable[Member], patience: float) -> list[Member]:
-        """Those of `members` that went away less than `patience` seconds ago and may be back any moment."""
+        """Those of `members` that disconnected less than `patience` seconds ago."""
         latest = time.monotonic() - patience
         awaited = [m for m in members if m.state not in (State.READY, State.REFUSED)]
         return [member for member in awaited if member.gone is not None and member.gone > latest]
@@ -132,8 +133,8 @@ class Registration:
         try:
             self.registry.meet(node, came)
         except FedotpError as error:
-            self._strangers.add(node)
-            log.warning("%s: it is not asked", error)
+            self._ignored.add(node)
+            log.warning("%s: it is ignored", error)
 
     def _is_next(self, member: Member) -> bool:
         if member.node is None:
@@ -143,7 +144,7 @@ class Registration:
         return member.state is State.UNKNOWN or (member.state is State.INTRODUCED and self.decided)
 
     def _hello(self, member: Member) -> Message:
-        named = bool(member.name)  # without a name, it has no number yet
+        named = bool(member.name)  # a site without a name has no number yet
         config = ConfigRecord({wire.NUMBER: self.registry.number(member) if named else 0})
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
@@ -158,19 +159,19 @@ class Registration:
         )
 
     def _take(self, member: Member, reply: Message) -> None:
-        """What a site answers to hello."""
+        """Process a site's answer to hello."""
         try:
             with untrusted_input():
                 facts = content_of(reply).config_records.get(wire.CONFIG, ConfigRecord())
                 if wire.REFUSED in facts:
                     raise FedotpError(str(facts[wire.REFUSED]))
                 member = self.registry.introduce(member, _text(facts, wire.NAME, least=1))
-                self._believe(member, facts)
+                self._store(member, facts)
         except FedotpError as error:
             self._refuse(member, str(error))
 
-    def _believe(self, member: Member, facts: ConfigRecord) -> None:
-        """What a site says of itself."""
+    def _store(self, member: Member, facts: ConfigRecord) -> None:
+        """Store what a site reports about itself."""
         if wire.CLASSES in facts:
             member.classes, self._parts[member.name] = _classes(facts), _whole(facts, wire.PART, least=-1)
             member.state = State.INTRODUCED
@@ -186,8 +187,8 @@ class Registration:
             member.agreed = n_train
         elif n_train > member.agreed:
             log.warning(
-                "site %s speaks of %d training images; it goes on with the %d that were agreed on. If they are right, "
-                "stop the server and go on with --resume and --allow-new-counts",
+                "site %s reports %d training images; it still counts with the %d it reported first. If the new count "
+                "is right, stop the server and resume with --allow-new-counts",
                 *(member.name, n_train, member.agreed),
             )
         member.state = State.READY
@@ -197,15 +198,15 @@ class Registration:
         member.state = State.REFUSED
         log.error("site %s is refused: %s", member.called, one_line(why))
 
-    def _decide(self, told: list[Member]) -> None:
+    def _decide(self, introduced: list[Member]) -> None:
         """Fix the sites' numbers and, if they are not given, the class names: those that all sites have."""
         if self.registry.nodes is None:
             self.registry.members.sort(key=lambda member: (self._parts.get(member.name, _LAST), member.name))
         if not self.agreement.classes:
-            first = told[0]
+            first = introduced[0]
             if len(first.classes) < 2:
                 raise FedotpError(f"site {first.name} has fewer than two classes; name all of them with --classes")
-            for member in told[1:]:
+            for member in introduced[1:]:
                 if member.classes != first.classes:
                     raise FedotpError(
                         f"the sites have different classes: {first.name} has {listed(first.classes)}, "
@@ -218,14 +219,14 @@ class Registration:
 def _text(facts: ConfigRecord, key: str, least: int = 0) -> str:
     value = facts.get(key)
     if not isinstance(value, str) or not least <= len(value) <= _LONGEST or not value.isprintable():
-        raise FedotpError(f"it says {key} = {value!r}; right is a short text without control characters")
+        raise FedotpError(f"it reports {key} = {value!r}; right is a short text without control characters")
     return value
 
 
 def _whole(facts: ConfigRecord, key: str, least: int = 0) -> int:
     value = facts.get(key)
     if not isinstance(value, int) or not least <= value <= _MOST_IMAGES:
-        raise FedotpError(f"it says {key} = {value!r}; right is a whole number from {least} to {_MOST_IMAGES}")
+        raise FedotpError(f"it reports {key} = {value!r}; right is a whole number from {least} to {_MOST_IMAGES}")
     return value
 
 
@@ -235,5 +236,5 @@ def _classes(facts: ConfigRecord) -> tuple[str, ...]:
         isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable() for name in names
     )
     if not known or len(set(names)) < len(names):  # type: ignore[arg-type]
-        raise FedotpError(f"it says classes = {names!r}; right is a list of short names, all different")
+        raise FedotpError(f"it reports classes = {names!r}; right is a list of short names, all different")
     return tuple(names)  # type: ignore[arg-type]

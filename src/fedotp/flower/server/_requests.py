@@ -1,4 +1,4 @@
-"""Who is asked, and what they are sent."""
+"""Requests to sites: which sites are asked, and what they are sent."""
 
 import logging
 import time
@@ -21,11 +21,11 @@ from fedotp.methods import Parameters, Task
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 1.0
-_REMIND = 30.0  # seconds between two lines about who is missing
+_REMIND = 30.0  # seconds between two log lines about missing sites
 
 
 class Requests:
-    """Asks the sites of `registration`; rounds are counted from 0, and `server` are the server's parameters then."""
+    """Sends requests to the sites of `registration`; rounds count from 0, `server` are the server's parameters."""
 
     def __init__(
         self, config: Config, task: Task, registration: Registration, settings: ServerSettings, n_sites: int
@@ -38,13 +38,13 @@ class Requests:
         self._n_sites = n_sites
         self._n_trainable = n_sites if config.method.knows_clients(task) else None
 
-    # Who ---------------------------------------------------------------------------------------------------
+    # Which sites ---------------------------------------------------------------------------------------------------
 
     def to_train(self, round_: int) -> tuple[Ints, list[Member]]:
         """The sites sampled for a round and those of them that are ready.
 
-        One that has just gone away is awaited. If none of them is ready, others are sampled from those that are; if
-        nobody is there, it waits, and raises KeyboardInterrupt when somebody asks to stop.
+        Waits for sampled sites that have just disconnected. If none of them is ready, other sites are sampled; if no
+        site is ready, it waits until one is, or raises KeyboardInterrupt when the user stops the server.
         """
         reminded = 0.0
         while True:
@@ -55,7 +55,7 @@ class Requests:
             awaited = self._registration.returning((self._registry.members[n] for n in asked), self._options.wait)
             if len(ready) and not awaited:
                 if not np.isin(asked, ready).any():
-                    log.warning("round %d: none of the sites drawn is there; drawing among the others", round_ + 1)
+                    log.warning("round %d: no sampled site is connected; sampling from the others", round_ + 1)
                     asked = self._sample(ready, round_)
                 return asked, [self._registry.members[n] for n in asked if n in ready]
             if self.is_stopping:
@@ -63,11 +63,11 @@ class Requests:
             if time.monotonic() - reminded > _REMIND:
                 reminded = time.monotonic()
                 missing = listed([member.name for member in awaited]) or "any site"
-                log.warning("round %d: waiting for %s to come back", round_ + 1, missing)
+                log.warning("round %d: waiting for %s to reconnect", round_ + 1, missing)
             time.sleep(_PAUSE)
 
     def to_test(self, round_: int, *, everyone: bool) -> list[Member]:
-        """The sites that are asked for their tests: of `everyone`, those that have just gone away are awaited."""
+        """The sites that are asked for their tests; with `everyone`, it waits for sites that have just disconnected."""
         self._registration.step()
         members = self._registry.members
         while everyone and not self.is_stopping and self._registration.returning(members, self._options.wait):
@@ -80,9 +80,9 @@ class Requests:
         return [members[n] for n in wanted]
 
     def _trainable(self) -> Ints:
-        """Sites that may be asked to train: those that have said that they have images.
+        """Sites that can train: those with training images.
 
-        A method whose server keeps every site's own has no place for one that came after the first round.
+        If the method's server has parameters for each site, sites that came after the first round cannot.
         """
         members = self._registry.members[: self._n_trainable]
         return np.array([n for n, member in enumerate(members) if member.train_images], np.int64)
@@ -90,7 +90,7 @@ class Requests:
     def _sample(self, members: Ints, round_: int) -> Ints:
         return self._settings.federation.sampled(members, round_, self._settings.seed)
 
-    # What --------------------------------------------------------------------------------------------------
+    # Messages --------------------------------------------------------------------------------------------------
 
     def orders_to_train(
         self,
@@ -99,34 +99,34 @@ class Requests:
         server: Parameters,
         more: Mapping[int, ConfigRecord] | None = None,
     ) -> list[Message]:
-        """What sites are sent to train on, and, by their numbers, what each is told beyond that."""
-        told = {wire.ROUND: round_ + 1}
+        """Training requests; `more` has further fields by the sites' numbers."""
+        fields = {wire.ROUND: round_ + 1}
         by_number = more or {}
         return [
             self._order(
                 member,
                 MessageType.TRAIN,
-                ConfigRecord({**told, **by_number.get(self._registry.number(member), {})}),
+                ConfigRecord({**fields, **by_number.get(self._registry.number(member), {})}),
                 round_,
                 server,
             )
             for member in members
         ]
 
-    def queries(self, action: str, told: Mapping[int, ConfigRecord], round_: int) -> list[Message]:
-        """Questions of one kind, by the sites' numbers; no prompt is in them."""
+    def queries(self, action: str, fields: Mapping[int, ConfigRecord], round_: int) -> list[Message]:
+        """Queries of one kind, by the sites' numbers, without a prompt."""
         kind = f"{MessageType.QUERY}.{action}"
-        return [self._order(self._registry.members[n], kind, record, round_, None) for n, record in told.items()]
+        return [self._order(self._registry.members[n], kind, record, round_, None) for n, record in fields.items()]
 
     def orders_to_test(
         self, members: Sequence[Member], round_: int, server: Parameters, *, last: bool
     ) -> list[Message]:
-        """What sites are sent to test after so many rounds; `last`: the run has ended."""
-        told = ConfigRecord({wire.LAST: last, wire.ROUND: round_})
-        return [self._order(member, MessageType.EVALUATE, told, round_, server) for member in members]
+        """Test requests after so many rounds; `last`: the run has ended."""
+        fields = ConfigRecord({wire.LAST: last, wire.ROUND: round_})
+        return [self._order(member, MessageType.EVALUATE, fields, round_, server) for member in members]
 
     def exchange(self, messages: Sequence[Message]) -> dict[int, Message]:
-        """Send, and wait for as long as a round may take: the answers, by node."""
+        """Send and wait, at most for the time of a round; returns the answers by node."""
         return self._registration.transport.exchange(messages, self._options.round_timeout, self._options.wait)
 
     def expected_upload(self, number: int, round_: int, server: Parameters) -> Parameters:
@@ -137,9 +137,11 @@ class Requests:
         chance = [draws(self._settings.seed, "upload", round_, number)]
         return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
 
-    def _order(self, member: Member, kind: str, told: ConfigRecord, round_: int, server: Parameters | None) -> Message:
+    def _order(
+        self, member: Member, kind: str, fields: ConfigRecord, round_: int, server: Parameters | None
+    ) -> Message:
         number = self._registry.number(member)
-        config = ConfigRecord(dict(told))
+        config = ConfigRecord(dict(fields))
         config[wire.NUMBER] = number
         config[wire.ACCEPTED] = member.accepted
         self._registration.agreement.put(config)

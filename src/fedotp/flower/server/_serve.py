@@ -1,4 +1,7 @@
-"""Run a federation of real sites into a run directory, or go on with one."""
+"""Run a federation of real sites into a run directory, or resume one.
+
+The server has its own SuperLink and the sites' keys (`run_server`), or is a ServerApp on an existing SuperLink (`app`).
+"""
 
 import logging
 import uuid
@@ -57,12 +60,12 @@ def serve(
     Args:
         grid: Flower's connection to the sites.
         classes: names of the classes, in order; without them they are those that all sites have.
-        names: names of the sites, in the order of their numbers; `nodes` says which Flower node is which. Without them
-            a site is who it says.
-        public_keys: the sites' keys by name, in OpenSSH's text, by which their signatures are told.
+        names: names of the sites, in the order of their numbers; `nodes` maps Flower's nodes to names. Without
+            them the server believes the name that a site sends.
+        public_keys: the sites' keys by name, in OpenSSH's text, to check their signatures.
         interrupt: ends the wait for the first sites.
     """
-    config = config.resolved  # sites are sent numbers, whatever their versions' defaults
+    config = config.resolved  # sites receive all values, so their versions' defaults do not matter
     directory = RunDirectory(out)
     directory.require_new()
     require_servable(config, settings, names)
@@ -102,10 +105,10 @@ def resume_serving(
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
-    """Go on with the run of real sites in `path`, from the last round that was written down."""
+    """Resume the run of real sites in `path` after its last saved round."""
     directory = RunDirectory.open(path)
     if not directory.is_deployed:
-        raise FedotpError(f"{path} was simulated; go on with `fedotp run --resume {path}`")
+        raise FedotpError(f"{path} was simulated; resume it with `fedotp run --resume {path}`")
     with directory.locked():
         if directory.is_complete:
             return directory
@@ -115,26 +118,14 @@ def resume_serving(
             settings = _as_before(settings, manifest["deployment"]["settings"])
         require_summable(config, settings, len(names))
         directory.require_same_code(config.method)
-        known: list[str] = manifest["clients"]
-        everyone = [*known, *(name for name in names if name not in known)]
-        agreed: dict[str, int] = manifest["deployment"]["train_images"]
-        registry = Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes)
-        registry.without = config.federation.without
-        classes = tuple(manifest["data"]["classes"])
-        agreement = _agreement(config, manifest["deployment"]["run"], classes, settings)
-        if agreement.backbone != manifest["backbone"]["digest"]:
-            raise FedotpError(
-                f"{path}: the run began with backbone {manifest['backbone']['name']} "
-                f"{manifest['backbone']['digest'][:12]}, but now it is {agreement.backbone[:12]}"
-            )
+        registry = _known_sites(manifest, names, nodes, without=config.federation.without)
+        agreement = _agreement(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]), settings)
+        _require_backbone(manifest["backbone"], agreement.backbone, path)
         registration = Registration(
             Transport(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
         )
-        progress = Progress()
-        n_averages = 0
-        if directory.checkpoint.is_file():
-            with directory.reading():
-                progress, n_averages = _recall(directory, registry)
+        with directory.reading():
+            progress, n_averages = _recall(directory, registry)
         registration.gather(settings, interrupt)
         federation = Deployed(
             config,
@@ -148,15 +139,31 @@ def resume_serving(
         )
         if directory.checkpoint.is_file():
             Checkpoint.read(directory.checkpoint).restore(federation)
-        directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
-        log.info("going on after round %d", federation.round)
+        log.info("resuming after round %d", federation.round)
         observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
         Loop(config, directory, federation, progress, observers).go()
     return directory
 
 
+def _known_sites(
+    manifest: dict[str, Any], names: tuple[str, ...], nodes: dict[int, str] | None, without: tuple[str, ...]
+) -> Registry:
+    """The sites of a run that is resumed, in the order of their numbers, then those with new keys."""
+    known: list[str] = manifest["clients"]
+    agreed: dict[str, int] = manifest["deployment"]["train_images"]
+    everyone = [*known, *(name for name in names if name not in known)]
+    return Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes, without=without)
+
+
+def _require_backbone(before: dict[str, str], digest: str, path: Path) -> None:
+    if before["digest"] != digest:
+        raise FedotpError(
+            f"{path}: the run began with backbone {before['name']} {before['digest'][:12]}, but now it is {digest[:12]}"
+        )
+
+
 def _require_complete(manifest: dict[str, Any]) -> None:
-    """Refuse a manifest that does not say all a run of real sites must know, in the types it is written in."""
+    """Refuse a manifest that lacks a field of a run of real sites, or has one of the wrong type."""
     deployment, clients, classes = manifest["deployment"], manifest["clients"], manifest["data"]["classes"]
     images, backbone = deployment["train_images"], manifest["backbone"]
     fits = {
@@ -168,7 +175,7 @@ def _require_complete(manifest: dict[str, Any]) -> None:
         "backbone": isinstance(backbone["digest"], str) and isinstance(backbone["name"], str),
     }
     if wrong := [name for name, right in fits.items() if not right]:
-        raise ValueError(f"manifest.json says nothing right of {wrong[0]}")
+        raise ValueError(f"manifest.json has no valid {wrong[0]}")
 
 
 def _are_names(values: object) -> bool:
@@ -176,32 +183,32 @@ def _are_names(values: object) -> bool:
 
 
 class _StopWaiting(Observer):
-    """Tells the federation that somebody asked to stop."""
+    """Ends the federation's wait for sites when the user stops the server."""
 
     def __init__(self, federation: Deployed) -> None:
         self._federation = federation
 
     def on_interrupt(self) -> None:
-        """Whoever asks to stop does not want the server to wait for sites."""
+        """Do not wait for sites any longer."""
         self._federation.stop_waiting()
 
 
 def _write_names(directory: RunDirectory, registry: Registry) -> None:
-    """Write down the sites that came after the run began, and their images: the numbers in the metrics are theirs."""
+    """Save names and image counts of sites that came after the run began: metrics refer to them by number."""
     manifest = directory.manifest
     new = registry.members[len(manifest["clients"]) :]
     images: dict[str, int] = manifest["deployment"]["train_images"]
-    told = {m.name: m.agreed for m in registry.members if m.agreed != images.get(m.name, 0)}
-    if new or told:
+    counts = {m.name: m.agreed for m in registry.members if m.agreed != images.get(m.name, 0)}
+    if new or counts:
         manifest["clients"] += [member.name for member in new]
         manifest["domains"] += [member.domain for member in new]
-        images.update(told)
+        images.update(counts)
         manifest["data"]["train_images"] = sum(images.values())
         directory.save_manifest(manifest)
 
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
-    """`settings` with what the run began with and cannot be changed half-way: who sees updates."""
+    """`settings` with those of secure sums from the start of the run, which cannot change."""
     defaults = ServerSettings()
     for name in (names := ("secure", "secure_threshold", "secure_range")):
         value = getattr(settings, name)
@@ -213,8 +220,8 @@ def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettin
 
 
 def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:
-    """How far the run has come, and how many averages it made; sites get back what was accepted of them."""
-    progress = Progress.load(directory.checkpoint)
+    """The progress of the run and its number of averages; enters the accepted rounds and faults of the sites."""
+    progress = Progress.load(directory.checkpoint) if directory.checkpoint.is_file() else Progress()
     directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     averages = 0
     for record in directory.metrics("round"):
@@ -230,7 +237,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
 
 def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
     clip = load_backbone(config.backbone.source, config.compute.device)
-    config = replace(config, federation=replace(config.federation, without=()))  # who left is nobody else's business
+    config = replace(config, federation=replace(config.federation, without=()))  # sites do not learn of removed ones
     terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None
     return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
 
@@ -306,10 +313,12 @@ def run_server(
         RunDirectory(path).require_new()
     require_writable(path)
     if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
-        log.warning("anyone who reaches %s:%d can take part and read along: there are no keys (--insecure)", host, port)
+        log.warning(
+            "any client that reaches %s:%d can take part and read messages: there are no keys (--insecure)", host, port
+        )
     try:
         with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
-            log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "anyone who comes")
+            log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with link.run() as grid:
                 known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
                 known["public_keys"] = held.sites if held else None

@@ -16,9 +16,8 @@ class ServerSettings:
         min_sites: wait for so many before the first round; 0 for all that are named.
         start_timeout: give up waiting for them after so many seconds; 0: never.
         round_timeout: seconds a site has for its answer; what comes later does not count.
-        patience: seconds for which a site that has gone away is awaited, before a round begins and in the middle of
-            it, as long as `round_timeout` allows: a link that breaks for a moment, or a server that slept, costs no
-            site its round.
+        patience: seconds for which the server waits for a site that has disconnected, before a round and during it,
+            within `round_timeout`. So a short failure of the link does not exclude a site from the round.
         max_times: no site counts with more images, and no update moves the prompt further, than so many times the
             median of all sites (`_updates.py`).
         max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
@@ -27,7 +26,7 @@ class ServerSettings:
         secure: add updates up so that the server sees nothing but their sum (`fedotp.flower.secure`).
         secure_threshold: such a sum is opened by more than this share of its sites.
         secure_range: no value of a prompt may be larger than this in a secure sum.
-        given: names of the settings that somebody asked for in so many wire.
+        given: names of the settings that the user gave explicitly.
     """
 
     min_sites: int = 0
@@ -54,12 +53,12 @@ class ServerSettings:
 
     @property
     def wait(self) -> float:
-        """Seconds for which a site that has gone away is awaited."""
+        """Seconds for which the server waits for a site that has disconnected."""
         return min(self.patience, self.round_timeout)
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ServerSettings":
-        """From Flower's run configuration, whose keys have dashes; keys that are for others are left alone."""
+        """From Flower's run configuration, whose keys have dashes; other keys are ignored."""
         kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, bool: _flag}
         hints = {name: kind for name, kind in get_type_hints(cls).items() if kind in kinds}
         values = {name: given[key] for name in hints if (key := name.replace("_", "-")) in given}

@@ -1,4 +1,4 @@
-"""What a server cannot do: what only a simulation can, and what takes more than it sees of secure sums."""
+"""Settings that a server with real sites does not support: those for simulations, and those against secure sums."""
 
 from dataclasses import fields
 
@@ -13,22 +13,22 @@ _UNSEEN = "the server sees no site's update"
 
 
 def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
-    """Refuse what no server can do with sites of these names (none: whoever comes)."""
+    """Refuse settings that a server does not support, with sites of these names (none: names are not known)."""
     _require_real(config)
     if config.privacy.unit == "site" and config.privacy.noise:
         config.privacy.require_room(epsilon(config.privacy.noise, 1, config.privacy.delta))
     require_summable(config, settings, len(names))
     if names:
-        config.federation.absent(names)  # or refused: a name that nobody has
+        config.federation.absent(names)  # refuses names that no site has
 
 
 def _require_real(config: Config) -> None:
     """Refuse what only a simulation can do."""
-    for key, nobody in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
+    for key, none in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
         if value := getattr(config.federation, key):
             raise FedotpError(
-                f"federation.{key} = {show(value)}: is for simulations, real sites stay away by themselves; "
-                f"set {show(nobody)}"
+                f"federation.{key} = {show(value)}: is for simulations, real sites disconnect on their own; "
+                f"set {show(none)}"
             )
     if others := set(config.evaluation.views) - {"personal"}:
         raise FedotpError(
@@ -50,7 +50,7 @@ def _require_real(config: Config) -> None:
 
 
 def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> None:
-    """Refuse what does not go with secure sums, each with its reason; `n_sites` are known by name, 0: nobody is."""
+    """Refuse what does not go with secure sums, each with its reason; `n_sites` have known names (0: none)."""
     if not settings.secure:
         return
     method, rule, defaults = config.method, config.settings.server.rule, ServerSettings()
@@ -71,12 +71,12 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
         (
             settings.max_times != defaults.max_times,
             f"max-times = {settings.max_times:g}",
-            f"{_UNSEEN}, and cannot shorten it; --max-images says how much a site weighs",
+            f"{_UNSEEN}, and cannot shorten it; --max-images limits a site's weight",
         ),
         (
             n_sites > 0 and min(n_sites, drawn) < LEAST_SITES,
             f"{drawn} of {n_sites} sites in a round",
-            f"a sum takes {LEAST_SITES} or more, as of two each knows the other's part; raise "
+            f"a sum takes {LEAST_SITES} or more, because in a sum of two each site knows the other's summand; raise "
             "federation.participation, or register more sites",
         ),
     )

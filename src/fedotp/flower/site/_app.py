@@ -1,4 +1,4 @@
-"""The Flower ClientApp of a site: it says hello, trains and evaluates when the server asks."""
+"""The Flower ClientApp of a site, and the process that runs it: registers, trains and evaluates on request."""
 
 import logging
 import math
@@ -37,19 +37,19 @@ from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
 
-_NOT_TOLD = "it could not do what was asked; its own log says why"
+_FAILED = "it could not do what was asked; its own log says why"
 
 
 app = ClientApp()
 
 
 def _answer(message: Message, context: Context, work: Callable[[Site, ConfigRecord], RecordDict]) -> Message:
-    """Do what is asked. A refusal is an answer too: the server is told why, if it is about the federation."""
+    """Do what is asked. A refusal is an answer, too; the server receives its reason if it concerns the federation."""
     try:
         content = work(site_of(context), _config(message))
     except FedotpError as error:
         log.error("refused: %s", one_line(error))
-        why = one_line(error) if isinstance(error, DisagreementError) else _NOT_TOLD
+        why = one_line(error) if isinstance(error, DisagreementError) else _FAILED
         content = RecordDict({wire.CONFIG: ConfigRecord({wire.REFUSED: why})})
     return Message(content, reply_to=message)
 
@@ -127,7 +127,7 @@ def secure_signatures(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Test the site's own classifier on its own test images, and tell what the site shares of it."""
+    """Test the site's own classifier on its own test images, and report what the site shares of it."""
 
     def work(site: Site, config: ConfigRecord) -> RecordDict:
         order = _order(site, message)
@@ -183,8 +183,8 @@ def _scores(predictions: Predictions, n_classes: int) -> MetricRecord:
     if not len(predictions.row):
         return MetricRecord({wire.EXAMPLES: 0})
     evaluation = Evaluation.of(predictions, n_classes, (None,) * (int(predictions.client.max()) + 1))
-    told = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
-    return MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **told})
+    values = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
+    return MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **values})
 
 
 def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
@@ -240,8 +240,8 @@ __all__ = ["app", "site_of"]
 
 
 def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None:
-    """Connect to the server at HOST:PORT and do what it asks, until the process is told to stop."""
-    os.umask(0o077)  # whatever is written here is its owner's only
+    """Connect to the server at HOST:PORT and answer its requests until the process is stopped."""
+    os.umask(0o077)  # only the owner can read what is written here
     quiet_flower(settings.state / "flower")
     stay_offline()
     start_logging()
@@ -249,7 +249,7 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     own = {key: value for key, value in own.items() if value not in ("", -1)}
 
     def answer(message: Message, context: Context) -> Message:
-        context.node_config = own  # what the site decided, whatever came with the message
+        context.node_config = own  # the site's own settings replace those that came with the message
         with node.working():
             return app(message, context)
 

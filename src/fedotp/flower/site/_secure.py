@@ -28,7 +28,7 @@ _STRONG = 2 / 3  # from this share on, a server that lies about who dropped out 
 
 @contextmanager
 def disagreeing() -> Iterator[None]:
-    """What is wrong with a secure sum is about the federation: the server is told."""
+    """Errors of a secure sum concern the federation: the server receives them."""
     try:
         yield
     except DisagreementError:
@@ -115,7 +115,8 @@ class SecureSums:
     def endorsed(self, agreement: Agreement, record: ConfigRecord) -> bytes:
         """A signature under who is in the sum.
 
-        A round that is made again sends the same. Two sums of it tell the update of whoever is in only one of them.
+        A repeated round sends the same update, so two sums of it over different sites reveal the update of a
+        site that is in only one of them.
         """
         session = self._now(agreement, record)
         with disagreeing():
@@ -124,7 +125,7 @@ class SecureSums:
             if self._opened.get(_round_of(session), members) != members:
                 raise DisagreementError(
                     f"this site has helped to open another sum of round {session.session.round}, and the two would "
-                    "tell a single site's update; start the site again to allow it"
+                    "reveal a single site's update; start the site again to allow it"
                 )
             return session.endorse(survivors)
 

@@ -196,7 +196,7 @@ class Site:
             self.settings.required.require(config.privacy, self.settings.name, n_images)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
-        """A site may lack classes; what it has must be known, in whatever order."""
+        """A site may lack classes; those it has must be among the federation's, in any order."""
         known = set(agreement.classes)
         unknown = [name for name in self.settings.source.classes(config) if name not in known]
         if unknown:

@@ -31,13 +31,13 @@ class SiteSettings:
         state: the folder of its private prompts and its tokens.
         data: its images: a folder, or the name of a data set.
         part: instead of `data`, the number of a client in the configuration's own partition (simulations, trials).
-        share: what it tells of itself beyond its update, each including the one before: "nothing", its training
+        share: what it sends beyond its update, each including the one before: "nothing", its training
             "loss", "scores" on its own test images, or "predictions" for each of them (without the images' names).
         backbone: where its backbone lies, if not where the configuration says.
         device: where it computes.
         window: how its own greys of more than 8 bits are seen, if not as the configuration says.
         keys: the folder of its keys, with which it signs its part in secure sums; "": it has none.
-        require_secure: it takes part only where nobody sees its update, the server included.
+        require_secure: it takes part only if neither the server nor another site sees its update.
         secure_sites: it takes part in secure sums of at least so many sites.
         require_privacy: it takes part only where all that leaves it, in all runs together, spends no more than this
             epsilon of its images' privacy; 0: it leaves that to the server. With it come
@@ -89,7 +89,7 @@ class SiteSettings:
         return OwnImages(self.data, self.name) if self.data else Part(self.part)
 
     def shares(self, what: Share) -> bool:
-        """Whether the site tells `what`."""
+        """Whether the site shares `what`."""
         return get_args(Share).index(self.share) >= get_args(Share).index(what)
 
     def local(self, config: "Config") -> "Config":

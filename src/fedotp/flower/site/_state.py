@@ -1,7 +1,8 @@
-"""What a site keeps of a run: its private prompt, in a file that is replaced atomically and never sent.
+"""What a site keeps: its private prompt in each run, and the ledger of the privacy that its updates have spent.
 
-Two rounds are kept: the last one, and the one it began from, the last that the server has accepted. If the server did
-not get a site's answer, or was killed before it wrote it down, the site must start again from where it stood before.
+The private prompt is in a file that is replaced atomically and never sent. Two rounds are kept: the last one, and the
+last that the server has accepted, from which the last one started. If the server did not receive the site's answer, or
+was killed before it saved the round, the site must start again from there.
 """
 
 import json
@@ -135,8 +136,8 @@ class Required:
 class Ledger:
     """The updates that left a site, each a line in one file for all runs, on disk before the update leaves.
 
-    It is that of the site and not of a run or a folder of images: whatever the server calls the run, and whichever
-    images are added, copied or moved, all updates count for all images. Noise is never the same twice: a round that is
+    It belongs to the site, not to a run or a folder of images: if the server renames the run, or images are added,
+    copied or moved, all updates still count for all images. Noise is never the same twice: a round that is
     made again, because the server did not get or did not write down the answer, is paid for again.
     """
 
