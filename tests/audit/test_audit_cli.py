@@ -1,4 +1,4 @@
-"""`fedotp audit` on a tiny federation."""
+"""`fedotp audit` on a tiny federation, by canaries and by a probe."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import fedotp
 from cli.cli_made import command
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
+from fedotp.data import load_dataset
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from runs.toy_run import COLOURS, make_config
@@ -16,13 +18,15 @@ from runs.toy_run import COLOURS, make_config
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that promises something, and one that does not."""
+    """A run that promises something, and one that does not, of one client, with its bundle."""
     inputs = tmp_path_factory.mktemp("audited")
     save(CLIP.random(TINY), inputs / "tiny.safetensors")
     draw_day_and_night(inputs / "data", COLOURS, 12)
-    short = {"federation": {"rounds": 1, "holdout_clients": 0, "batch_size": 64}, "partition": {"n_clients": 2}}
-    run(make_config(inputs, privacy={"unit": "example", "noise": 3.0}, **short), inputs / "private")
-    run(make_config(inputs, **short), inputs / "plain")
+    short = {"rounds": 1, "holdout_clients": 0, "batch_size": 64}
+    private = {"privacy": {"unit": "example", "noise": 3.0}, "partition": {"n_clients": 2}}
+    run(make_config(inputs, federation=short, **private), inputs / "private")
+    run(make_config(inputs, federation=short, partition={"n_clients": 1}), inputs / "plain")
+    fedotp.load(inputs / "plain").save(inputs / "bundle")
     return inputs
 
 
@@ -65,23 +69,64 @@ def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.Mon
     assert json.loads((made / "broken.json").read_text())["broken"]
 
 
+def test_a_run_is_probed(made: Path) -> None:
+    done = command("audit", made / "plain", "--probe")
+    assert done.status == 0, done.err
+    assert all(said in done.out for said in ("shared", "zero-shot CLIP", "at least"))
+    kept = RunDirectory.open(made / "plain").finding("probe")
+    assert [(one["target"], one["score"]) for one in kept["attacks"]] == [
+        (target, score) for target in ("personal", "shared") for score in ("loss", "learned")
+    ]
+    assert kept["members"] == RunDirectory.open(made / "plain").manifest["data"]["train_images"]
+
+
+def test_a_bundle_is_probed_by_its_run_and_by_folders(made: Path, tmp_path: Path) -> None:
+    backbone = ("--backbone", made / "tiny.safetensors")
+    by_run = command("audit", made / "bundle", "--probe", "--run", made / "plain", *backbone, "--json")
+    assert by_run.status == 0, by_run.err
+    dataset = load_dataset(str(made / "data"))
+    client = RunDirectory.open(made / "plain").partition.clients[0]
+    for part, split, rows in (("in", dataset.train, client.train), ("out", dataset.test, client.test)):
+        for row in rows:
+            place = tmp_path / part / dataset.classes[split.labels[row]]
+            place.mkdir(parents=True, exist_ok=True)
+            split.image(int(row)).save(place / f"{row}.png")
+    words = ("--members", tmp_path / "in", "--others", tmp_path / "out", "--out", tmp_path / "found.json")
+    by_folder = command("audit", made / "bundle", "--probe", *words, *backbone)
+    assert by_folder.status == 0, by_folder.err
+    one, other = json.loads(by_run.out), json.loads((tmp_path / "found.json").read_text())
+    assert (one["members"], one["others"]) == (len(client.train), len(client.test))
+    assert [attack["auc"]["value"] for attack in one["attacks"]] == pytest.approx(
+        [attack["auc"]["value"] for attack in other["attacks"]], abs=0.05
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("private", "--set", "seed=1"), "give --out"),
-        (("private", "--canaries", "3"), "canaries = 3: must be from 10"),
-        (("private", "--kind", "sounds"), "must be gradients or images"),
-        (("plain", "--kind", "gradients"), "privacy.unit"),
-        (("private", "--confidence", "95"), "confidence = 95.0: must be in (0, 1)"),
-        (("data",), "is not a run"),
-        (("private", "--probe", "--kind", "images"), "--kind: not with --probe"),
+        ("private --set seed=1", "give --out"),
+        ("private --canaries 3", "canaries = 3: must be from 10"),
+        ("data", "is not a run"),
+        ("plain --members data", "--members: only with --probe of a bundle"),
+        ("private --probe --kind images", "--kind: not with --probe"),
+        ("plain --probe --members data", "--members: only with --probe of a bundle"),
+        ("bundle --probe", "give --run RUN"),
+        ("bundle --probe --members data", "give --run RUN"),
+        ("bundle --probe --members data/day --others store", "no image in"),
+        ("nowhere --probe --run plain", "neither a run nor a bundle"),
     ],
 )
-def test_what_cannot_be_audited_is_refused(
-    made: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
-) -> None:
+def test_what_cannot_be_audited_is_refused(made: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str) -> None:
     monkeypatch.chdir(made)
-    done = command("audit", *words)
+    backbone = ("--backbone", "tiny.safetensors") if "bundle" in words else ()
+    done = command("audit", *words.split(), *backbone)
     assert done.status == 2
     assert said in done.err
     assert done.err.count("error:") == 1
+
+
+def test_a_bundle_of_another_run_is_refused(made: Path, tmp_path: Path) -> None:
+    other = run(make_config(made, seed=1, federation={"rounds": 0}), tmp_path / "other")
+    done = command("audit", made / "bundle", "--probe", "--run", other.path, "--backbone", made / "tiny.safetensors")
+    assert done.status == 2
+    assert "its members are others" in done.err

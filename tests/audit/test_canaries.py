@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recipes.privacy.audit import table
 
+from audit.learned import by_heart
 from federation.toy_federation import (
     CLASSES,
     assert_same_bits,
@@ -24,7 +24,7 @@ from fedotp.audit import Audit, audit_federation
 from fedotp.audit._audit import _mislabelled
 from fedotp.audit._bound import Bound
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Images, Settings, draws
+from fedotp.federation import FederatedData, Settings, draws
 from fedotp.methods import METHODS
 from fedotp.privacy import PrivacySettings, clip_and_add
 from fedotp.privacy import _mechanism as mechanism
@@ -140,25 +140,18 @@ def test_more_canaries_than_directions_are_refused() -> None:
 # Images ----------------------------------------------------------------------------------------------------------
 
 
-def by_heart() -> FederatedData:
-    """Labels that mean nothing."""
-    stream, data = np.random.default_rng(3), make_data((10,) * 10, (1,) * 10)
-
-    def meaningless(images: Images) -> Images:
-        return replace(images, labels=stream.integers(0, len(CLASSES), len(images.labels)))
-
-    return replace(data, train=meaningless(data.train))
+HEART = ((10,) * 10, (1,) * 10)  # images of each client
 
 
 def test_images_show_how_little_is_protected_where_nothing_is_promised() -> None:
-    """Each client learns its images by heart: what it predicts with tells which were in."""
+    """Each client learns its images by heart: its classifier reveals which were in."""
     hard = make_settings(rounds=2, local_epochs=20, batch_size=10, optimizer={"name": "adam"})
-    found = audit_federation(METHODS["coop"](), make_task(), by_heart(), hard, canaries=50)
+    found = audit_federation(METHODS["coop"](), make_task(), by_heart(*HEART), hard, canaries=50)
     assert found.upper is None
     assert not found.is_broken
     assert found.lower == found.bounds["personal"].epsilon > 0
     untrained = replace(hard, federation=replace(hard.federation, rounds=0))
-    assert audit_federation(METHODS["promptfl"](), make_task(), by_heart(), untrained, canaries=50).lower == 0
+    assert audit_federation(METHODS["promptfl"](), make_task(), by_heart(*HEART), untrained, canaries=50).lower == 0
 
 
 @pytest.mark.parametrize(
@@ -175,7 +168,7 @@ def test_a_promise_is_broken_by_what_it_covers_only(upper: float | None, covered
 
 
 def test_images_are_mislabelled_and_put_in_by_coin() -> None:
-    data = by_heart()
+    data = by_heart(*HEART)
     planted = _mislabelled(data, np.arange(9), 30, len(CLASSES), seed=0)
     canaries = np.concatenate(planted.images.clients)
     assert len(canaries) == len(planted.included) == 30
@@ -186,11 +179,11 @@ def test_images_are_mislabelled_and_put_in_by_coin() -> None:
     assert set(canaries[planted.included]) <= set(trained)
     assert not set(canaries[~planted.included]) & set(trained)
     assert 0 < planted.included.sum() < 30
-    assert any(len(own) == 0 for own in planted.images.clients)  # nobody looks at who never trains
+    assert any(len(own) == 0 for own in planted.images.clients)  # a client that never trains has none
 
 
 def test_images_stay_below_what_is_promised() -> None:
-    data, private = by_heart(), settings_of("example")
+    data, private = by_heart(*HEART), settings_of("example")
     found = audit_federation(METHODS["promptfl"](), make_task(), data, private, canaries=40, kind="images")
     assert found.upper is not None
     assert found.lower < found.upper
@@ -214,6 +207,8 @@ def test_audits_that_cannot_be_made_are_refused(more: dict[str, Any], said: str)
 
 
 def test_the_page_shows_what_was_recorded() -> None:
+    from recipes.privacy.audit import table
+
     root = Path(__file__).parents[2]
     shown = table(root / "docs" / "results" / "audit.csv")
     assert shown in (root / "docs" / "audit.md").read_text(encoding="utf-8")

@@ -1,11 +1,12 @@
 """Bad input through the real command line: one line, exit status 2, nothing written, nothing overwritten."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from cli_made import Done, Fedotp
 
-from fedotp import load_config, methods, run
+from fedotp import RunDirectory, methods
 from fedotp.clip import load
 from fedotp.config import presets
 from fedotp.data import DATASETS
@@ -156,16 +157,11 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def runs(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(trained: RunDirectory, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a complete run, a damaged one, a comparison, and things that are no runs."""
     folder = tmp_path_factory.mktemp("runs")
-    config = load_config(made / "tiny.toml")
-    run(config, folder / "done")
-    for name in ("damaged", "swept/fedotp,seed=0"):
-        (folder / name).mkdir(parents=True)
-        for path in (folder / "done").iterdir():
-            if path.is_file():
-                (folder / name / path.name).write_bytes(path.read_bytes())
+    for name in ("done", "damaged", "swept/fedotp,seed=0"):
+        shutil.copytree(trained.path, folder / name)
     (folder / "damaged" / "manifest.json").write_text("{")
     (folder / "empty").mkdir()
     (folder / "spoilt" / "day" / "red").mkdir(parents=True)

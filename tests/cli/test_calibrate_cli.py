@@ -10,21 +10,14 @@ import pytest
 from cli_made import Fedotp, command
 
 import fedotp as library
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
-def run(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    assert command("run", made / "tiny.toml", "--out", folder, "--quiet").status == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def bundle(run: Path, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(trained: RunDirectory, client: str, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One that was calibrated after it was exported."""
-    client = library.RunDirectory.open(run).manifest["clients"][0]
     folder = tmp_path_factory.mktemp("bundles") / "one"
-    assert command("export", run, "--client", client, "--out", folder).status == 0
+    assert command("export", trained.path, "--client", client, "--out", folder).status == 0
     weights = made / "tiny.safetensors"
     done = command("calibrate", folder, made / "images", "--all", "--backbone", weights)
     assert done.status == 0, done.err
@@ -84,13 +77,15 @@ def test_test_images_of_a_site_of_a_table(bundle: Path, made: Path, place: Path,
     assert (done.status, done.err) == (2, "error: scans has no site 'oslo'; its sites are day, night\n")
 
 
-def test_by_the_test_images_of_the_run(run: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
-    client = max(library.RunDirectory.open(run).partition.clients, key=lambda each: len(each.test)).name
+def test_by_the_test_images_of_the_run(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
+    client = max(trained.partition.clients, key=lambda each: len(each.test)).name
     image = next((made / "images").rglob("*.png"))
-    done = fedotp("predict", run, "--client", client, image, "--calibrate", "test", "--coverage", 0.5, "--json")
+    done = fedotp(
+        "predict", trained.path, "--client", client, image, "--calibrate", "test", "--coverage", 0.5, "--json"
+    )
     assert done.status == 0, done.err
     assert json.loads(done.out)["set"]
-    done = fedotp("export", run, "--client", client, "--calibrate", "test", "--out", place / "two")
+    done = fedotp("export", trained.path, "--client", client, "--calibrate", "test", "--out", place / "two")
     assert "too few to flag unlike images" in done.out
     assert "calibration" in json.loads((place / "two" / "bundle.json").read_text())
 
@@ -117,7 +112,7 @@ def test_copies_among_the_test_images_of_a_run_count_once(
     assert caplog.messages == [said]
 
 
-def test_refused(run: Path, bundle: Path, made: Path, fedotp: Fedotp) -> None:
+def test_refused(trained: RunDirectory, bundle: Path, made: Path, fedotp: Fedotp) -> None:
     image, weights = next((made / "images").rglob("*.png")), ("--backbone", made / "tiny.safetensors")
     for words, reason in (
         (("predict", bundle, image, "--coverage", 0.99, *weights), "needs at least 99 calibration images"),
@@ -127,7 +122,7 @@ def test_refused(run: Path, bundle: Path, made: Path, fedotp: Fedotp) -> None:
             "leave --set and --classes",
         ),
         (("predict", bundle, image, "--calibrate", "test", *weights), "is a bundle and knows no test images"),
-        (("calibrate", run, made / "images"), "is not a bundle"),
+        (("calibrate", trained.path, made / "images"), "is not a bundle"),
         (("calibrate", bundle, made / "nowhere", *weights), "nowhere"),
     ):
         done = fedotp(*words)

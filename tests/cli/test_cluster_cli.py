@@ -18,8 +18,10 @@ from fedotp.methods import METHODS
 from runs.toy_run import assert_same_outcome, outcome
 from stranger import NAME, write_method
 
-pytest.importorskip("ray")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
+]
 
 
 def rows(folder: str) -> list[dict[str, str]]:
@@ -73,6 +75,7 @@ def kill_in_the_middle(node: Node, process: "subprocess.Popen[str]") -> Path:
 
 def test_a_table_on_two_nodes_one_of_which_is_killed(place: Path, fedotp: Fedotp) -> None:
     """First Ctrl-C, then the same command and a kill: the runs are those of one machine, to the last bit."""
+    pytest.importorskip("ray")
     own = write_method(place)
     words = ["compare", "tiny.toml", "--methods", f"fedotp,promptfl,{NAME}", "--seeds", "0..3", "--import", str(own)]
     words += ["--set", "federation.rounds=8", "--set", "compute.group_size=64"]

@@ -13,47 +13,41 @@ from fedotp.data import DATASETS
 from fedotp.methods import METHODS
 
 PROGRAM = """
-import sys
-sys.argv = ["fedotp"]
+import os, sys
 from fedotp.cli import main
-try:
-    main()
-finally:
-    print(*{"torch"} & sys.modules.keys(), file=sys.stderr)
+for line in sys.argv[1:]:
+    sys.argv, os.environ["_TYPER_COMPLETE_ARGS"] = ["fedotp"], line
+    try:
+        main()
+    except SystemExit:
+        print("end of", line)
+print(*{"torch"} & sys.modules.keys(), file=sys.stderr)
 """
+OFFERED = {
+    "fedotp run demo-n": ["demo-novel"],
+    "fedotp run --set method.mas": ["method.mass="],
+    "fedotp compare --methods fedotp,promptfl-fedp": ["fedotp,promptfl-fedprox", "fedotp,promptfl-fedper"],
+    "fedotp data info oxford_": ["oxford_pets"],
+    "fedotp runs show ": ["runs/first"],
+    "fedotp paper run tableA": ["tableA2", "tableA3", "tableA4", "tableA5"],
+}
 
 
-def offered(line: str, folder: Path) -> list[str]:
-    """The words that fish is offered behind `line`, whose last word was begun."""
+def test_a_shell_is_offered_words_without_torch(tmp_path: Path) -> None:
+    """As fish asks, in a new process."""
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "runs" / "first" / "config.toml").touch()
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "_FEDOTP_COMPLETE": "complete_fish",
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        "_TYPER_COMPLETE_ARGS": line,
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    call = [sys.executable, "-c", PROGRAM, *OFFERED]
+    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr.split() == []  # nothing went wrong, and torch was not imported
-    return [word.partition("\t")[0] for word in done.stdout.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("fedotp run demo-n", ["demo-novel"]),
-        ("fedotp run --set method.mas", ["method.mass="]),
-        ("fedotp compare --methods fedotp,promptfl-fedp", ["fedotp,promptfl-fedprox", "fedotp,promptfl-fedper"]),
-        ("fedotp data info oxford_", ["oxford_pets"]),
-        ("fedotp runs show ", ["runs/first"]),
-        ("fedotp paper run tableA", ["tableA2", "tableA3", "tableA4", "tableA5"]),
-    ],
-)
-def test_a_shell_is_offered_words_without_torch(line: str, expected: list[str], tmp_path: Path) -> None:
-    (tmp_path / "runs" / "first").mkdir(parents=True)
-    (tmp_path / "runs" / "first" / "config.toml").touch()
-    assert offered(line, tmp_path) == expected
+    expected = [word for line, words in OFFERED.items() for word in (*words, f"end of {line}")]
+    assert [word.partition("\t")[0] for word in done.stdout.splitlines()] == expected
 
 
 def test_presets_methods_and_data_sets_are_all_offered() -> None:

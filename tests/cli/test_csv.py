@@ -1,4 +1,4 @@
-"""Tables for other programs, and logs for other people's trackers: `--csv`, `--wandb`, `--mlflow`, `--onnx`."""
+"""Files for other programs: `--csv`, `--onnx`."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def test_rounds_are_a_table(trained: RunDirectory, fedotp: Fedotp) -> None:
     assert [float(row["test_loss"]) for row in rows] == [tested[n]["loss"] for n in (0, 1, 2)]
     assert [float(row["accuracy"]) for row in rows] == [tested[n]["accuracy"] for n in (0, 1, 2)]
     assert [float(row["bytes_up"]) for row in rows[1:]] == [trained_[n]["bytes_up"] for n in (1, 2)]
-    assert rows[0]["train_loss"] == ""  # nobody had trained
+    assert rows[0]["train_loss"] == ""  # nothing was trained yet
     seen = {f"{r['view']} by {r['model']} model": r["accuracy"] for r in lines if r["kind"] == "view"}
     assert seen
     assert {name: float(rows[-1][name]) for name in seen} == seen
@@ -90,17 +90,6 @@ def test_one_way_to_write_at_a_time(trained: RunDirectory, fedotp: Fedotp) -> No
     done = fedotp("predict", trained.path, "photo.jpg", "--csv", "--json")
     assert done.status == 2
     assert done.err == "error: --json and --csv are two ways to write the same: give one of them\n"
-
-
-@pytest.mark.parametrize(("option", "module", "what"), [("wandb", "wandb", "W&B"), ("mlflow", "mlflow", "MLflow")])
-def test_trackers_that_are_not_there_are_one_line(
-    option: str, module: str, what: str, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    done = fedotp("run", "tiny.toml", "--out", "here", f"--{option}")
-    assert done.status == 2
-    assert done.err == f"error: {what} is not installed; install it with: pip install 'fedotp[{option}]'\n"
-    assert not Path("here").exists()
 
 
 def test_onnx_that_is_not_there_is_one_line_and_a_file_is_not_replaced_unasked(

@@ -1,18 +1,24 @@
 """`fedotp figures` in the hands of a user."""
 
+import shutil
 from pathlib import Path
 
 import pytest
-from cli_made import Fedotp
+from cli_made import Fedotp, command
+
+
+@pytest.fixture(scope="module")
+def drawn(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """FedOTP at two masses, and PromptFL."""
+    folder = tmp_path_factory.mktemp("drawn")
+    for name, change in (("a", "method.mass=0.4"), ("b", "method.mass=0.9"), ("c", "method.name=promptfl")):
+        assert command("run", made / "tiny.toml", "--set", change, "--out", folder / name, "-q").status == 0
+    return folder
 
 
 @pytest.fixture
-def runs(place: Path, fedotp: Fedotp) -> Path:
-    """FedOTP at two masses, and PromptFL."""
-    for name, *changes in (("a", "method.mass=0.4"), ("b", "method.mass=0.9"), ("c", "method.name=promptfl")):
-        options = [word for change in changes for word in ("--set", change)]
-        assert fedotp("run", "tiny.toml", *options, "--out", place / "runs" / name, "-q").status == 0
-    return place / "runs"
+def runs(drawn: Path, place: Path) -> Path:
+    return Path(shutil.copytree(drawn, place / "runs"))
 
 
 def written(out: str) -> list[str]:
@@ -45,8 +51,8 @@ def test_what_was_drawn_before_a_refusal_is_named(runs: Path, fedotp: Fedotp) ->
     assert done.status == 2
     assert written(done.out) == ["curves.png"]
     (runs / "empty").mkdir()
-    for command in ("figures", "report"):
-        assert fedotp(command, runs / "empty").err == f"error: no runs in {runs / 'empty'}; `fedotp run` makes one\n"
+    for name in ("figures", "report"):
+        assert fedotp(name, runs / "empty").err == f"error: no runs in {runs / 'empty'}; `fedotp run` makes one\n"
 
 
 def test_tables(runs: Path, fedotp: Fedotp) -> None:

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fedotp.cli import app
+from fedotp.cli import _PANELS, app
 
 
 def commands(of: typer.Typer, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -37,7 +37,9 @@ def occur_in_order(words: list[str], text: list[str]) -> bool:
 
 
 def test_every_command_is_looked_at() -> None:
+    """And each is in a panel of the first page."""
     assert len(COMMANDS) > 30
+    assert {words[0] for words in COMMANDS} == {name for names in _PANELS.values() for name in names}
     assert {("run",), ("compare",), ("predict",), ("server",), ("data", "partition"), ("data", "cache", "show")} <= set(
         COMMANDS
     )
@@ -58,6 +60,7 @@ def test_help_is_whole(words: tuple[str, ...], width: int) -> None:
             assert occur_in_order(info.help.split(), printed), parameter
     assert occur_in_order(["--import", "MODULE", "Import", "methods,", "data", "sets"], printed)
 
+    assert "Example" in COMMANDS[words].__doc__
     stripped = [line.strip() for line in lines]  # typer < 0.20.1 drops what examples are indented by
     paragraphs = inspect.cleandoc(COMMANDS[words].__doc__).split("\n\n")
     for paragraph in paragraphs:

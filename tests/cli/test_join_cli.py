@@ -4,77 +4,68 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 from cli_made import Fedotp
 from safetensors.torch import load_file
 
 from fedotp.runs.directory import RunDirectory
 
 
-@pytest.fixture
-def trained(place: Path, fedotp: Fedotp) -> RunDirectory:
-    assert fedotp("run", "tiny.toml", "--out", "run", "--quiet").status == 0
-    return RunDirectory.open(place / "run")
-
-
 def test_a_new_client_is_fitted_and_the_run_stays_as_it_is(
-    trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp
+    here: RunDirectory, made: Path, place: Path, fedotp: Fedotp
 ) -> None:
     new = place / "new-site"
     shutil.copytree(made / "images" / "night", new)
     shutil.rmtree(new / "red")  # a site need not have all classes
-    before = trained.checkpoint.read_bytes()
-    done = fedotp("join", "run", "--data", new, "--epochs", 5, "--json")
+    before = here.checkpoint.read_bytes()
+    done = fedotp("join", "here", "--data", new, "--epochs", 5, "--json")
     assert done.status == 0, done.err
     result = json.loads(done.out)
     assert result["client"] == "new-site"
     assert result["train_images"] + result["test_images"] == 16
     assert result["after"]["loss"] < result["before"]["loss"]
-    assert trained.checkpoint.read_bytes() == before
-    folder = place / "run/joined/new-site"
+    assert here.checkpoint.read_bytes() == before
+    folder = place / "here/joined/new-site"
     assert json.loads((folder / "result.json").read_text()) == result
     assert {name: tuple(value.shape) for name, value in load_file(folder / "private.safetensors").items()} == {
         "private": (1, 2, 64)
     }
-    again = fedotp("join", "run", "--data", new)
+    again = fedotp("join", "here", "--data", new)
     assert again.status == 2
-    assert again.err == "error: run/joined/new-site exists already; choose another --name\n"
+    assert again.err == "error: here/joined/new-site exists already; choose another --name\n"
 
 
-def test_a_site_of_a_table_joins(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
+def test_a_site_of_a_table_joins(here: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
     """With its own images and its own classes only."""
     found = [path for path in sorted((made / "images").rglob("*.png")) if path.parts[-3:-1] != ("night", "red")]
     lines = [f"{path.relative_to(made)},{path.parent.name},{path.parts[-3]}" for path in found]
     (made / "sites.csv").write_text("\n".join(["path,label,site", *lines]))
-    done = fedotp("join", "run", "--data", made / "sites.csv", "--site", "night", "--json")
+    done = fedotp("join", "here", "--data", made / "sites.csv", "--site", "night", "--json")
     assert done.status == 0, done.err
     result = json.loads(done.out)
     assert (result["client"], result["train_images"], result["test_images"]) == ("night", 12, 4)
-    done = fedotp("join", "run", "--data", made / "sites.csv", "--site", "dawn")
+    done = fedotp("join", "here", "--data", made / "sites.csv", "--site", "dawn")
     assert (done.status, done.err) == (2, "error: sites has no site 'dawn'; its sites are day, night\n")
 
 
-def test_what_cannot_join_is_refused_in_one_line(
-    trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp
-) -> None:
+def test_what_cannot_join_is_refused_in_one_line(here: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
     shutil.copytree(made / "images" / "day", place / "other")
     (place / "other" / "blue").rename(place / "other" / "mauve")
-    unknown = fedotp("join", "run", "--data", "other")
+    unknown = fedotp("join", "here", "--data", "other")
     assert unknown.status == 2
     assert unknown.err == (
         "error: other has the class 'mauve', which the run does not know; its classes are [bold]green, blue, red\n"
     )
-    outside = fedotp("join", "run", "--data", made / "images" / "day", "--name", "../../x")
+    outside = fedotp("join", "here", "--data", made / "images" / "day", "--name", "../../x")
     assert outside.err == "error: --name '../../x' must be a plain name: it becomes a folder of the run\n"
     assert fedotp("join", "nowhere", "--data", "other").err.startswith("error: nowhere is not a run")
-    assert not (trained.path / "joined").exists()
+    assert not (here.path / "joined").exists()
 
 
-def test_a_person_reads_before_and_after(trained: RunDirectory, made: Path, fedotp: Fedotp) -> None:
-    done = fedotp("join", "run", "--data", made / "images" / "day", "--name", "site-4")
+def test_a_person_reads_before_and_after(here: RunDirectory, made: Path, fedotp: Fedotp) -> None:
+    done = fedotp("join", "here", "--data", made / "images" / "day", "--name", "site-4")
     assert done.status == 0, done.err
     lines = done.out.splitlines()
     assert lines[0] == "site-4: 19 training and 5 test images"
     assert lines[1].endswith("shared prompt, private one untrained")
     assert lines[2].endswith("private prompt fitted")
-    assert lines[3] == "written to run/joined/site-4"
+    assert lines[3] == "written to here/joined/site-4"

@@ -5,23 +5,24 @@ from pathlib import Path
 
 from cli_made import Fedotp
 
+from fedotp.runs.directory import RunDirectory
 
-def test_a_site_is_forgotten_and_its_worth_told(place: Path, fedotp: Fedotp) -> None:
-    assert fedotp("run", "tiny.toml", "--out", "run", "--quiet").status == 0
-    names = json.loads((place / "run/manifest.json").read_text())["clients"]
-    done = fedotp("forget", "run", "--client", names[1], "--quiet")
+
+def test_a_client_is_forgotten_and_the_others_valued(here: RunDirectory, fedotp: Fedotp) -> None:
+    names = here.manifest["clients"]
+    done = fedotp("forget", "here", "--client", names[1], "--quiet")
     assert done.status == 0, done.err
     assert f"forgotten     {names[1]}" in done.out
-    assert f"run still has all of {names[1]}: delete it" in done.err
-    left = f"run-without-{names[1]}"
+    assert f"here still has all of {names[1]}: delete it" in done.err
+    left = f"here-without-{names[1]}"
     never = fedotp("run", "tiny.toml", "--set", f'federation.without=["{names[1]}"]', "--out", "never", "--quiet")
     assert never.status == 0, never.err
     checked = fedotp("forget", "--check", f"{left}/forgotten.json", "--against", "never")
     assert checked.status == 0, checked.err
     assert checked.out.endswith("never is bit-equal\n")
-    another = fedotp("forget", "--check", left, "--against", "run")
+    another = fedotp("forget", "--check", left, "--against", "here")
     assert another.status == 1
-    assert "run: its state is another\n" in another.err
+    assert "here: its state is another\n" in another.err
     assert "without" in fedotp("runs", "show", left).out
 
     value = fedotp("value", left, "--quiet")
@@ -34,7 +35,7 @@ def test_a_site_is_forgotten_and_its_worth_told(place: Path, fedotp: Fedotp) -> 
     assert "from 2 random orders" in fedotp("runs", "show", left).out
 
 
-def test_what_is_asked_for_wrongly_is_told_in_one_line(place: Path, fedotp: Fedotp) -> None:
+def test_wrong_requests_are_one_line(place: Path, fedotp: Fedotp) -> None:
     for words, line in (
         (
             ("forget",),

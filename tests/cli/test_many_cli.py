@@ -11,7 +11,6 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
-import scipy.stats
 from cli_made import Fedotp
 from rich.console import Console
 
@@ -81,7 +80,9 @@ def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
         differences.append((sum(accuracy[0]) - sum(accuracy[1])) / 2)
     assert all(len(found) == 1 for found in digests)
     assert len(set.union(*digests)) == 3
-    test = scipy.stats.ttest_1samp(differences, 0)
+    from scipy import stats
+
+    test = stats.ttest_1samp(differences, 0)
     assert float(promptfl["difference"]) == pytest.approx(sum(differences) / 3)
     assert float(promptfl["difference_low"]) == pytest.approx(test.confidence_interval().low)
     assert float(promptfl["difference_p"]) == pytest.approx(test.pvalue)
@@ -131,6 +132,7 @@ class Killer(ManyObserver):
             active_children()[0].kill()
 
 
+@pytest.mark.processes
 def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
     config = load_config("tiny.toml").override(["federation.rounds=30", "evaluation.every=0"])
     trials = by_method(config, ["fedotp", "promptfl"], [0])
@@ -142,7 +144,8 @@ def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
     ]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker ends when it next tells how far it is")
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker ends when it next reports its progress")
 def test_a_comparison_that_is_killed_takes_its_processes_with_it(place: Path, fedotp: Fedotp) -> None:
     words = ["compare", "tiny.toml", "--methods", "fedotp,promptfl", "--seeds", "0", "--out", "here"]
     words += ["--set", "federation.local_epochs=5000", "--set", "federation.rounds=1"]  # they do not end by themselves
@@ -163,7 +166,7 @@ def test_a_comparison_that_is_killed_takes_its_processes_with_it(place: Path, fe
     assert not first.is_complete
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.processes), 2])
 def test_ctrl_c_ends_the_rounds_and_the_same_command_goes_on(place: Path, fedotp: Fedotp, jobs: int) -> None:
     """A real process, a real signal to all of its group, as a terminal sends it."""
     words = ["sweep", "tiny.toml", "--grid", "method.mass=0.5,0.9", "--out", "here"]

@@ -295,6 +295,7 @@ def test_packages_do_not_replace_what_fedotp_has(tmp_path: Path, monkeypatch: py
 # Real processes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_side_by_side_in_processes_and_resumed_in_another(
     place: Path, method_file: Path, made: Path, trained: Path
 ) -> None:

@@ -6,26 +6,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 from cli_made import Fedotp
 from PIL import Image
 
 from fedotp.classifier import Classifier
 from fedotp.runs.directory import RunDirectory
-
-
-@pytest.fixture(scope="module")
-def trained(made: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    from cli_made import command
-
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    assert command("run", made / "tiny.toml", "--out", folder, "--quiet").status == 0
-    return RunDirectory.open(folder)
-
-
-@pytest.fixture
-def client(trained: RunDirectory) -> str:
-    return trained.manifest["clients"][0]
 
 
 def test_a_line_per_image_for_programs(trained: RunDirectory, client: str, made: Path, fedotp: Fedotp) -> None:
@@ -104,9 +89,8 @@ def test_other_classes_and_another_mass(
     many = ",".join(f"colour number {i}" for i in range(40))  # longer than a name of a file may be
     assert fedotp("predict", trained.path, "--client", client, image, "--classes", many).status == 0
     for given in ("crimson, emerald,navy blue", "names.txt"):
-        done = fedotp(
-            "predict", trained.path, "--client", client, image, "--classes", given, "--set", "method.mass=0.5", "--json"
-        )
+        words = ("predict", trained.path, "--client", client, image, "--classes", given, "--json")
+        done = fedotp(*words, "--set", "method.mass=0.5")
         assert done.status == 0, done.err
         expected = (
             Classifier.from_run(trained.path, client).with_mass(0.5).with_classes(["crimson", "emerald", "navy blue"])
@@ -120,25 +104,12 @@ def test_another_dial(trained: RunDirectory, client: str, made: Path, place: Pat
     image = made / "images" / "day" / "red" / "0.png"
     plain = Classifier.from_run(trained.path, client)
     for given, dial in (("0.3", 0.3), ("1", 1.0), ("confidence", "confidence")):
-        done = fedotp(
-            "predict",
-            trained.path,
-            "--client",
-            client,
-            image,
-            "--set",
-            f"method.dial={given}",
-            "--json",
-            "--maps",
-            given,
-        )
+        words = ("predict", trained.path, "--client", client, image, "--json", "--maps", given)
+        done = fedotp(*words, "--set", f"method.dial={given}")
         assert done.status == 0, done.err
         found, expected = json.loads(done.out), plain.with_dial(dial).predict(image)
         np.testing.assert_allclose(list(found["probabilities"].values()), expected.probabilities[0], atol=1e-6)
         assert (place / found["maps"]).is_file()
-    again = fedotp("evaluate", trained.path, "--set", "method.dial=confidence", "--json")
-    assert again.status == 0, again.err
-    assert json.loads(again.out)["changes"] == ["method.dial=confidence"]
 
 
 def test_maps_are_written_beside_one_another(
@@ -160,28 +131,22 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
     image = made / "images" / "day" / "red" / "0.png"
     (place / "empty").mkdir()
     assert fedotp("run", "tiny.toml", "--set", "method.name=promptfl", "--out", "promptfl", "--quiet").status == 0
+    of_run, of_promptfl = ((path, image, "--client", client) for path in (trained.path, "promptfl"))
     for words, complaint in (
         ((trained.path, image), "error: say which client; its clients are"),
         ((trained.path, image, "--client", "nobody"), f"error: {trained.path} has no client 'nobody'; its clients are"),
         ((trained.path, "empty", "--client", client), "error: no image in empty and below; images end in .avif, .bmp"),
-        ((trained.path, image, "--client", client, "--set", "method.mass=2"), "error: mass = 2.0: must be from"),
-        ((trained.path, image, "--client", client, "--classes", "one"), "error: give at least two class names"),
-        (
-            (trained.path, image, "--client", client, "--device", "warp"),
-            "error: compute.device = 'warp' cannot be used",
-        ),
         (("nowhere", image), "error: nowhere is neither a run nor a bundle"),
-        (("promptfl", image, "--client", client, "--maps", "maps"), "error: PromptFL has no maps"),
-        (("promptfl", image, "--client", client, "--set", "method.mass=0.5"), "error: PromptFL has no mass to choose"),
-        (
-            (trained.path, image, "--client", client, "--set", "method.dial=2"),
-            "error: method.dial = 2.0: must be a number from 0",
-        ),
-        (
-            (trained.path, image, "--client", client, "--set", "method.dial=x"),
-            "error: dial = 'x': must be a number from 0",
-        ),
-        (("promptfl", image, "--client", client, "--set", "method.dial=0.5"), "error: PromptFL has no dial"),
+        ((*of_run, "--set", "method.mass=2"), "error: mass = 2.0: must be from"),
+        ((*of_run, "--set", "method.mass=x"), "error: --set method.mass=x: must be a number, for example method.mass="),
+        ((*of_run, "--set", "method.dial=2"), "error: method.dial = 2.0: must be a number from 0"),
+        ((*of_run, "--set", "method.dial=x"), "error: dial = 'x': must be a number from 0"),
+        ((*of_run, "--set", "seed=1"), "error: --set seed=1: of a trained client only method.mass and method.dial"),
+        ((*of_run, "--classes", "one"), "error: give at least two class names"),
+        ((*of_run, "--device", "warp"), "error: compute.device = 'warp' cannot be used"),
+        ((*of_promptfl, "--maps", "maps"), "error: PromptFL has no maps"),
+        ((*of_promptfl, "--set", "method.mass=0.5"), "error: PromptFL has no mass to choose"),
+        ((*of_promptfl, "--set", "method.dial=0.5"), "error: PromptFL has no dial"),
     ):
         done = fedotp("predict", *words)
         assert done.status == 2, words

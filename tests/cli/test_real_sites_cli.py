@@ -1,6 +1,7 @@
 """The commands on runs, given the run directory that a server of real sites leaves."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,9 @@ from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture
-def deployed(place: Path, fedotp: Fedotp) -> RunDirectory:
-    """Sites of which one reports its accuracy, and one simulated run, `here`."""
-    assert fedotp("run", "tiny.toml", "--out", "here", "--quiet").status == 0
-    assert fedotp("run", "tiny.toml", "--out", "there", "--quiet").status == 0
+def deployed(here: RunDirectory) -> RunDirectory:
+    """Sites of which one reports its accuracy, `there`, beside the simulated run."""
+    shutil.copytree(here.path, "there")
     run = RunDirectory.open("there")
     (run.path / "partition.json").unlink()
     (run.path / "predictions.npz").unlink()
@@ -23,7 +23,7 @@ def deployed(place: Path, fedotp: Fedotp) -> RunDirectory:
     return RunDirectory.open("there")
 
 
-def test_every_site_is_shown_also_one_that_tells_nothing(deployed: RunDirectory, fedotp: Fedotp) -> None:
+def test_every_site_is_shown_also_one_that_reports_nothing(deployed: RunDirectory, fedotp: Fedotp) -> None:
     shown = fedotp("runs", "show", "there").out
     assert "4 clients, 2 rounds" in shown
     first, *others = deployed.manifest["clients"]
@@ -37,7 +37,7 @@ def test_every_site_is_shown_also_one_that_tells_nothing(deployed: RunDirectory,
     ]
 
 
-def test_sites_that_tell_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp) -> None:
+def test_sites_that_report_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp) -> None:
     path = deployed.path / "metrics.jsonl"
     lines = [line for line in path.read_text().splitlines(keepends=True) if json.loads(line)["kind"] == "round"]
     path.write_text("".join(lines))

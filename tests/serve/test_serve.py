@@ -15,12 +15,13 @@ import pytest
 from PIL import Image
 from serve_made import EVIL, Served, make_run, served
 
+from cli.cli_made import command
 from fedotp.classifier import Classifier, calibrated_by, open_classifiers
 from fedotp.config import AuthorsSettings
 from fedotp.errors import FedotpError
 from fedotp.methods import Dial
 from fedotp.runs.directory import RunDirectory
-from fedotp.serve import make_server
+from fedotp.serve import Server, make_server
 
 
 def test_about(page: Served, run: RunDirectory) -> None:
@@ -239,18 +240,6 @@ def test_a_body_that_ends_early(page: Served) -> None:
             assert file.readline() == b"HTTP/1.1 400 Bad Request\r\n"
 
 
-def _bomb() -> bytes:
-    content = io.BytesIO()
-    Image.new("1", (11_000, 11_000)).save(content, "PNG")
-    return content.getvalue()
-
-
-def _gigantic() -> bytes:
-    content = io.BytesIO()
-    Image.new("1", (20_000, 20_000)).save(content, "PNG")
-    return content.getvalue()
-
-
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -259,16 +248,25 @@ def _gigantic() -> bytes:
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a known format"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, ""),
-        (_bomb(), "too many pixels; at most 120 million are decoded"),
-        (_gigantic(), "too many pixels"),
+        (11_000, "too many pixels; at most 120 million are decoded"),
+        (20_000, "too many pixels"),
     ],
     ids=["empty", "text", "svg", "postscript", "cut", "bomb", "gigantic"],
 )
-def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes, complaint: str) -> None:
+def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes | int, complaint: str) -> None:
+    """Bytes, or the width of a picture that unfolds to too much."""
+    if isinstance(content, int):
+        file = io.BytesIO()
+        Image.new("1", (content, content)).save(file, "PNG")
+        content = file.getvalue()
     answer = page.ask("POST", "/api/images", content)
     assert answer.status == 422
     assert complaint in answer.json["error"]
     assert "\n" not in answer.json["error"]
+
+
+def _question(image: str = '"x"', mass: str = "null", dial: str = "null") -> bytes:
+    return f'{{"image": {image}, "client": "a", "label": null, "mass": {mass}, "dial": {dial}}}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -278,22 +276,13 @@ def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes, complai
         (b"[" * 50_000, "not JSON"),
         (b"[]", "a question has image, client, label, mass, dial"),
         (b'{"image": "x"}', "a question has"),
-        (
-            b'{"image": 1, "client": "a", "label": null, "mass": null, "dial": null}',
-            "image = '1' is not what it should be",
-        ),
-        (b'{"image": "x", "client": "a", "label": null, "mass": true, "dial": null}', "mass = 'True' is not"),
-        (
-            b'{"image": "x", "client": "a", "label": null, "mass": NaN, "dial": null}',
-            "mass = nan: must be from 1e-06 to 1",
-        ),
-        (
-            b'{"image": "x", "client": "a", "label": null, "mass": 1%s, "dial": null}' % (b"0" * 400),
-            "must be from 1e-06 to 1",
-        ),
-        (b'{"image": "x", "client": "a", "label": null, "mass": 1%s, "dial": null}' % (b"0" * 5000), "not JSON"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": null, "dial": [1]}', "dial = '[1]' is not"),
-        (b'{"image": "x", "client": "a", "label": null, "mass": null, "dial": null}', "no longer kept"),
+        (_question(image="1"), "image = '1' is not what it should be"),
+        (_question(mass="true"), "mass = 'True' is not"),
+        (_question(mass="NaN"), "mass = nan: must be from 1e-06 to 1"),
+        (_question(mass="1" + "0" * 400), "must be from 1e-06 to 1"),
+        (_question(mass="1" + "0" * 5000), "not JSON"),
+        (_question(dial="[1]"), "dial = '[1]' is not"),
+        (_question(), "no longer kept"),
     ],
 )
 def test_a_bad_question_gets_a_readable_line(page: Served, question: bytes, complaint: str) -> None:
@@ -355,3 +344,26 @@ def test_a_port_in_use_and_an_open_host(page: Served, run: RunDirectory) -> None
         assert server.model.samples("client-0") == {"samples": []}  # test images are for this machine only
     finally:
         server.server_close()
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
+def test_others_reach_it_only_if_asked(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, host: str, warned: bool
+) -> None:
+    def interrupted(server: Server) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "serve_forever", interrupted)
+    done = command("serve", run.path, "--port", 0, "--host", host)
+    assert done.status == 0, done.err
+    assert done.out.startswith(f"http://{host}:")
+    assert done.err == (
+        f"warning: all that reach {host} can use this page and the clients' prompts behind it\n" if warned else ""
+    )
+
+
+def test_what_cannot_be_served(run: RunDirectory) -> None:
+    assert command("serve", "nowhere").err.startswith("error: nowhere is neither a run nor a bundle")
+    done = command("serve", run.path, "--host", "not a host", "--port", 0)
+    assert done.status == 2
+    assert done.err.startswith("error: cannot listen on not a host:0: ")
