@@ -72,10 +72,10 @@ def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.Mon
 def test_a_run_is_probed(made: Path) -> None:
     done = command("audit", made / "plain", "--probe")
     assert done.status == 0, done.err
-    assert all(said in done.out for said in ("shared", "zero-shot CLIP", "at least"))
+    assert all(said in done.out for said in ("global", "zero-shot CLIP", "at least"))
     kept = RunDirectory.open(made / "plain").finding("probe")
     assert [(one["target"], one["score"]) for one in kept["attacks"]] == [
-        (target, score) for target in ("personal", "shared") for score in ("loss", "learned")
+        (target, score) for target in ("personal", "global") for score in ("loss", "learned")
     ]
     assert kept["members"] == RunDirectory.open(made / "plain").manifest["data"]["train_images"]
 

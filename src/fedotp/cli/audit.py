@@ -24,7 +24,7 @@ app = typer.Typer()
 _UNITS = {"example": "one training image", "group": "one group of training images", "site": "one site"}
 _LOOKED_AT = {
     "releases": "from every release",
-    "global": "from the shared prompt",
+    "global": "from the global prompt",
     "personal": "from clients' own classifiers",
 }
 _canary = partial(typer.Option, rich_help_panel="Canaries")
