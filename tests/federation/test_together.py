@@ -128,13 +128,13 @@ def assert_alike(one: Simulator, two: Simulator, found: list[Any], expected: lis
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many clients were trained at once, every time."""
     sizes: list[int] = []
-    plain = LocalTrainer.compute
+    plain = LocalTrainer.train
 
     def compute(self, work, *args):  # type: ignore[no-untyped-def]
         sizes.append(len(work.clients))
         return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    monkeypatch.setattr(LocalTrainer, "train", compute)
     return sizes
 
 
@@ -219,7 +219,7 @@ def test_one_that_diverges_leaves_the_others_going() -> None:
 
 
 def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = LocalTrainer.compute
+    plain = LocalTrainer.train
 
     def compute(self, work, *args):  # type: ignore[no-untyped-def]
         seeds = [self.settings.seed] if self.data.seeds is None else self.data.seeds
@@ -227,7 +227,7 @@ def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -
             raise RuntimeError("cannot do that")
         return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    monkeypatch.setattr(LocalTrainer, "train", compute)
     several = federations("promptfl")
     _, errors = side_by_side(several)
     assert [repr(error) for error in errors] == ["None", "None", "RuntimeError('cannot do that')", "None"]
@@ -237,7 +237,7 @@ def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -
 def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     apart, several = (federations("fedotp") for _ in range(2))
     expected = alone(apart)
-    plain = LocalTrainer.compute
+    plain = LocalTrainer.train
     tried = []
 
     def compute(self, work, *args):  # type: ignore[no-untyped-def]
@@ -246,7 +246,7 @@ def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> Non
             raise torch.OutOfMemoryError("too many")
         return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    monkeypatch.setattr(LocalTrainer, "train", compute)
     found, _ = side_by_side(several)
     for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
         assert_alike(one, two, mine, theirs, 1e-13)

@@ -84,13 +84,13 @@ def assert_as_alone(outcomes: Sequence[Outcome], folder: Path, tolerance: float 
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many clients were trained at once, every time."""
     sizes: list[int] = []
-    plain = LocalTrainer.compute
+    plain = LocalTrainer.train
 
     def compute(self, work, *args):  # type: ignore[no-untyped-def]
         sizes.append(len(work.clients))
         return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "compute", compute)
+    monkeypatch.setattr(LocalTrainer, "train", compute)
     return sizes
 
 

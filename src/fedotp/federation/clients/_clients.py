@@ -115,6 +115,7 @@ class Clients(ABC):
                 state = left if one_by_one else {} if self.settings.optimizer.reset else _optimizer_of(kept)
                 group = LocalWork(**{**vars(work), "clients": clients})
                 result = (self.place or self.trainer).train(group, received, private, state or None, on_images)
+                result = self.trainer.checked(result, group, received)
             except torch.OutOfMemoryError:
                 if len(clients) == 1:
                     raise

@@ -15,6 +15,7 @@ those its own began with. What it keeps is trained beside what is sent, in the s
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -59,6 +60,21 @@ def poisson_steps(
         yield Step(places, np.minimum(epoch, epochs - 1))
 
 
+@dataclass(frozen=True, eq=False)
+class GroupNoise:
+    """What private steps of C `clients` (C,) with `sizes` (C,) images need.
+
+    `units[i]` (m_i,) says whose each image of client i is, `chances` (C,) are what each draws from, and parameters are
+    overlaid with `blind` (C, ...) where they must know of images by what is noised only.
+    """
+
+    clients: Ints
+    sizes: Ints
+    units: Sequence[Ints]
+    chances: Sequence[Chance]
+    blind: Parameters
+
+
 class NoisySteps:
     """The gradients of private steps; what is noised, and beside what, is decided here."""
 
@@ -97,42 +113,39 @@ class NoisySteps:
 
     def gradients(
         self,
+        group: GroupNoise,
         params: Parameters,
-        blind: Parameters,
         names: Sequence[str],
         received: Parameters,
         batch: Batch,
-        units: Tensor,
-        clients: Ints,
-        sizes: Ints,
-        chances: Sequence[Chance],
-    ) -> tuple[Parameters, Tensor]:
-        """Gradients (C, ...) by the trained parameters `names` of a step on `batch`, and the objective (C,).
-
-        `blind` is `params` overlaid with `blind`, `units` (C, B) whose an image is, `sizes` (C,) how many
-        images `clients` (C,) have.
+        places: Ints,
+    ) -> tuple[Tensor, Parameters]:
+        """The objective (A,) of a step of the first A clients of `group` on `batch`, the images at `places` (A, B),
+        and its gradients (A, ...) by the trained parameters `names`.
         """
         noised = [name for name in names if self.is_noised(name)]
         others = [name for name in names if not self.is_noised(name)]
-        found, objective = self._noised(blind, noised, received, batch, units, clients, sizes, chances)
+        objective, found = self._noised(group, params, noised, received, batch, places)
         if others:
-            loss, plain = step_gradients(self._method, self._task, params, others, received, batch)
+            objective, plain = step_gradients(self._method, self._task, params, others, received, batch)
             found |= plain
-            objective = loss.detach()
-        return {name: found[name] for name in names}, objective
+        return objective, {name: found[name] for name in names}
 
     def _noised(
         self,
-        blind: Parameters,
+        group: GroupNoise,
+        params: Parameters,
         names: Sequence[str],
         received: Parameters,
         batch: Batch,
-        units: Tensor,
-        clients: Ints,
-        sizes: Ints,
-        chances: Sequence[Chance],
-    ) -> tuple[Parameters, Tensor]:
-        rates = [self._settings.sampling_rate(int(n)) for n in sizes]
+        places: Ints,
+    ) -> tuple[Tensor, Parameters]:
+        n = len(places)
+        clients, sizes, chances = group.clients[:n], group.sizes[:n], group.chances[:n]
+        blind = params | {name: value[:n] for name, value in group.blind.items()}
+        numbers = np.stack([_unit_numbers(own, row) for own, row in zip(group.units, places, strict=False)])
+        units = torch.from_numpy(numbers).to(self._task.device)
+        rates = [self._settings.sampling_rate(int(m)) for m in sizes]
         current = {name: value.detach() for name, value in blind.items()}
         named = {name: value.requires_grad_() for name, value in self._method.leaves(current, names).items()}
         leaves = list(named.values())
@@ -148,7 +161,7 @@ class NoisySteps:
         beside = _gradients_of(penalties, leaves)
         drawn = (batch.labels >= 0).sum(1)
         objective = sum((term.detach() for term in penalties), fit / drawn.clamp_min(1))
-        expected = [n * rate for n, rate in zip(sizes, rates, strict=True)]
+        expected = [m * rate for m, rate in zip(sizes, rates, strict=True)]
         added = [self._noise(total, chances) for total in sums]
         if self.canaries:
             planted = self._planted(clients, rates, leaves)
@@ -158,7 +171,7 @@ class NoisySteps:
         for (name, leaf), total, more, rest in zip(named.items(), sums, added, beside, strict=True):
             count = torch.tensor(expected, dtype=total.dtype, device=total.device).view(-1, *[1] * (leaf.dim() - 1))
             found[name] = ((total + more) / count).to(leaf.dtype) + rest
-        return self._method.gradients(named, found), objective
+        return objective, self._method.gradients(named, found)
 
     def _noise(self, like: Tensor, chances: Sequence[Chance]) -> Tensor:
         """What each client (C,) adds to a sum (C, ...)."""
@@ -169,6 +182,14 @@ class NoisySteps:
         """Sums (C, ...) of the canaries of an audit, clipped as images are."""
         assert self.canaries is not None
         return clip_and_add(self.canaries.gradients(clients, rates, leaves), leaves, self._privacy.clip)
+
+
+def _unit_numbers(units: Ints, places: Ints) -> Ints:
+    """Whose the images at `places` (B,) are, counted from 0 in this step; -1 stays. `units` (m,) are of all images."""
+    drawn = places >= 0
+    numbers = np.full(len(places), -1, np.int64)
+    numbers[drawn] = np.unique(units[places[drawn]], return_inverse=True)[1]
+    return numbers
 
 
 def _parts(batch: Batch, units: Tensor, most: int) -> Iterator[tuple[Batch, Tensor]]:

@@ -60,7 +60,7 @@ class Job:
         """Do it as if there were nobody else."""
         if self.work is None:
             return self.tester.predict(self.clients, self.params)
-        return self.federation.trainer.compute(self.work, self.params, self.private, self.optimizer, self.go_on)
+        return self.federation.trainer.train(self.work, self.params, self.private, self.optimizer, self.go_on)
 
     def go_on(self, _n_images: int) -> None:
         """After every step: stop where nobody waits any more."""
@@ -125,7 +125,7 @@ class Joined:
         if not works:
             return self._predict(clients, params, [len(job.clients) for job in jobs])
         kept = [job.optimizer for job in jobs if job.optimizer is not None]
-        result = self._trainer.compute(
+        result = self._trainer.train(
             replace(works[0], clients=clients, lr=self._learning_rates(works)),
             params,
             _cat([job.private for job in jobs]),

@@ -204,13 +204,12 @@ class _Place:
         optimizer: Parameters | None,
         on_images: OnImages | None,
     ) -> LocalResult:
-        """Train beside others; who diverges there is told alone."""
+        """Train beside others."""
         job = Job(self.number, self.federation, self._closed, work.clients, received, "", work, private, optimizer)
         result = self._ask(job)
         assert isinstance(result, LocalResult)
         if on_images:
             on_images(result.n_images)
-        self.federation.trainer.require_finite(result, work)
         return result
 
     def predict(self, clients: Ints, params: Parameters, test: str = "") -> Predictions:
