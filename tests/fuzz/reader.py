@@ -1,5 +1,8 @@
 """What a reader is to the harness."""
 
+import contextlib
+import io
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,3 +39,18 @@ class Reader:
 def inputs_of(seed: Path) -> Path:
     """The folder beside a reader's seed that readers share: backbones and images that are not mutated."""
     return seed.parent / "inputs"
+
+
+def fedotp(*words: object) -> None:
+    """Run a command as a user does; where it ends with the status of a refusal, its words are raised."""
+    from fedotp.cli import main
+    from fedotp.errors import FedotpError
+
+    sys.argv = ["fedotp", *map(str, words)]
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            main()
+    except SystemExit as end:
+        if end.code in (2, 75):
+            raise FedotpError(said.getvalue().strip()) from end

@@ -10,7 +10,7 @@ from fuzz.campaign import Worker, run
 from fuzz.readers import all_readers
 from fuzz.worker import make_case
 
-CASES = 3  # of each reader; `make fuzz` runs thousands
+CASES = 1  # of each reader; `make fuzz` runs thousands
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,7 @@ def test_every_reader_reads_or_refuses_damaged_and_forged_input(tmp_path: Path) 
     assert not findings, "\n".join(findings)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", planted.DEFECTS)
 def test_the_harness_finds_a_reader_that(name: str, suspicious: Worker) -> None:
     outcome, why = suspicious.ask(name, case=0)
@@ -43,16 +44,11 @@ def test_the_harness_finds_a_reader_that(name: str, suspicious: Worker) -> None:
     assert planted.DEFECTS[name][1] in why
 
 
-@pytest.mark.parametrize("name", planted.SOUND)
-def test_the_harness_finds_nothing_in_a_reader_that(name: str, suspicious: Worker) -> None:
-    assert suspicious.ask(name, case=0)[0] in ("read", "refused")
-
-
-def test_a_reader_that_refuses_valid_input_is_a_finding(suspicious: Worker) -> None:
+@pytest.mark.processes
+def test_the_harness_knows_refusals_and_what_must_not_be_refused(suspicious: Worker) -> None:
+    for name in planted.SOUND:
+        assert suspicious.ask(name, case=0)[0] in ("read", "refused")
     assert suspicious.ask("refuses-valid-input", case=0)[0] == "finding"
-
-
-def test_a_refusal_is_a_finding_where_one_stranger_must_not_stop_the_others(suspicious: Worker) -> None:
     assert suspicious.ask("must-not-refuse", case=0)[0] == "finding"
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedotp.images._decode import as_images as as_images
     from fedotp.images._decode import decode_image as decode_image
     from fedotp.images._decode import decoded as decoded
+    from fedotp.images._decode import has_more_bits as has_more_bits
     from fedotp.images._decode import is_dicom_file as is_dicom_file
     from fedotp.images._decode import open_image as open_image
     from fedotp.images._decode import read_image as read_image
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from fedotp.images._greys import WINDOW as WINDOW
     from fedotp.images._greys import clipped_share as clipped_share
     from fedotp.images._greys import eight_bits as eight_bits
-    from fedotp.images._greys import has_more_bits as has_more_bits
     from fedotp.images._greys import largest_share as largest_share
     from fedotp.images._greys import read_window as read_window
     from fedotp.images._greys import read_windows as read_windows

@@ -18,7 +18,7 @@ from fedotp._files import read_regular
 from fedotp._text import one_line
 from fedotp.errors import FedotpError, MissingPackageError
 from fedotp.images._dicom import DicomFile
-from fedotp.images._greys import Greys, has_more_bits
+from fedotp.images._greys import Greys
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,6 +114,11 @@ def is_dicom_file(path: str) -> bool:
             return is_dicom(file.read(132))
     except OSError:
         return False
+
+
+def has_more_bits(image: Image.Image) -> bool:
+    """Whether a picture is of greys that a window is for."""
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
 
 
 def room_for(n_pixels: int) -> AbstractContextManager[None]:

@@ -142,11 +142,6 @@ def read_windows(text: str) -> dict[str, str]:
     return windows
 
 
-def has_more_bits(image: "Image.Image") -> bool:
-    """Whether a picture is of greys that a window is for."""
-    return image.mode in ("I", "F") or image.mode.startswith("I;16")
-
-
 def largest_share(image: "Image.Image", window: str = WINDOW) -> float:
     """How much of its bit depth a picture uses where the window is all of it; 1 where it is not."""
     greys = _greys_of(image)

@@ -4,7 +4,7 @@ import contextlib
 import random
 from collections.abc import Callable
 
-from fuzz.mutations import archive, dicom, mat, message, pem, pickled, picture, raw, tensors, text
+from fuzz.mutations import archive, pickled, picture, raw, tensors, text
 
 Mutation = Callable[[bytes, random.Random], bytes]
 
@@ -13,15 +13,15 @@ _MOST = 3  # mutations on top of one another
 
 # The first whose test holds says what is done to a content.
 _FORMATS: tuple[tuple[Callable[[bytes], bool], Mutation], ...] = (
-    (message.is_object, lambda content, rng: message.mutate(content, rng, mutate_once)),
-    (archive.is_zip, lambda content, rng: archive.mutate(content, rng, mutate_once)),
+    (archive.is_object, lambda content, rng: archive.mutate_message(content, rng, mutate_once)),
+    (archive.is_zip, lambda content, rng: archive.mutate_zip(content, rng, mutate_once)),
     (tensors.is_safetensors, tensors.mutate_safetensors),
     (tensors.is_npy, tensors.mutate_npy),
-    (mat.is_mat, mat.mutate),
-    (dicom.is_dicom, dicom.mutate),
+    (tensors.is_mat, tensors.mutate_mat),
+    (picture.is_dicom, picture.mutate_dicom),
     (pickled.is_pickle, pickled.mutate),
-    (picture.is_picture, picture.mutate),
-    (pem.is_pem, pem.mutate),
+    (picture.is_picture, picture.mutate_picture),
+    (text.is_pem, text.mutate_pem),
     (text.is_json_lines, text.mutate_json_lines),
     (text.is_json, text.mutate_json),
     (text.is_toml, text.mutate_toml),

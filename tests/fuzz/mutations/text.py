@@ -1,12 +1,13 @@
 """Mutations of JSON, TOML and lists of lines."""
 
+import base64
 import json
 import random
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from fuzz.mutations import raw
+from fuzz.mutations import raw, text
 
 _DEEP = 20_000
 _JSON_VALUES = (
@@ -157,3 +158,26 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
     for key, value in inside:
         yield tree, key
         yield from _places(value)
+
+
+_BLOCK = re.compile(rb"(-----BEGIN [A-Z ]+-----\n)(.*?)(\n-----END [A-Z ]+-----)", re.DOTALL)
+
+
+def is_pem(content: bytes) -> bool:
+    """Whether there is something between BEGIN and END."""
+    return _BLOCK.search(content) is not None
+
+
+def mutate_pem(content: bytes, rng: random.Random) -> bytes:
+    """The bytes within mutated and written as text again, or the text itself."""
+    if rng.random() < 0.3:
+        return text.mutate_lines(content, rng)
+
+    def change(found: re.Match[bytes]) -> bytes:
+        try:
+            within = base64.b64decode(found[2])
+        except ValueError:
+            return raw.mutate(found[0], rng)
+        return found[1] + base64.encodebytes(raw.mutate(within, rng)).rstrip(b"\n") + found[3]
+
+    return _BLOCK.sub(change, content, count=1)

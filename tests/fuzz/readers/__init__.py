@@ -1,9 +1,9 @@
 """All readers of foreign input, by the rooms they are in."""
 
 from fuzz.reader import Reader
-from fuzz.readers import data, runs, secure, sites, use, weights
+from fuzz.readers import data, runs, sites, use
 
 
 def all_readers() -> list[Reader]:
     """Every reader."""
-    return [*weights.READERS, *data.READERS, *runs.READERS, *use.READERS, *sites.READERS, *secure.READERS]
+    return [*data.WEIGHTS, *data.READERS, *runs.READERS, *use.READERS, *sites.READERS, *sites.SECURE]

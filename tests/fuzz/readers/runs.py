@@ -17,8 +17,7 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.one import StoredParameters
 from fedotp.runs.watch import Observer
-from fuzz.reader import Reader, inputs_of
-from fuzz.readers.commands import fedotp
+from fuzz.reader import Reader, fedotp, inputs_of
 from report.findings import a_probe, an_audit
 from runs.toy_run import COLOURS, make_config, make_inputs
 

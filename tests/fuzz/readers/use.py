@@ -11,8 +11,7 @@ from PIL import Image
 from fedotp.classifier import calibrated_by, load, open_classifiers
 from fedotp.serve._page_model import Model
 from fedotp.serve._server import _question
-from fuzz.reader import Reader, inputs_of
-from fuzz.readers.commands import fedotp
+from fuzz.reader import Reader, fedotp, inputs_of
 from fuzz.readers.runs import complete_run, toy_inputs
 
 _FORMATS = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "webp": "WEBP", "tif": "TIFF", "ppm": "PPM"}

@@ -122,11 +122,12 @@ def encoding_of(
 
 @dataclass(frozen=True)
 class _Part:
-    """A split, how it is shown, and the keys (k, n) of its crops; `reasons` by image for those that are broken."""
+    """A split, how it is shown and encoded, and the keys (k, n) of its crops; `reasons` why images are broken."""
 
     name: SplitName
     split: Split
     transform: EvalTransform | TrainTransform
+    encoding: Encoding
     keys: Keys
     reasons: dict[int, str]
 
@@ -166,6 +167,7 @@ class _Job:
 
     def part(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, crops: int) -> _Part:
         """Hash the images of a split: `crops` random crops of each are wanted, or the plain one."""
+        encoding = encoding_of(self.tower.clip, transform, storage=self.storage, precision=self.tower.precision)
         reasons: dict[int, str] = {}
         count = self._counter(f"hashing {name}", len(split))
         digests = hash_images(
@@ -175,7 +177,7 @@ class _Job:
             keys = np.stack([make_keys(digests, seed=self.seed, crop=j) for j in range(crops)])
         else:
             keys = make_keys(digests, seed=0, crop=0)[None]  # (k, n)
-        part = _Part(name, split, transform, keys, reasons)
+        part = _Part(name, split, transform, encoding, keys, reasons)
         for image, reason in reasons.items():
             self.on_broken(part.broken(image, reason))
         return part
@@ -192,10 +194,10 @@ class _Job:
         missing: dict[Encoding, Keys] = {}
         stores, encoders = [], []
         for part in parts:
-            of = encoding_of(self.tower.clip, part.transform, storage=self.storage, precision=self.tower.precision)
-            store = opened[of] = opened.get(of) or TokenStore(self.root, of)
-            lacking = self._lacking(part, store, missing.get(of, part.keys[:0, 0]))
-            missing[of] = lacking.keys
+            kind = part.encoding
+            store = opened[kind] = opened.get(kind) or TokenStore(self.root, kind)
+            lacking = self._lacking(part, store, missing.get(kind, part.keys[:0, 0]))
+            missing[kind] = lacking.keys
             stores.append(store)
             encoders.append(self._encoder(part, store, lacking))
         try:

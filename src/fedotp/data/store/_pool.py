@@ -94,15 +94,15 @@ class DecoderPool:
             if len(sent) == len(requests):
                 with suppress(DispatcherGoneError):
                     return self._answers_of(self._dispatcher.submit(sent, most_at_a_time), requests)
-        return self._looked_here(requests)
+        return self._decode_here(requests)
 
     def _answers_of(self, answer: Callable[[], list[Decoded]], requests: Sequence[Request]) -> Iterator[Decoded]:
         try:
             yield from answer()
         except DispatcherGoneError:
-            yield from self._looked_here(requests)
+            yield from self._decode_here(requests)
 
-    def _looked_here(self, requests: Sequence[Request]) -> Iterator[Decoded]:
+    def _decode_here(self, requests: Sequence[Request]) -> Iterator[Decoded]:
         parts = [self._threads.submit(decode, request, self._rows) for request in requests]
         return (part.result() for part in parts)
 

@@ -37,6 +37,7 @@ class Tower:
 
     def __init__(self, clip: CLIP, precision: torch.dtype | None = None, normalisation: Normalisation = "clip") -> None:
         self.clip, self.precision, self.normalisation = clip, precision, normalisation
+        self.size = clip.config.image_size
         self._pixels: Tensor | None = None
         self._recorded: Future[Recorded[ImageFeatures] | None] | None = None
 
@@ -62,8 +63,7 @@ class Tower:
         """
         if self.device.type != "cuda" or self._recorded is not None:
             return
-        size = self.clip.config.image_size
-        self._pixels = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8, device=self.device)
+        self._pixels = torch.zeros(batch_size, self.size, self.size, 3, dtype=torch.uint8, device=self.device)
         recording = ThreadPoolExecutor(1)
         self._recorded = recording.submit(self._record, self._pixels)
         recording.shutdown(wait=False)
@@ -83,7 +83,7 @@ class Tower:
     def _fetched(self, pixels: Tensor, shown: Sequence[Shown], out: Tensor | None = None) -> Tensor:
         """Crops (n, H, W, 3) on the device, in `out` if that is given."""
         if shown and not self._resizes:
-            pixels = torch.from_numpy(_cut(pixels, shown, self.clip.config.image_size))
+            pixels = torch.from_numpy(_cut(pixels, shown, self.size))
         elif shown:
             pixels = pixels[:, : max(3 * one.width * one.height for one in shown)]
         if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
@@ -92,7 +92,7 @@ class Tower:
         if shown and self._resizes:
             from fedotp.clip import resize  # Triton is only there on CUDA machines
 
-            return resize(pixels, shown, self.clip.config.image_size, out)
+            return resize(pixels, shown, self.size, out)
         return pixels if out is None else out.copy_(pixels)
 
     @cached_property
