@@ -57,8 +57,8 @@ def test_bound_rises_with_right_guesses_and_falls_with_delta_and_confidence(outc
 def randomized_response(epsilon, m, stream):
     """Scores and the coins: the epsilon of this mechanism is exact, no smaller one is true."""
     included = stream.random(m) < 0.5
-    told = np.where(stream.random(m) < 1 / (1 + math.exp(-epsilon)), included, ~included)
-    return told + 0.5 * stream.random(m), included
+    answers = np.where(stream.random(m) < 1 / (1 + math.exp(-epsilon)), included, ~included)
+    return answers + 0.5 * stream.random(m), included
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])

@@ -79,7 +79,7 @@ def two_nodes() -> Iterator[tuple[str, Node, Node]]:
 
 
 def free_port() -> int:
-    """One that nobody has just now."""
+    """One that is free just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", 0))
         return int(probe.getsockname()[1])

@@ -17,22 +17,10 @@ from cli_made import Fedotp, command
 
 from fedotp import _imports
 from fedotp.classifier import load
-from fedotp.data import DATASETS
 from fedotp.methods import METHODS, find_method, method_names, origin_of
 from fedotp.runs.directory import RunDirectory
 from serve.serve_made import served
-from stranger import NAME, TITLE, install, write_method
-
-
-def forget() -> None:
-    """As if this were a new process."""
-    os.environ.pop(_imports.VARIABLE, None)
-    for module in _imports._digests:
-        sys.modules.pop(module)
-    _imports._loaded.clear()
-    _imports._digests.clear()
-    for name in [name for name in METHODS if name.startswith(NAME)]:
-        del METHODS[name]
+from stranger import NAME, TITLE, forget, install, write_method
 
 
 @pytest.fixture(autouse=True)
@@ -57,20 +45,16 @@ def trained(made: Path, method_file: Path, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def test_the_run_says_where_its_method_came_from(trained: Path, method_file: Path) -> None:
+def test_the_option_may_be_before_or_after_the_command(trained: Path, method_file: Path, fedotp: Fedotp) -> None:
     origin = RunDirectory.open(trained).manifest["method"]["origin"]
     assert origin == {"file": str(method_file), "sha256": hashlib.sha256(method_file.read_bytes()).hexdigest()}
-
-
-@pytest.mark.parametrize("place", range(4))
-def test_the_option_stands_before_or_after_the_command(
-    place: int, trained: Path, method_file: Path, fedotp: Fedotp
-) -> None:
     words = ["runs", "show", trained]
-    shown = fedotp("--import=json", *words[:place], f"--import={method_file}", *words[place:])
-    assert shown.status == 0, shown.err
-    assert TITLE in shown.out
-    assert os.environ[_imports.VARIABLE] == f"json{os.pathsep}{method_file}"
+    for place in range(4):
+        forget()
+        shown = fedotp("--import=json", *words[:place], f"--import={method_file}", *words[place:])
+        assert shown.status == 0, shown.err
+        assert TITLE in shown.out
+        assert os.environ[_imports.VARIABLE] == f"json{os.pathsep}{method_file}"
 
 
 def test_every_command_works_on_it(
@@ -126,15 +110,10 @@ def test_the_list_has_it_anyway(trained: Path, method_file: Path, fedotp: Fedotp
     assert "unreadable" not in listed.out
     (line,) = (line for line in listed.out.splitlines() if line.startswith("only listed"))
     assert f"the method {NAME} is not here; give --import" in line
+    assert NAME not in METHODS  # nothing is imported because a run names it
+    assert not _imports._digests
     listed = fedotp("runs", "list", trained.parent, "--import", method_file)
     assert "only listed" not in listed.out
-
-
-def test_nothing_is_imported_because_a_run_names_it(trained: Path, method_file: Path, fedotp: Fedotp) -> None:
-    fedotp("runs", "list", trained.parent)
-    fedotp("runs", "show", trained)
-    assert NAME not in METHODS
-    assert not _imports._digests
 
 
 @pytest.mark.parametrize(
@@ -237,12 +216,9 @@ def test_a_data_set_comes_through_the_same_door(tmp_path: Path, made: Path, fedo
         "DATASETS['scans'] = replace(DATASETS['emoji'], name='scans', folder='scans', in_box=False, "
         "markers=('day/',), read=lambda folder: load_dataset('folder', root=folder))\n"
     )
-    try:
-        shown = fedotp("data", "info", "scans", "--root", made / "images", "--import", file)
-        assert shown.status == 0, shown.err
-        assert "scans" in fedotp("data", "list", "--root", made / "images", "--import", file).out
-    finally:
-        DATASETS.pop("scans", None)
+    shown = fedotp("data", "info", "scans", "--root", made / "images", "--import", file)
+    assert shown.status == 0, shown.err
+    assert "scans" in fedotp("data", "list", "--root", made / "images", "--import", file).out
 
 
 # Packages that are installed -------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +10,9 @@ import pytest
 from cli_made import Fedotp
 
 from data.data_made import uniform_dataset
-from fedotp import _imports
-from fedotp.data import DATASETS, _registry
-from fedotp.data.partition import PARTITIONS, Client, PartitionSettings, _settings, make_partition
+from fedotp.data.partition import PARTITIONS, Client, PartitionSettings, make_partition
 from fedotp.errors import FedotpError
-from stranger import install
+from stranger import forget, install
 
 SCHEME = '''
 """Images dealt out by turns."""
@@ -40,19 +36,6 @@ from fedotp.data._folder import read_folder
 SCANS = DatasetInfo("own-scans", "Scans", "scans", ("MARKER",), lambda folder: read_folder(folder / "images"),
                     3, 2, 36, 12, "a scan of {}.", ())
 """
-
-
-def forget() -> None:
-    """As if this were a new process."""
-    os.environ.pop(_imports.VARIABLE, None)
-    for module in _imports._digests:
-        sys.modules.pop(module)
-    _imports._loaded.clear()
-    _imports._digests.clear()
-    PARTITIONS.clear()
-    DATASETS.pop("own-scans", None)
-    _settings._brought.clear()
-    _registry._brought.clear()
 
 
 @pytest.fixture(autouse=True)

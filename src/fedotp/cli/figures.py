@@ -21,16 +21,6 @@ if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wai
 
 app = typer.Typer()
 
-KINDS = {
-    "curves": "accuracy over rounds",
-    "against": "accuracy against a setting, with --against",
-    "similarity": "similarity of patches and prompts, runs side by side",
-    "maps": "transport plans over images at several masses",
-    "plans": "does transport do anything: entropy, overlap, accuracy without it",
-    "tsne": "private prompts in the plane",
-    "words": "words nearest to the context vectors (a table)",
-    "bound": "the generalisation bound of Theorem 1 (a table)",
-}
 _USUAL = ("curves", "similarity", "maps", "plans", "tsne")
 
 
@@ -44,11 +34,123 @@ class _Request:
     key: str | None
 
 
+# One maker for each kind: it prints tables and yields figures, each with its name ------------------------------
+
+_Figures = Iterator[tuple[str, "Figure"]]
+
+
+def _curves(wanted: _Request) -> _Figures:
+    """Accuracy over rounds."""
+    from fedotp.report import plot_curves
+
+    yield "curves", plot_curves(wanted.runs, _labels(wanted.runs))
+
+
+def _against(wanted: _Request) -> _Figures:
+    """Accuracy against a setting."""
+    from fedotp.report import lines_against, plot_against
+
+    assert wanted.key is not None
+    table = listing("method", wanted.key, "accuracy %", "± std", right=(wanted.key, "accuracy %", "± std"))
+    for line in lines_against(wanted.runs, wanted.key):
+        for value, mean, std in zip(line.values or ("any",), line.mean, line.std, strict=True):
+            at = value if isinstance(value, str) else f"{value:g}"
+            row = (line.label, at, f"{100 * mean:.2f}", "-" if std is None else f"{100 * std:.2f}")
+            table.add_row(*map(cell, row))
+    Console().print(table)
+    yield f"against-{wanted.key.rpartition('.')[2]}", plot_against(wanted.runs, wanted.key)
+
+
+def _similarity(wanted: _Request) -> _Figures:
+    """Similarity of patches and prompts, runs side by side."""
+    from fedotp.report import plot_similarity, same_images
+
+    maps = same_images(_with_images("similarity", wanted.runs), wanted.images, wanted.client)
+    yield "similarity", plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
+
+
+def _maps(wanted: _Request) -> _Figures:
+    """Transport plans over images at several masses."""
+    from fedotp.report import plot_plan_maps, some_maps
+
+    for name, run in _with_plans("maps", wanted.runs):
+        yield name, plot_plan_maps(some_maps(run, wanted.images, wanted.client))
+
+
+def _plans(wanted: _Request) -> _Figures:
+    """What transport does: entropy, overlap, accuracy without it."""
+    from fedotp.report import plan_statistics, plot_plans
+
+    for name, run in _with_plans("plans", wanted.runs):
+        found = plan_statistics(run, clients=None if wanted.client is None else [wanted.client])
+        _print_plans(found)
+        title = f"{run.path.name}: {found.n_images} test images of {found.n_clients} clients"
+        yield name, plot_plans(found, title)
+
+
+def _tsne(wanted: _Request) -> _Figures:
+    """Private prompts in the plane."""
+    from fedotp.report import plot_projection, project_prompts
+
+    several = len(wanted.runs) > 1
+    for run in wanted.runs:
+        try:
+            yield _named("tsne", run, wanted.runs), plot_projection(project_prompts(run))
+        except FedotpError as error:
+            if not several:
+                raise
+            print(f"{printable(run.path.name)}: {printable(error)}")
+
+
+def _words(wanted: _Request) -> _Figures:
+    """Words nearest to the context vectors (a table)."""
+    from fedotp.report import prompt_words, word_spacing
+
+    for run in wanted.runs:
+        table = listing("prompt", "vector", "nearest words, with their distances", right=("vector",))
+        for prompt in prompt_words(run, None if wanted.client is None else [wanted.client]):
+            for i, vector in enumerate(prompt.vectors, 1):
+                name = f"{prompt.kind} of {prompt.client or 'all'}" if i == 1 else ""
+                near = "  ".join(f"{word} {far:.2f}" for word, far in zip(vector.words, vector.distances, strict=True))
+                table.add_row(*map(cell, (name, i, near)))
+        print_wide(table)
+        print(f"A word's nearest other word is {word_spacing(run):.2f} away (median).")
+    yield from ()
+
+
+def _bound(wanted: _Request) -> _Figures:
+    """The generalisation bound of Theorem 1 (a table)."""
+    from fedotp.report import measure_bound
+
+    for run in wanted.runs:
+        bound = measure_bound(run)
+        formulas = ("sqrt(M/2 log(N/δ))", "sqrt(dN/M log(eM/d))", "L (L_g A_g + L_l A_l)")
+        rows = zip(bound.terms.items(), formulas, strict=True)
+        facts([(name, f"{value:.4g}", formula) for (name, value), formula in rows])
+        facts([("bound", f"{bound.value:.4g}", "  ".join(f"{k} = {v:.4g}" for k, v in bound.symbols.items()))])
+        for line in bound.assumptions:
+            print(f"  {line}")
+    yield from ()
+
+
+_MAKERS: dict[str, Callable[[_Request], _Figures]] = {
+    "curves": _curves,
+    "against": _against,
+    "similarity": _similarity,
+    "maps": _maps,
+    "plans": _plans,
+    "tsne": _tsne,
+    "words": _words,
+    "bound": _bound,
+}
+
+
 @app.command()
 def figures(
     runs: RunsArgument,
     only: Annotated[
-        str | None, typer.Option(metavar="KIND,...", help=f"Of {', '.join(KINDS)}; those that are usual if not given.")
+        str | None,
+        typer.Option(metavar="KIND,...", help=f"Of {', '.join(_MAKERS)}; the usual ones if not given."),
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="KEY", help="The setting to draw accuracy against, such as partition.shots.")
@@ -93,109 +195,6 @@ def figures(
     finally:
         if written:
             print_paths(written)
-
-
-# One maker for each kind: it prints what is to be read and yields figures, each with its name -------------------
-
-_Figures = Iterator[tuple[str, "Figure"]]
-
-
-def _curves(wanted: _Request) -> _Figures:
-    from fedotp.report import plot_curves
-
-    yield "curves", plot_curves(wanted.runs, _labels(wanted.runs))
-
-
-def _against(wanted: _Request) -> _Figures:
-    from fedotp.report import lines_against, plot_against
-
-    assert wanted.key is not None
-    table = listing("method", wanted.key, "accuracy %", "± std", right=(wanted.key, "accuracy %", "± std"))
-    for line in lines_against(wanted.runs, wanted.key):
-        for value, mean, std in zip(line.values or ("any",), line.mean, line.std, strict=True):
-            at = value if isinstance(value, str) else f"{value:g}"
-            row = (line.label, at, f"{100 * mean:.2f}", "-" if std is None else f"{100 * std:.2f}")
-            table.add_row(*map(cell, row))
-    Console().print(table)
-    yield f"against-{wanted.key.rpartition('.')[2]}", plot_against(wanted.runs, wanted.key)
-
-
-def _similarity(wanted: _Request) -> _Figures:
-    from fedotp.report import plot_similarity, same_images
-
-    maps = same_images(_with_images("similarity", wanted.runs), wanted.images, wanted.client)
-    yield "similarity", plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
-
-
-def _maps(wanted: _Request) -> _Figures:
-    from fedotp.report import plot_plan_maps, some_maps
-
-    for name, run in _with_plans("maps", wanted.runs):
-        yield name, plot_plan_maps(some_maps(run, wanted.images, wanted.client))
-
-
-def _plans(wanted: _Request) -> _Figures:
-    from fedotp.report import plan_statistics, plot_plans
-
-    for name, run in _with_plans("plans", wanted.runs):
-        found = plan_statistics(run, clients=None if wanted.client is None else [wanted.client])
-        _print_plans(found)
-        title = f"{run.path.name}: {found.n_images} test images of {found.n_clients} clients"
-        yield name, plot_plans(found, title)
-
-
-def _tsne(wanted: _Request) -> _Figures:
-    from fedotp.report import plot_projection, project_prompts
-
-    several = len(wanted.runs) > 1
-    for run in wanted.runs:
-        try:
-            yield _named("tsne", run, wanted.runs), plot_projection(project_prompts(run))
-        except FedotpError as error:
-            if not several:
-                raise
-            print(f"{printable(run.path.name)}: {printable(error)}")
-
-
-def _words(wanted: _Request) -> _Figures:
-    from fedotp.report import prompt_words, word_spacing
-
-    for run in wanted.runs:
-        table = listing("prompt", "vector", "nearest words, with their distances", right=("vector",))
-        for prompt in prompt_words(run, None if wanted.client is None else [wanted.client]):
-            for i, vector in enumerate(prompt.vectors, 1):
-                name = f"{prompt.kind} of {prompt.client or 'all'}" if i == 1 else ""
-                near = "  ".join(f"{word} {far:.2f}" for word, far in zip(vector.words, vector.distances, strict=True))
-                table.add_row(*map(cell, (name, i, near)))
-        print_wide(table)
-        print(f"A word's nearest other word is {word_spacing(run):.2f} away (median).")
-    yield from ()
-
-
-def _bound(wanted: _Request) -> _Figures:
-    from fedotp.report import measure_bound
-
-    for run in wanted.runs:
-        bound = measure_bound(run)
-        formulas = ("sqrt(M/2 log(N/δ))", "sqrt(dN/M log(eM/d))", "L (L_g A_g + L_l A_l)")
-        rows = zip(bound.terms.items(), formulas, strict=True)
-        facts([(name, f"{value:.4g}", formula) for (name, value), formula in rows])
-        facts([("bound", f"{bound.value:.4g}", "  ".join(f"{k} = {v:.4g}" for k, v in bound.symbols.items()))])
-        for line in bound.assumptions:
-            print(f"  {line}")
-    yield from ()
-
-
-_MAKERS: dict[str, Callable[[_Request], _Figures]] = {
-    "curves": _curves,
-    "against": _against,
-    "similarity": _similarity,
-    "maps": _maps,
-    "plans": _plans,
-    "tsne": _tsne,
-    "words": _words,
-    "bound": _bound,
-}
 
 
 def _print_plans(found: "PlanStatistics") -> None:
@@ -256,8 +255,8 @@ def _kinds(only: str | None, against: str | None) -> list[str]:
         return ["against"] if against is not None else list(_USUAL)
     kinds = [kind.strip() for kind in only.split(",")]
     for kind in kinds:
-        if kind not in KINDS:
-            raise FedotpError(f"--only {kind}: must be of {', '.join(KINDS)}")
+        if kind not in _MAKERS:
+            raise FedotpError(f"--only {kind}: must be of {', '.join(_MAKERS)}")
     if "against" in kinds and against is None:
         raise FedotpError("--only against needs --against KEY, for example --against partition.shots")
     return kinds
