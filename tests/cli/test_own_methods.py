@@ -103,7 +103,7 @@ def test_without_the_method_one_line_names_the_option(trained: Path, made: Path,
     assert shown.status == 0, shown.err
 
 
-def test_the_list_has_it_anyway(trained: Path, method_file: Path, fedotp: Fedotp) -> None:
+def test_nothing_is_imported_because_a_run_names_it(trained: Path, method_file: Path, fedotp: Fedotp) -> None:
     listed = fedotp("runs", "list", trained.parent)
     assert listed.status == 0
     assert re.search(rf"complete +2/2 +[\d.]+ +{TITLE} ", listed.out)
