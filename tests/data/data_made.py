@@ -1,6 +1,7 @@
 """Data sets without files, and what every partition of them must fulfil."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,15 @@ def assert_sound(partition: Partition, dataset: Dataset) -> None:
         assert len(test) == possible
     else:
         assert len(test) == len(dataset.test)
+
+
+def grouped(dataset: Dataset, train: np.ndarray, test: np.ndarray) -> Dataset:
+    """With groups by number; those of test are others."""
+    numbers = [np.asarray(train, np.int64), np.asarray(test, np.int64) + int(np.max(train)) + 1]
+    names = tuple(f"p{i}" for i in range(int(numbers[1].max()) + 1))
+    return replace(
+        dataset,
+        train=replace(dataset.train, groups=numbers[0]),
+        test=replace(dataset.test, groups=numbers[1]),
+        groups=names,
+    )

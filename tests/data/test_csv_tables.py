@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from layouts import write_tree
 
@@ -92,9 +91,11 @@ def test_images_may_lie_elsewhere(ward: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("groups", ["column", r"(\w+/p\d)_"])
 def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> None:
     columns = ["path", "label", "site", *(["group"] if groups == "column" else [])]
-    dataset = load_dataset(table(ward, lines(*columns), ",".join(columns)), groups="" if groups == "column" else groups)
+    tmp_table, pattern = table(ward, lines(*columns), ",".join(columns)), "" if groups == "column" else groups
+    dataset = load_dataset(tmp_table, groups=pattern)
     assert dataset.split_note == "drawn once, 80 % of every domain for training, whole groups on one side"
     assert len(dataset.groups) == 12
+    assert load_dataset(tmp_table, groups=pattern).digest == dataset.digest  # the same every time
     patients = [{name[:-6] for name in names(dataset, split)} for split in ("train", "test")]
     assert not patients[0] & patients[1]
     assert len(dataset.test) in (4, 6)
@@ -143,10 +144,3 @@ def test_a_missing_table_and_an_expression_that_finds_nothing(ward: Path) -> Non
     path = table(ward, lines("path", "label"), "path,label")
     with pytest.raises(FedotpError, match=r"data.groups = 'x\(.\)' finds no group in oslo/p0_0.png"):
         load_dataset(path, groups="x(.)")
-
-
-def test_the_split_is_the_same_every_time(ward: Path) -> None:
-    path = table(ward, lines("path", "label", "site", "group"), "path,label,site,group")
-    one, other = load_dataset(path), load_dataset(path)
-    assert one.digest == other.digest
-    assert np.array_equal(one.train.groups, other.train.groups)

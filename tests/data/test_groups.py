@@ -1,35 +1,22 @@
 """Images of a patient or a part stay together: in a split, and with one client."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from data_made import make_dataset
+from data_made import grouped, make_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import write_tree
 
-from fedotp.data import Dataset, load_dataset
+from fedotp.data import load_dataset
 from fedotp.data._folder import read_folder
 from fedotp.data._split import split_by_group
 from fedotp.data.partition import PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 
 
-def grouped(dataset: Dataset, train: np.ndarray, test: np.ndarray) -> Dataset:
-    """With groups by number; those of test are others."""
-    numbers = [np.asarray(train, np.int64), np.asarray(test, np.int64) + int(np.max(train)) + 1]
-    names = tuple(f"p{i}" for i in range(int(numbers[1].max()) + 1))
-    return replace(
-        dataset,
-        train=replace(dataset.train, groups=numbers[0]),
-        test=replace(dataset.test, groups=numbers[1]),
-        groups=names,
-    )
-
-
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     images=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 15)), min_size=2, max_size=120),
 )
@@ -61,7 +48,7 @@ def test_many_small_groups_give_the_usual_shares() -> None:
             assert abs(sizes[1] / sum(sizes) - 0.2) < 0.03
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_no_scheme_divides_a_group(seed: int) -> None:
     rng = np.random.default_rng(seed)

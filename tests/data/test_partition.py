@@ -1,15 +1,21 @@
 """Partitions: what must hold for all of them, in thousands of random settings, and what is pinned."""
 
+import hashlib
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from data_made import assert_sound, make_dataset, uniform_dataset
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedotp.data import Dataset
+from fedotp.data._dataset import SPLITS
 from fedotp.data._draws import apportion, dirichlet, generator, shuffled
 from fedotp.data.partition import Partition, PartitionSettings, _schemes, make_partition
 from fedotp.errors import FedotpError
@@ -37,11 +43,11 @@ def _random_case(rng: np.random.Generator) -> tuple[Dataset, PartitionSettings]:
     return dataset, settings
 
 
-def test_five_hundred_random_settings() -> None:
+def test_random_settings() -> None:
     """Every setting gives a sound partition, or an error whose advice works."""
     rng = np.random.default_rng(0)
     outcomes = {"sound": 0, "refused": 0}
-    for _ in range(500):
+    for _ in range(250):
         dataset, settings = _random_case(rng)
         authors = bool(rng.random() < 0.5)
         try:
@@ -52,7 +58,7 @@ def test_five_hundred_random_settings() -> None:
         else:
             outcomes["sound"] += 1
             assert_sound(partition, dataset)
-    assert min(outcomes.values()) > 100, outcomes  # both sides are exercised
+    assert min(outcomes.values()) > 50, outcomes  # both sides are exercised
 
 
 def _assert_advice_works(message: str, dataset: Dataset, settings: PartitionSettings, authors: bool) -> None:
@@ -94,11 +100,11 @@ def test_test_data_follow_the_training_distribution() -> None:
 def test_dirichlet_shares_are_dirichlet() -> None:
     rng = generator(0)
     for alpha in (0.05, 0.3, 1.0, 10.0):
-        draws = np.stack([dirichlet(rng, alpha, 5) for _ in range(20_000)])
+        draws = np.stack([dirichlet(rng, alpha, 5) for _ in range(5_000)])
         assert np.allclose(draws.sum(axis=1), 1)
-        assert np.allclose(draws.mean(axis=0), 0.2, atol=0.01)
+        assert np.allclose(draws.mean(axis=0), 0.2, atol=0.02)
         variance = 0.2 * 0.8 / (5 * alpha + 1)
-        assert np.allclose(draws.var(axis=0), variance, rtol=0.06)
+        assert np.allclose(draws.var(axis=0), variance, rtol=0.12)
 
 
 def test_partitions_keep_the_dirichlet_variance() -> None:
@@ -143,22 +149,6 @@ def test_pathological_classes_are_disjoint_and_even() -> None:
     assert not np.array_equal(other.counts(dataset) > 0, owned)  # the class shuffle follows the run's seed
 
 
-def test_domain_gives_each_domain_to_one_client() -> None:
-    dataset = make_dataset(np.array([[5, 7], [3, 2]]), np.array([[2, 2], [1, 1]]))
-    partition = make_partition(dataset, PartitionSettings("domain"))
-    assert [c.name for c in partition.clients] == list(dataset.domains)
-    assert partition.counts(dataset).tolist() == [[5, 7], [3, 2]]
-    assert partition.counts(dataset, "test").tolist() == [[2, 2], [1, 1]]
-
-
-def test_domain_dirichlet_names_and_numbers() -> None:
-    dataset = uniform_dataset(10, 20, 5, n_domains=4)
-    partition = make_partition(dataset, PartitionSettings("domain-dirichlet", alpha=0.1))
-    assert_sound(partition, dataset)
-    assert len(partition) == 12
-    assert partition.clients[5].name == "domain 1-2"
-
-
 @pytest.mark.parametrize(
     ("name", "n_domains", "n_clients"), [("domainnet", 6, 30), ("office_caltech10", 4, 12), ("mine", 2, 6)]
 )
@@ -166,6 +156,7 @@ def test_domain_dirichlet_defaults_are_the_papers(name: str, n_domains: int, n_c
     dataset = replace(uniform_dataset(10, 40, 10, n_domains=n_domains), name=name)
     partition = make_partition(dataset, PartitionSettings("domain-dirichlet"))
     assert len(partition) == n_clients
+    assert partition.clients[n_clients // n_domains + 2].name == "domain 1-2"
     assert partition.settings.alpha == 0.1
     assert make_partition(dataset, PartitionSettings("dirichlet")).settings.alpha == 0.3
     assert make_partition(dataset, PartitionSettings("iid")).settings.alpha is None
@@ -226,10 +217,10 @@ def test_meaningless_settings_are_refused(settings: dict[str, object], message: 
     ],
 )
 def test_impossible_settings_say_what_would_work(settings: PartitionSettings, message: str) -> None:
-    shape = (2, 10)
-    dataset = make_dataset(np.full(shape, 15), np.full(shape, 3))
     with pytest.raises(FedotpError, match=message):
-        make_partition(dataset, settings)
+        make_partition(uniform_dataset(10, 15, 3, n_domains=2), settings)
+    with pytest.raises(FedotpError, match="has one domain only"):
+        make_partition(uniform_dataset(3, 5, 2), PartitionSettings("domain"))
 
 
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet", "domain-dirichlet", "quantity"])
@@ -243,33 +234,43 @@ def test_more_clients_than_images_are_refused_before_anything_is_made_for_each(
         make_partition(dataset, PartitionSettings(scheme, n_clients=10**6))
 
 
-def test_one_domain_cannot_be_divided_by_domain() -> None:
-    with pytest.raises(FedotpError, match="has one domain only"):
-        make_partition(uniform_dataset(3, 5, 2), PartitionSettings("domain"))
-
-
 # Files
 
-
-def _partition() -> tuple[Dataset, Partition]:
-    dataset = uniform_dataset(4, 10, 4, n_domains=2)
-    return dataset, make_partition(dataset, PartitionSettings("domain-dirichlet", 4, alpha=0.5, seed=7))
+DIVIDED = uniform_dataset(4, 10, 4, n_domains=2)
 
 
-def test_saved_partition_comes_back_equal(tmp_path: Path) -> None:
-    dataset, partition = _partition()
-    path = tmp_path / "new" / "p.json"
+@pytest.fixture(scope="module")
+def divided() -> Partition:
+    return make_partition(DIVIDED, PartitionSettings("domain-dirichlet", 4, alpha=0.5, seed=7))
+
+
+def _changed(partition: Partition, path: Path, change: Callable[[Any], object], *, forge: bool = False) -> Path:
+    """The partition's file after a change of its content; forged, its digest is right again."""
     partition.save(path)
+    content = json.loads(path.read_text())
+    change(content)
+    if forge:
+        del content["digest"]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        content["digest"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_saved_partition_comes_back_equal(divided: Partition, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "p.json"
+    divided.save(path)
     loaded = Partition.load(path)
-    assert loaded.digest == partition.digest
-    assert loaded.settings == partition.settings
-    assert np.array_equal(loaded.counts(dataset, "test"), partition.counts(dataset, "test"))
+    assert (loaded.digest, loaded.settings) == (divided.digest, divided.settings)
+    assert np.array_equal(loaded.counts(DIVIDED, "test"), divided.counts(DIVIDED, "test"))
     assert [p.name for p in path.parent.iterdir()] == ["p.json"]  # no temporary file stays
-    loaded.require(dataset)
+    loaded.require(DIVIDED)
+    Partition.load(_changed(divided, path, lambda _: None, forge=True)).require(DIVIDED)
+    with pytest.raises(FedotpError, match="make the partition again"):
+        loaded.require(uniform_dataset(4, 10, 5, n_domains=2))
 
 
-def test_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, partition = _partition()
+def test_failed_save_leaves_the_old_file(divided: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p.json"
     path.write_text("old")
 
@@ -278,26 +279,45 @@ def test_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(FedotpError, match=r"cannot write .*p.json: disk full"):
-        partition.save(path)
+        divided.save(path)
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("field", ["dataset", "data_digest", "settings", "clients"])
-def test_changed_file_is_refused(field: str, tmp_path: Path) -> None:
-    _, partition = _partition()
-    path = tmp_path / "p.json"
-    partition.save(path)
-    content = json.loads(path.read_text())
-    if field == "settings":
-        content["settings"]["seed"] = 8
-    elif field == "clients":
-        content["clients"][0]["train"][0] += 1
-    else:
-        content[field] = "other"
-    path.write_text(json.dumps(content))
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.update(dataset="other"),
+        lambda content: content.update(data_digest="other"),
+        lambda content: content["settings"].update(seed=8),
+        lambda content: content["clients"][0]["train"].append(1),
+    ],
+)
+def test_changed_file_is_refused(change: Callable[[Any], object], divided: Partition, tmp_path: Path) -> None:
+    path = _changed(divided, tmp_path / "p.json", change)
     with pytest.raises(FedotpError, match="changed after it was saved"):
         Partition.load(path)
+
+
+@pytest.mark.parametrize(
+    "client",
+    [{"name": 7}, {"domain": ["x"]}, {"train": [0.5]}, {"train": [[0]]}, {"test": [True]}, {"test": "01"}],
+)
+def test_a_forged_client_of_the_wrong_kind_is_refused(
+    client: dict[str, Any], divided: Partition, tmp_path: Path
+) -> None:
+    path = _changed(divided, tmp_path / "p.json", lambda content: content["clients"][0].update(client), forge=True)
+    with pytest.raises(FedotpError, match="not a complete partition"):
+        Partition.load(path)
+
+
+@pytest.mark.parametrize("client", [{"train": [0, 80]}, {"test": [-1, 0]}, {"train": [2**63 - 1]}])
+def test_a_forged_client_with_images_that_are_not_there_is_refused(
+    client: dict[str, Any], divided: Partition, tmp_path: Path
+) -> None:
+    path = _changed(divided, tmp_path / "p.json", lambda content: content["clients"][0].update(client), forge=True)
+    with pytest.raises(FedotpError, match=r"images from -?\d+ to \d+ of \d+; make the partition again"):
+        Partition.load(path).require(DIVIDED)
 
 
 @pytest.mark.parametrize(
@@ -316,12 +336,6 @@ def test_foreign_file_is_refused(text: str, message: str, tmp_path: Path) -> Non
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(FedotpError, match=message):
         Partition.load(tmp_path / "p.json")
-
-
-def test_partition_is_tied_to_its_data() -> None:
-    _, partition = _partition()
-    with pytest.raises(FedotpError, match="make the partition again"):
-        partition.require(uniform_dataset(4, 10, 5, n_domains=2))
 
 
 # The same numbers everywhere
@@ -344,9 +358,6 @@ def test_digests_are_pinned(settings: PartitionSettings) -> None:
     train = np.array([[17, 23, 31, 12, 40, 9], [11, 28, 19, 33, 8, 25], [14, 10, 22, 27, 35, 16]])
     dataset = make_dataset(train, train // 4, coarse_of=(0, 1, 0, 1, 0, 1))
     assert make_partition(dataset, settings).digest[:16] == _GOLDEN[settings]
-
-
-def test_shuffle_is_pinned() -> None:
     assert shuffled(generator(0), np.arange(10)).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
 
 
@@ -355,7 +366,7 @@ def test_shuffle_is_pinned() -> None:
 
 def test_apportion_promises() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(3000):
+    for _ in range(1000):
         n = int(rng.integers(1, 12))
         weights = rng.random(n) ** 5 + 1e-12
         at_least = rng.integers(0, 3, n)
@@ -371,3 +382,46 @@ def test_apportion_breaks_ties_by_load_then_position() -> None:
     even, nothing = np.ones(4), np.zeros(4, np.int64)
     assert apportion(6, even, at_least=nothing).tolist() == [2, 2, 1, 1]
     assert apportion(6, even, at_least=nothing, load=np.array([5, 1, 0, 5])).tolist() == [1, 2, 2, 1]
+
+
+# Half of a data set's classes, and the other half
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> Dataset:
+    n_domains, n_classes = draw(st.integers(1, 3)), draw(st.integers(4, 9))
+    counts = [draw(st.lists(st.integers(1, 3), min_size=n_classes, max_size=n_classes)) for _ in range(2 * n_domains)]
+    coarse = draw(st.lists(st.integers(0, 2), min_size=n_classes, max_size=n_classes)) if draw(st.booleans()) else []
+    return make_dataset(np.array(counts[:n_domains]), np.array(counts[n_domains:]), coarse_of=tuple(coarse))
+
+
+def coarse_names(dataset: Dataset) -> dict[str, str]:
+    coarse = (dataset.coarse_classes[number] for number in dataset.coarse_of)
+    return dict(zip(dataset.classes, coarse, strict=True))
+
+
+@given(datasets())
+def test_every_image_is_in_one_half_with_its_own_name(dataset: Dataset) -> None:
+    halves = dataset.base_and_novel()
+    base, novel = halves
+    assert base.classes + novel.classes == dataset.classes
+    assert 0 <= len(base.classes) - len(novel.classes) <= 1
+    for split in SPLITS:
+        whole = dataset.split(split)
+        known = {whole.name(i): (dataset.classes[whole.labels[i]], whole.domains[i]) for i in range(len(whole))}
+        found = {}
+        for half in halves:
+            part = half.split(split)
+            found |= {part.name(i): (half.classes[part.labels[i]], part.domains[i]) for i in range(len(part))}
+        assert found == known
+        assert len(base.split(split)) + len(novel.split(split)) == len(whole)
+    if dataset.coarse_of:
+        assert coarse_names(base) | coarse_names(novel) == coarse_names(dataset)
+        for half in halves:
+            assert sorted(set(half.coarse_of)) == list(range(len(half.coarse_classes)))
+    assert len({dataset.digest, base.digest, novel.digest}) == 3
+
+
+def test_a_half_has_two_classes_at_least() -> None:
+    with pytest.raises(FedotpError, match="made: 3 classes are too few for base and novel ones, two of each"):
+        uniform_dataset(3, 2, 2).base_and_novel()
