@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedotp._values import write_value
-from fedotp.config import Key, keys_of, sections
+from fedotp.config import keys_of
+from fedotp.config._keys import Key, sections
 from fedotp.data import DATASETS, DatasetInfo
 from fedotp.methods import METHODS, FedOTP, Method
 

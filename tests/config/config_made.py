@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from fedotp._values import Words
 from fedotp.config import Config
-from fedotp.config._reading import bare_kind, kinds_of
-from fedotp.config._schema import SECTIONS
+from fedotp.config._schema import SECTIONS, bare_kind, kinds_of
 from fedotp.data.partition import SCHEMES, PartitionSettings
 from fedotp.federation import AttackSettings
 from fedotp.methods import METHODS, Method, Rate

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from fedotp._values import write_scalar, write_tables, write_value
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
-from fedotp.config._reading import bare_kind, kinds_of
-from fedotp.config._schema import SECTIONS, all_kinds
+from fedotp.config._schema import SECTIONS, all_kinds, bare_kind, kinds_of
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, Settings
-from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLProx, PromptSettings
+from fedotp.methods import METHODS, FedOTP, PromptSettings
+from fedotp.methods._promptfl import CoOp, PromptFLProx
 
 PETS = Config(DataSettings("oxford_pets"))
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedotp.config import Config, DataSettings, load_config
-from fedotp.config._reading import bare_kind
-from fedotp.config._schema import all_kinds
+from fedotp.config._schema import all_kinds, bare_kind
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS, FedOTP
 

@@ -4,7 +4,8 @@ import tomllib
 
 import pytest
 
-from fedotp.config import Config, explained, flatten, keys_of, presets, sections
+from fedotp.config import Config, explained, flatten, keys_of, presets
+from fedotp.config._keys import sections
 from fedotp.methods import METHODS
 
 OURS = [name for name, method in METHODS.items() if method.__module__.startswith("fedotp.")]  # tests add their own

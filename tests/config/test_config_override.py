@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from fedotp.config import Config, DataSettings, flatten
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
-from fedotp.methods import METHODS, CoOp, FedOTP, PromptFLAmp
+from fedotp.methods import METHODS, FedOTP
+from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._promptfl import CoOp
 
 PETS = Config(
     DataSettings("oxford_pets"), PartitionSettings("pathological", n_clients=10, shots=16), method=FedOTP(mass=0.7)

@@ -22,7 +22,8 @@ from anchored import STRUCTURES
 from fedotp.clip import ImageFeatures
 from fedotp.federation.clients import LocalWork
 from fedotp.matching import Matching
-from fedotp.methods import Batch, FedOTP, PromptFLFineTuned
+from fedotp.methods import Batch, FedOTP
+from fedotp.methods._promptfl import PromptFLFineTuned
 
 
 @pytest.mark.parametrize("method", STRUCTURES)

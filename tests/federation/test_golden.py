@@ -20,7 +20,9 @@ from golden import (
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import CoOp, FedOTP, PromptFL, PromptFLAmp, PromptFLPer, PromptFLProx, Task
+from fedotp.methods import FedOTP, PromptFL, Task
+from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._promptfl import CoOp, PromptFLPer, PromptFLProx
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from golden import ROUNDS, SEED, TOLERANCE, Restated, averaged, exact_task, gold
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import DPFPL
+from fedotp.methods._dpfpl import DPFPL
 
 
 class Factored(Restated):

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from toy_federation import CLASSES, make_data
 
 from fedotp.federation import OptimizerSettings
-from fedotp.methods import FedCLIP, Task
+from fedotp.methods import Task
+from fedotp.methods._fedclip import FedCLIP
 
 NAMES = ("first_weight", "first_bias", "second_weight", "second_bias")
 

@@ -27,7 +27,8 @@ from golden import (
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import FedMGP, Task
+from fedotp.methods import Task
+from fedotp.methods._fedmgp import FedMGP
 
 
 def words(task: Task) -> Tensor:

@@ -21,7 +21,8 @@ from golden import (
 from torch import Tensor
 from toy_federation import CLASSES, TRAIN, kept_rows, make_data
 
-from fedotp.methods import FedPGP, Task
+from fedotp.methods import Task
+from fedotp.methods._fedpgp import FedPGP
 
 
 def drawn(purpose: str, *shape: int) -> Tensor:

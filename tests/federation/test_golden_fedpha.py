@@ -20,7 +20,7 @@ from golden import (
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import FedPHA
+from fedotp.methods._fedpha import FedPHA
 
 
 def subspace_basis(P_g: Tensor, rho: float, subspace: str) -> Tensor:

@@ -7,7 +7,8 @@ from golden import ROUNDS, TOLERANCE, Restated, exact_task, golden_settings, run
 from torch import Tensor, nn
 from toy_federation import CLASSES, TRAIN, make_data
 
-from fedotp.methods import FedTPG, Parameters
+from fedotp.methods import Parameters
+from fedotp.methods._fedtpg import FedTPG
 
 D, E = 32, 16  # widths of the toy's text tower and features
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 from toy_federation import CLASSES, TRAIN, kept_rows, make_data
 
-from fedotp.methods import PFedMoAP
+from fedotp.methods._pfedmoap import PFedMoAP
 
 WIDTH, HEADS = 16, 8  # of the toy's features, all of which the gating network sees
 GATE = ("gate_in", "gate_in_bias", "gate_out", "gate_out_bias")

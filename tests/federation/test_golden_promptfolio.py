@@ -7,7 +7,7 @@ from golden import TOLERANCE, Restated, Scorer, averaged, exact_task, golden_set
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import PromptFolio
+from fedotp.methods._promptfolio import PromptFolio
 
 
 def mixed_scores(theta: float) -> Scorer:

@@ -23,7 +23,8 @@ from toy_federation import (
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator
 from fedotp.federation.clients._noisy import NoisySteps, poisson_steps
-from fedotp.methods import METHODS, Batch, FedCLIP, FedOTP, Method, Parameters, PromptFL
+from fedotp.methods import METHODS, Batch, FedOTP, Method, Parameters, PromptFL
+from fedotp.methods._fedclip import FedCLIP
 from fedotp.privacy import PrivacySettings, epsilon
 from fedotp.privacy._clipping import unit_gradients
 

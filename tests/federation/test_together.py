@@ -28,7 +28,8 @@ from fedotp.federation import FederatedData, Settings, Simulator
 from fedotp.federation._hardware import Cores
 from fedotp.federation.clients import LocalTrainer
 from fedotp.federation.together import Together
-from fedotp.methods import METHODS, FedOTP, Method, PromptFolio
+from fedotp.methods import METHODS, FedOTP, Method
+from fedotp.methods._promptfolio import PromptFolio
 
 SEEDS = (0, 1, 2, 3)
 DATA = make_data()

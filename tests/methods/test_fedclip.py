@@ -6,7 +6,8 @@ from torch import nn
 
 from federation.toy_federation import make_task, simulator
 from fedotp.clip import CLIP, ImageFeatures
-from fedotp.methods import Batch, FedCLIP, Kind, ZeroShot
+from fedotp.methods import Batch, Kind, ZeroShot
+from fedotp.methods._fedclip import FedCLIP
 
 C, B, E = 3, 4, 16
 

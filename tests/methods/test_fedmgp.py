@@ -14,7 +14,9 @@ from scipy.stats import chi2_contingency
 from federation.toy_federation import kept_rows, make_settings, make_task, simulator
 from fedotp.errors import FedotpError
 from fedotp.federation import prompt_lengths
-from fedotp.methods import FedMGP, Kind, Parameters, PromptFL, PromptFLAmp
+from fedotp.methods import Kind, Parameters, PromptFL
+from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._fedmgp import FedMGP
 
 D = 32
 

@@ -13,7 +13,8 @@ from federation.toy_federation import make_data, make_settings, make_task, simul
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation import prompt_lengths
-from fedotp.methods import Batch, FedPHA, Kind, Parameters, PromptFL, Task
+from fedotp.methods import Batch, Kind, Parameters, PromptFL, Task
+from fedotp.methods._fedpha import FedPHA
 
 C, D = 2, 32
 

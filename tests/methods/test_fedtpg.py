@@ -11,7 +11,8 @@ from federation.toy_federation import make_data, make_settings, make_task, simul
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation.testing import Predictor
-from fedotp.methods import Batch, FedTPG, Parameters, Task
+from fedotp.methods import Batch, Parameters, Task
+from fedotp.methods._fedtpg import FedTPG
 
 C, B, E = 3, 4, 16
 

@@ -16,26 +16,12 @@ from anchored import Anchored
 from fedotp import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.methods import (
-    METHODS,
-    Batch,
-    CoOp,
-    FedOTP,
-    FedPGP,
-    Memory,
-    Method,
-    Parameters,
-    PFedPrompt,
-    PromptFL,
-    PromptFLAmp,
-    PromptFLFineTuned,
-    PromptFLPer,
-    PromptFLProx,
-    PromptFolio,
-    PromptSettings,
-    Task,
-    ZeroShot,
-)
+from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, Parameters, PromptFL, PromptSettings, Task, ZeroShot
+from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods._fedpgp import FedPGP
+from fedotp.methods._pfedprompt import PFedPrompt
+from fedotp.methods._promptfl import CoOp, PromptFLFineTuned, PromptFLPer, PromptFLProx
+from fedotp.methods._promptfolio import PromptFolio
 
 C, B, V, N, K, E = 2, 3, 5, 2, 4, 16
 NAMES = ("cat", "egyptian mau", "car", "dog")

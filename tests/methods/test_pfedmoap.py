@@ -15,7 +15,8 @@ from fedotp.errors import SettingError
 from fedotp.federation import client_bytes
 from fedotp.federation.testing import Predictor
 from fedotp.matching import pooled_score
-from fedotp.methods import Batch, Parameters, PFedMoAP, PromptFL, PromptSettings, Task
+from fedotp.methods import Batch, Parameters, PromptFL, PromptSettings, Task
+from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.prompts import PromptEncoder
 
 C, B, E = 3, 4, 16

@@ -6,7 +6,8 @@ import pytest
 
 from fedotp.config import load_config
 from fedotp.errors import FedotpError
-from fedotp.methods import CoOp, FedOTP
+from fedotp.methods import FedOTP
+from fedotp.methods._promptfl import CoOp
 from fedotp.paper import ENTRIES, Cell, config_of, entry_named, estimate, numbers, trials_of
 from fedotp.paper._entry_runs import changed, find_made
 from fedotp.runs.tables import n_bytes

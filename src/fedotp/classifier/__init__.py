@@ -1,17 +1,14 @@
 """Using what was learned: a client's classifier, from a run or from a bundle."""
 
+from fedotp.classifier._bundle import Bundle as Bundle
 from fedotp.classifier._bundle import backbone_name as backbone_name
 from fedotp.classifier._bundle import has_name as has_name
-from fedotp.classifier._bundle import save_bundle as save_bundle
 from fedotp.classifier._bundle import save_calibration as save_calibration
 from fedotp.classifier._classifier import Classifier as Classifier
 from fedotp.classifier._classifier import Origin as Origin
 from fedotp.classifier._classifier import looks_of as looks_of
-from fedotp.classifier._onnx import save_onnx as save_onnx
 from fedotp.classifier._open import Classifiers as Classifiers
 from fedotp.classifier._open import calibrated_by as calibrated_by
 from fedotp.classifier._open import load as load
 from fedotp.classifier._open import open_classifiers as open_classifiers
-from fedotp.classifier._prediction import Maps as Maps
 from fedotp.classifier._prediction import Prediction as Prediction
-from fedotp.classifier._read_bundle import Bundle as Bundle

@@ -280,18 +280,24 @@ class Classifier:
     @classmethod
     def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":
         """The classifier of `client` in a run; the client may be left out where there is one only."""
-        from fedotp.classifier._from_run import RunClassifiers
+        from fedotp.classifier._open import RunClassifiers
 
         return RunClassifiers(run, device=device).classifier(client)
 
     def save(self, folder: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
-        """Write it as a bundle; see `fedotp.classifier.save_bundle`."""
+        """Write it as a bundle, a folder that appears whole or not at all.
+
+        Args:
+            force: replace a bundle that is there already; anything else is never replaced.
+            with_memory: include the features of the client's training images, where the method looks them up. They
+                derive from private images, so that they have to be asked for by name.
+        """
         from fedotp.classifier._bundle import save_bundle
 
         save_bundle(self, folder, force=force, with_memory=with_memory)
 
     def save_onnx(self, path: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
-        """Write it as an ONNX file; see `fedotp.classifier.save_onnx`."""
+        """Write it as an ONNX file; arguments as of `save`."""
         from fedotp.classifier._onnx import save_onnx
 
         save_onnx(self, path, force=force, with_memory=with_memory)

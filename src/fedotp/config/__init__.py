@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from fedotp.config._config import difference as difference
     from fedotp.config._config import flatten as flatten
     from fedotp.config._config import load_config as load_config
-    from fedotp.config._keys import Key as Key
     from fedotp.config._keys import explained as explained
     from fedotp.config._keys import keys_of as keys_of
-    from fedotp.config._keys import sections as sections
     from fedotp.config._known import known_keys as known_keys
     from fedotp.config._known import known_methods as known_methods
     from fedotp.config._known import presets as presets
-    from fedotp.config._reading import located as located
+    from fedotp.config._schema import located as located
     from fedotp.config._settings import BackboneSettings as BackboneSettings
     from fedotp.config._settings import DataSettings as DataSettings
 

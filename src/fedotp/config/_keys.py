@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from fedotp._values import Value, write_value
 from fedotp.config._config import Config
-from fedotp.config._reading import Kind, bare_kind, kinds_of, right_for
-from fedotp.config._schema import DEFAULTS, SECTIONS, TOP
+from fedotp.config._schema import DEFAULTS, SECTIONS, TOP, Kind, bare_kind, kinds_of, right_for
 from fedotp.methods import Method
 
 _ENTRY = re.compile(r"^    (\w+): +(.*(?:\n {8,}.*)*)", re.MULTILINE)  # and its further lines
