@@ -8,12 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedotp
+from fedotp.federation import Checkpoint
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.site._app import app
+from fedotp.runs.directory import RunDirectory
 from runs.toy_run import make_config
 
 Meddle = Callable[[Message, Message], Message | None]
@@ -97,3 +100,14 @@ def named(grid: NearGrid) -> dict[str, Any]:
     """The sites' names and nodes, as keys would make them certain."""
     nodes = {node: str(config["name"]) for node, config in grid.nodes.items()}
     return {"names": tuple(nodes.values()), "nodes": nodes}
+
+
+def answered(run: RunDirectory) -> list[list[int]]:
+    """The sites whose updates were accepted, by round."""
+    return [record["answered"] for record in run.metrics("round")]
+
+
+def assert_same_server(run: RunDirectory, expected: RunDirectory, atol: float = 0.0) -> None:
+    """Both runs end with the same shared parameters."""
+    found, right = (Checkpoint.read(each.checkpoint).server for each in (run, expected))
+    torch.testing.assert_close(found, right, atol=atol, rtol=0)

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 from real_processes import processes
 
 from fedotp.errors import FedotpError
-from fedotp.federation import Checkpoint
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
@@ -61,13 +59,11 @@ def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_
     grid.meddle = {101: lose, 102: lose}
     run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
     assert lost == ["1", "2"]
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["faults"] == {}
     undisturbed = NearGrid(parts(tmp_path / "undisturbed", 3))
     expected = serve(undisturbed, config, PATIENT, tmp_path / "expected", **named(undisturbed))  # type: ignore[arg-type]
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
-    )
+    assert_same_server(run, expected)
 
 
 def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refused(inputs: Path, tmp_path: Path) -> None:
@@ -83,7 +79,7 @@ def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refuse
     grid.meddle = dict.fromkeys(grid.nodes, lose)
     config = make_deployable(inputs, federation={"rounds": 1})
     run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2]]
+    assert answered(run) == [[0, 1, 2]]
 
 
 def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path) -> None:
@@ -108,7 +104,7 @@ def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_p
     grid.meddle[100] = leave
     grid.get_nodes = look  # type: ignore[method-assign]
     run = serve(grid, make_deployable(inputs), PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("in_a_round", [False, True])
@@ -138,7 +134,7 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     config = make_deployable(inputs, federation={"rounds": 6})
     run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
     first = [0, 1] if in_a_round else [0, 1, 2]
-    assert [record["answered"] for record in run.metrics("round")] == [first, *[[0, 1]] * 5]
+    assert answered(run) == [first, *[[0, 1]] * 5]
     assert sum(waits) < 1.5 * PATIENT.patience
     words = "site site-2 disconnected during round 1; waiting 10 s" if in_a_round else "site site-2 disconnected"
     assert lines.text.count("site site-2 disconnected") == lines.text.count(words) == 1

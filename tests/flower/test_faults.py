@@ -1,17 +1,15 @@
 """Sites that fail, lie, come late or come back; servers that are killed."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 
 import fedotp
 from fedotp.cli.show import print_run
@@ -42,64 +40,11 @@ def trained(change: Callable[[RecordDict], Any]) -> Callable[[Message, Message],
     return meddle
 
 
-def put(content: RecordDict, value: np.ndarray, name: str = "shared") -> None:
-    content["arrays"] = ArrayRecord({name: Array(value)})
-
-
-def shared(content: RecordDict) -> np.ndarray:
-    return np.array(content.array_records["arrays"]["shared"].numpy())
-
-
-POISON: dict[str, tuple[Callable[[RecordDict], Any], str]] = {
-    "not a number": (lambda c: put(c, shared(c) * math.nan), "not finite"),
-    "infinite": (lambda c: put(c, shared(c) / 0 + 1), "not finite"),
-    "another shape": (lambda c: put(c, shared(c)[:, :1]), "shape"),
-    "another type": (lambda c: put(c, shared(c).astype(np.float64)), "float64"),
-    "another name": (lambda c: put(c, shared(c), "private"), "it holds private"),
-    "nothing": (lambda c: c.array_records.pop("arrays"), "there is none"),
-    "no number of images": (lambda c: c.metric_records.pop("metrics"), "nothing of its images"),
-    "too many images": (lambda c: c.__setitem__("metrics", MetricRecord({"num-examples": 10**9})), "speaks of"),
-    "negative images": (lambda c: c.__setitem__("metrics", MetricRecord({"num-examples": -3})), "speaks of"),
-    "half an image": (lambda c: c.__setitem__("metrics", MetricRecord({"num-examples": 0.5})), "speaks of"),
-}
-
-
-@pytest.mark.filterwarnings("ignore:divide by zero")
-@pytest.mark.parametrize("kind", POISON)
-def test_a_poisoned_update_is_refused_and_counted(kind: str, inputs: Path, tmp_path: Path) -> None:
-    change, reason = POISON[kind]
-    config = make_deployable(inputs, federation={"rounds": 1})
-    grid = NearGrid(parts(tmp_path / "poisoned", 3), meddle={101: trained(change)})
-    run = run_with(grid, config, tmp_path / "run")
-    (record,) = run.metrics("round")
-    assert record["answered"] == [0, 2]
-    assert reason in record["faults"]["site-1"]
-    assert run.summary["faults"] == {"site-1": 1}
-    without = NearGrid(
-        parts(tmp_path / "without", 3), meddle={101: lambda message, reply: _unless_training(message, reply)}
-    )
-    expected = run_with(without, config, tmp_path / "without it")
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
-    )
-
-
-def _unless_training(message: Message, reply: Message) -> Message | None:
-    return None if message.metadata.message_type == "train" else reply
-
-
 @given(why=st.text(max_size=300), refused=st.booleans())
 def test_a_fault_is_known_again_by_the_line_that_a_run_keeps(why: str, refused: bool) -> None:
     line = str(Fault(why, refused))
     assert Fault.read(line).refused is refused
     assert str(Fault.read(line)) == line
-
-
-def test_lines_of_runs_made_before_are_read() -> None:
-    assert Fault.read("its update is refused: shared has values that are not finite") == Fault(
-        "shared has values that are not finite", refused=True
-    )
-    assert Fault.read("not connected") == Fault("not connected")
 
 
 def test_a_site_that_fails_is_reported_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:
@@ -111,7 +56,7 @@ def test_a_site_that_fails_is_reported_and_the_run_goes_on(inputs: Path, tmp_pat
         return failed
 
     run = run_with(NearGrid(parts(tmp_path, 3), meddle={100: fail}), make_deployable(inputs), tmp_path / "run")
-    assert [record["answered"] for record in run.metrics("round")] == [[1, 2], [1, 2]]
+    assert answered(run) == [[1, 2], [1, 2]]
     assert "it failed: the disk is full" in next(run.metrics("round"))["faults"]["site-0"]
 
 
@@ -122,7 +67,7 @@ def test_a_site_with_nothing_to_train_on_does_not_break_the_average(inputs: Path
 
     grid = NearGrid(parts(tmp_path, 3), meddle={102: trained(empty)})
     run = run_with(grid, make_deployable(inputs), tmp_path / "run")
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1]]
+    assert answered(run) == [[0, 1], [0, 1]]
     assert run.summary["faults"] == {}
     assert all(value.isfinite().all() for value in Checkpoint.read(run.checkpoint).server.values())
 
@@ -141,12 +86,10 @@ def test_an_answer_that_comes_late_does_not_count_in_another_round(inputs: Path,
 
     grid = NearGrid(parts(tmp_path / "late", 3), meddle={101: late})
     run = run_with(grid, make_deployable(inputs), tmp_path / "run")
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 2], [0, 1, 2]]
     dropped = NearGrid(parts(tmp_path / "dropped", 3), meddle={101: lambda m, r: None if _is_first(m) else r})
     expected = run_with(dropped, make_deployable(inputs), tmp_path / "expected")
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
-    )
+    assert_same_server(run, expected)
 
 
 def _is_first(message: Message) -> bool:
@@ -178,26 +121,33 @@ def test_a_site_that_is_restarted_while_it_works_is_asked_again(inputs: Path, tm
 
     grid = NearGrid(parts(tmp_path / "a", 3), meddle={101: die_once})
     run = run_with(grid, make_deployable(inputs), tmp_path / "run", settings=ServerSettings(round_timeout=20))
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     expected = run_with(NearGrid(parts(tmp_path / "b", 3)), make_deployable(inputs), tmp_path / "expected")
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(expected.checkpoint).server, atol=0, rtol=0
-    )
+    assert_same_server(run, expected)
 
 
 class PowerCutError(Exception):
     """The server is no more."""
 
 
-@pytest.mark.parametrize("after", range(7, 25, 3))
-def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(after: int, inputs: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run of three rounds that was not killed; its sites' states are beside it."""
     config = make_deployable(
         inputs,
         federation={"rounds": 3},
         optimizer={"reset": False, "momentum": 0.9},
         server={"name": "momentum"},
     )
-    whole = run_with(NearGrid(parts(tmp_path / "whole", 3)), config, tmp_path / "expected")
+    folder = tmp_path_factory.mktemp("whole")
+    return run_with(NearGrid(parts(folder, 3)), config, folder / "run")
+
+
+@pytest.mark.parametrize("after", range(10, 25, 3))
+def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(
+    after: int, whole: RunDirectory, tmp_path: Path
+) -> None:
+    config = whole.config
     answers = 0
 
     def cut(message: Message, reply: Message) -> Message:
@@ -211,16 +161,12 @@ def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(after: int, 
     grid = NearGrid(sites, meddle=dict.fromkeys(sites, cut))
     with pytest.raises(PowerCutError):
         run_with(grid, config, tmp_path / "run")
-    if not (tmp_path / "run" / "config.toml").exists():
-        pytest.skip("it was killed before the run began")
     again = NearGrid(sites)
     run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
     assert run.is_complete
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(whole.checkpoint).server, atol=0, rtol=0
-    )
+    assert_same_server(run, whole)
     for site in ("site-0", "site-1", "site-2"):
-        one, other = (_private(tmp_path / name / site) for name in ("cut", "whole"))
+        one, other = (_private(folder / site) for folder in (tmp_path / "cut", whole.path.parent))
         assert one.rounds == other.rounds
         torch.testing.assert_close(one.after(3), other.after(3), atol=0, rtol=0)
     assert run.summary["final"] == whole.summary["final"]
@@ -244,7 +190,7 @@ def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path
         return reply
 
     run = run_with(NearGrid(sites, meddle={101: lose}), make_deployable(inputs), tmp_path / "run")
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_a_site_that_comes_late_joins(inputs: Path, tmp_path: Path) -> None:
@@ -258,7 +204,7 @@ def test_a_site_that_comes_late_joins(inputs: Path, tmp_path: Path) -> None:
     grid.meddle[100] = come
     settings = ServerSettings(min_sites=2, round_timeout=0.5)
     run = run_with(grid, make_deployable(inputs, federation={"rounds": 3}), tmp_path / "run", settings=settings)
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 1], [0, 1, 2], [0, 1, 2]]
     assert RunDirectory.open(run.path).manifest["deployment"]["train_images"]["site-2"] == 6
 
 
@@ -305,7 +251,7 @@ def test_two_rounds_that_were_not_accepted_do_not_lose_the_one_that_was(inputs: 
 
     grid = NearGrid(parts(tmp_path, 2), meddle={101: look})
     run = serve(grid, make_deployable(inputs, federation={"rounds": 5}), QUICK, tmp_path / "run", **named(grid))
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0], [0], [0], [0, 1]]
+    assert answered(run) == [[0, 1], [0], [0], [0], [0, 1]]
     assert kept == [[1], [1, 2], [1, 3], [1, 4], [1, 5]]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from dp_accounting import (
     ComposedDpEvent,
     GaussianDpEvent,
@@ -19,7 +18,7 @@ from dp_accounting import (
 )
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 from real_processes import processes
 from typer.testing import CliRunner
 
@@ -63,9 +62,7 @@ def test_a_site_makes_the_simulator_s_steps(
     monkeypatch.setattr("fedotp.flower.site._site.Entropy", lambda: None)
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
-    torch.testing.assert_close(
-        Checkpoint.read(deployed.checkpoint).server, Checkpoint.read(simulated.checkpoint).server, atol=1e-6, rtol=0
-    )
+    assert_same_server(deployed, simulated, atol=1e-6)
     expected, found = simulated.summary["privacy"], deployed.summary["privacy"]
     assert list(found["clients"].values()) == list(expected["clients"].values())
     assert found["epsilon"] == expected["epsilon"] == list(deployed.metrics("round"))[-1]["epsilon"]
@@ -303,7 +300,7 @@ def test_a_ledger_survives_a_kill_and_a_damaged_one_is_refused(
 def test_an_honest_run_within_what_is_required_is_obeyed(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 3, **WARY))
     run = serve(grid, private(inputs), ServerSettings(), tmp_path / "run", **named(grid))
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2]]
+    assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert not any(record.get("faults") for record in run.metrics("round"))
     for name, spent in run.summary["privacy"]["clients"].items():
         assert spent == pytest.approx(oracle(tmp_path / name / "releases.jsonl"), rel=1e-9)

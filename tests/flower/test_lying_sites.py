@@ -3,19 +3,23 @@
 import json
 import math
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 
 from fedotp.errors import FedotpError
-from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._members import Member, Registry, State
+from fedotp.flower.server._registration import Registration
 from fedotp.flower.server._serve import serve
+from fedotp.flower.server._updates import checked_update, reported_scores
 from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
@@ -55,15 +59,37 @@ HELLOS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def honest(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Message, Message]]:
+    """A site's honest answers in a federation of two, by the kind of message."""
+    folder = tmp_path_factory.mktemp("honest")
+    grid = NearGrid(parts(folder, 2, share="predictions"))
+    config = make_deployable(inputs, federation={"rounds": 1})
+    serve(grid, config, QUICK, folder / "run", classes=("blue", "green", "red"), **named(grid))
+    answers = zip(grid.sent, grid.answered, strict=True)
+    return {each.metadata.message_type: (each, reply) for each, reply in answers if each.metadata.dst_node_id == 101}
+
+
 @pytest.mark.parametrize("lie", HELLOS)
-def test_a_site_that_lies_at_hello_is_refused(lie: str, inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("query", saying("config", **HELLOS[lie]))})
+def test_a_site_that_lies_at_hello_is_refused(lie: str, honest: Any, lines: Any) -> None:
+    _, reply = deepcopy(honest["query"])
+    saying("config", **HELLOS[lie])(reply.content)
+    member = Member("site-1", node=101, state=State.ASKED)
+    registry = Registry([member], {101: "site-1"})
+    agreement = SimpleNamespace(classes=("blue", "green", "red"))
+    Registration(None, registry, agreement)._take(member, reply)  # type: ignore[arg-type]
+    assert member.state is State.REFUSED
+    (refusal,) = [record.getMessage() for record in lines.records if "is refused" in record.getMessage()]
+    assert refusal.isprintable()
+    assert len(refusal) < 500
+
+
+def test_a_run_goes_on_without_a_site_that_lies_at_hello(inputs: Path, tmp_path: Path) -> None:
+    lie = saying("config", **HELLOS["fewer than no images"])
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("query", lie)})
     config = make_deployable(inputs, federation={"rounds": 1})
     run = serve(grid, config, QUICK, tmp_path / "run", classes=("blue", "green", "red"), **named(grid))
     assert [(record["sampled"], record["answered"]) for record in run.metrics("round")] == [([0], [0])]
-    refusals = [record.getMessage() for record in lines.records if "is refused" in record.getMessage()]
-    assert refusals
-    assert all(line.isprintable() and len(line) < 500 for line in refusals)
 
 
 @pytest.mark.parametrize("classes", [[], ["red"], ["red", "red", "blue"], ["red\nINFO", "blue"]])
@@ -87,24 +113,64 @@ def test_a_refusal_cannot_write_lines_of_its_own_into_the_log(inputs: Path, tmp_
     assert len(fault) < 500
 
 
-UPDATES: dict[str, Callable[[RecordDict], Any]] = {
-    "an endless loss": saying("metrics", loss=math.inf),
-    "a huge loss": saying("metrics", loss=1e300),
-    "a loss of several": saying("metrics", loss=[1.0, 2.0]),
-    "images without number": saying("metrics", images=1e300),
-    "bytes that are no array": lambda c: c.__setitem__("arrays", unreadable()),
-    "an archive": lambda c: c.__setitem__("arrays", unreadable(b"PK\x03\x04")),
-    "ten times the bytes": lambda c: c.__setitem__("arrays", unreadable(bytes(10**6))),
+def put(content: RecordDict, value: np.ndarray, name: str = "shared") -> None:
+    content["arrays"] = ArrayRecord({name: Array(value)})
+
+
+def shared(content: RecordDict) -> np.ndarray:
+    return np.array(content.array_records["arrays"]["shared"].numpy())
+
+
+def images(n: float) -> Callable[[RecordDict], Any]:
+    return lambda content: content.__setitem__("metrics", MetricRecord({"num-examples": n}))
+
+
+UPDATES: dict[str, tuple[Callable[[RecordDict], Any], str]] = {
+    "not a number": (lambda c: put(c, shared(c) * math.nan), "not finite"),
+    "infinite": (lambda c: put(c, np.full_like(shared(c), math.inf)), "not finite"),
+    "another shape": (lambda c: put(c, shared(c)[:, :1]), "shape"),
+    "another type": (lambda c: put(c, shared(c).astype(np.float64)), "float64"),
+    "another name": (lambda c: put(c, shared(c), "private"), "it holds private"),
+    "nothing": (lambda c: c.array_records.pop("arrays"), "there is none"),
+    "no number of images": (lambda c: c.metric_records.pop("metrics"), "nothing of its images"),
+    "too many images": (images(10**9), "speaks of"),
+    "negative images": (images(-3), "speaks of"),
+    "half an image": (images(0.5), "speaks of"),
+    "an endless loss": (saying("metrics", loss=math.inf), "loss = inf"),
+    "a huge loss": (saying("metrics", loss=1e300), "loss = 1e"),
+    "a loss of several": (saying("metrics", loss=[1.0, 2.0]), "loss = "),
+    "images without number": (saying("metrics", images=1e300), "images = "),
+    "bytes that are no array": (lambda c: c.__setitem__("arrays", unreadable()), "cannot be read"),
+    "an archive": (lambda c: c.__setitem__("arrays", unreadable(b"PK\x03\x04")), "cannot be read"),
+    "ten times the bytes": (lambda c: c.__setitem__("arrays", unreadable(bytes(10**6))), "takes 1000000 bytes"),
 }
 
 
 @pytest.mark.parametrize("lie", UPDATES)
-def test_an_update_that_lies_is_refused(lie: str, inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3), meddle={101: answering("train", UPDATES[lie])})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+def test_an_update_that_lies_is_refused(lie: str, honest: Any) -> None:
+    message, reply = deepcopy(honest["train"])
+    expected = {"shared": torch.from_numpy(shared(message.content))}
+    member = Member("site-1", train_images=11, agreed=11)
+    assert checked_update(reply, expected, member, QUICK, 11) is not None
+    change, why = UPDATES[lie]
+    change(reply.content)
+    with pytest.raises(FedotpError, match=why):
+        checked_update(reply, expected, member, QUICK, 11)
+
+
+@pytest.mark.parametrize("lie", ["not a number", "no number of images", "an endless loss"])
+def test_a_run_averages_the_others_updates_and_keeps_the_fault(lie: str, inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, federation={"rounds": 1})
+    lying, silent = NearGrid(parts(tmp_path / "lying", 3)), NearGrid(parts(tmp_path / "silent", 3))
+    lying.meddle[101] = answering("train", UPDATES[lie][0])
+    silent.meddle[101] = lambda message, reply: None if message.metadata.message_type == "train" else reply
+    run = serve(lying, config, QUICK, tmp_path / "run", **named(lying))
+    expected = serve(silent, config, QUICK, tmp_path / "expected", **named(silent))
     (record,) = run.metrics("round")
     assert record["answered"] == [0, 2]
-    assert list(record["faults"]) == ["site-1"]
+    assert UPDATES[lie][1] in record["faults"]["site-1"]
+    assert run.summary["faults"] == {"site-1": 1}
+    assert_same_server(run, expected)
     _require_strict_json(run)
 
 
@@ -117,7 +183,7 @@ def test_what_else_is_in_an_answer_is_not_looked_at(unit: str, inputs: Path, tmp
     grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("train", more)})
     config = make_deployable(inputs, privacy={"unit": unit, "noise": 0.0})
     run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1], [0, 1]]
+    assert answered(run) == [[0, 1], [0, 1]]
 
 
 def _columns(content: RecordDict, **columns: Any) -> None:
@@ -146,12 +212,14 @@ SCORES: dict[str, Callable[[RecordDict], Any]] = {
 
 
 @pytest.mark.parametrize("lie", SCORES)
-def test_scores_that_lie_do_not_count(lie: str, inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid = NearGrid(parts(tmp_path, 2, share="predictions"), meddle={101: answering("evaluate", SCORES[lie])})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
-    assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
-    assert "site site-1: what it tells of its tests does not count" in lines.text
-    _require_strict_json(run)
+def test_scores_that_lie_do_not_count(lie: str, honest: Any, lines: Any) -> None:
+    _, reply = deepcopy(honest["evaluate"])
+    n = int(reply.content.metric_records["metrics"]["num-examples"])
+    members = [Member("site-0"), Member("site-1", test_images=n)]
+    assert reported_scores({1: reply}, members, 3)[0] is not None
+    SCORES[lie](reply.content)
+    assert reported_scores({1: reply}, members, 3) == (None, None)
+    assert "site site-1: its scores are invalid and ignored" in lines.text
 
 
 def test_predictions_with_scores_that_lie_do_not_take_the_place_of_others(inputs: Path, tmp_path: Path) -> None:
@@ -160,6 +228,7 @@ def test_predictions_with_scores_that_lie_do_not_take_the_place_of_others(inputs
     grid = NearGrid(sites, meddle={101: answering("evaluate", SCORES["better than right"])})
     run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
     assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
+    _require_strict_json(run)
 
 
 def _require_strict_json(run: RunDirectory) -> None:
@@ -196,20 +265,14 @@ def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Pat
     forged = NearGrid(parts(tmp_path / "forged", 2), meddle={101: forge})
     honest = NearGrid(parts(tmp_path / "honest", 2))
     runs = [serve(grid, config, QUICK, tmp_path / name, **named(grid)) for name, grid in (("a", forged), ("b", honest))]
-    torch.testing.assert_close(
-        Checkpoint.read(runs[0].checkpoint).server, Checkpoint.read(runs[1].checkpoint).server, atol=0, rtol=0
-    )
+    assert_same_server(runs[0], runs[1])
 
 
-def test_an_update_far_away_is_refused_by_a_method_that_publishes_too(inputs: Path, tmp_path: Path) -> None:
+def test_an_update_far_away_is_shortened_for_a_method_that_publishes_too(inputs: Path, tmp_path: Path) -> None:
     def far(content: RecordDict) -> None:
-        values = content.array_records["arrays"]["prompt"].numpy() + np.float32(1e6)
-        content["arrays"] = ArrayRecord({"prompt": Array(values)})
+        put(content, content.array_records["arrays"]["prompt"].numpy() + np.float32(1e6), "prompt")
 
     grid = NearGrid(parts(tmp_path, 3), meddle={101: answering("train", far)})
     config = make_deployable(inputs, method={"name": "promptfl-fedamp"})
     run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 2], [0, 2]]
-
-
-# Sites that come, go and share a name --------------------------------------------------------------------------
+    assert [list(record["shortened"]) for record in run.metrics("round")] == [["site-1"], ["site-1"]]

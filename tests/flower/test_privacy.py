@@ -12,7 +12,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 from scipy import stats
 
 import fedotp
@@ -63,9 +63,7 @@ def test_without_noise_it_is_the_simulators(inputs: Path, tmp_path: Path) -> Non
     assert "epsilon" not in run.summary["privacy"]
     grid, run = run_private(narrow, tmp_path / "narrow")
     simulated = fedotp.run(narrow, tmp_path / "simulated")
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(simulated.checkpoint).server, atol=1e-7, rtol=0
-    )
+    assert_same_server(run, simulated, atol=1e-7)
     moved = (Checkpoint.read(run.checkpoint).server["shared"] - sent_first(grid)).norm()
     assert 0 < moved <= 1e-3 * (1 + 1e-4)
 
@@ -277,7 +275,7 @@ def sending(update: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[
 def test_a_site_that_sends_the_prompt_back_unchanged_does_not_end_the_run(inputs: Path, tmp_path: Path) -> None:
     meddle = {101: sending(lambda received, _: received)}
     _, run = run_private(hiding_sites(inputs, rounds=1), tmp_path, meddle=meddle)
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2]]
+    assert answered(run) == [[0, 1, 2]]
 
 
 def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) -> None:
@@ -294,7 +292,7 @@ def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) 
         serve(grid, hiding_sites(inputs), ServerSettings(), tmp_path / "run", **named(grid))
     more = NearGrid({**sites, 103: {**sites[102], "name": "site-3", "state": str(tmp_path / "site-3")}})
     run = resume_serving(more, tmp_path / "run", ServerSettings(), **named(more))
-    assert [record["answered"] for record in run.metrics("round")] == [[0, 1, 2], [0, 1, 2, 3]]
+    assert answered(run) == [[0, 1, 2], [0, 1, 2, 3]]
     assert run.summary["privacy"]["sites"] == 4
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import ArrayRecord, Message
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
 
 import fedotp
 from fedotp.errors import FedotpError
@@ -68,9 +68,7 @@ def test_a_round_of_too_few_changes_nothing_and_is_told(
         run = serve(grid, config, ServerSettings(round_timeout=1, patience=0), tmp_path / "run", **named(grid))
     assert "round 1: 2 updates are too few for server.rule = 'trimmed': nothing is averaged" in caplog.text
     untrained = fedotp.run(config.override(["federation.rounds=0"]), tmp_path / "untrained")
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server, Checkpoint.read(untrained.checkpoint).server, atol=0, rtol=0
-    )
+    assert_same_server(run, untrained)
 
 
 def test_what_cannot_work_is_refused(inputs: Path, tmp_path: Path) -> None:

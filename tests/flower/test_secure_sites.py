@@ -12,7 +12,7 @@ import pytest
 import torch
 from flwr.app import Message
 from holdings import folder_bytes, message_bytes, n_found, object_bytes, patterns
-from near_sites import NearGrid, make_deployable, named, parts, with_keys
+from near_sites import NearGrid, answered, make_deployable, named, parts, with_keys
 from typer.testing import CliRunner
 
 from fedotp.cli import app
@@ -125,8 +125,7 @@ def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_pat
 
     grid.meddle[102] = meddle
     run = serve(grid, config, QUICK, tmp_path / "run", public_keys=public_keys, **named(grid))
-    answered = [record["answered"] for record in run.metrics("round")]
-    assert answered == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]] * 2
+    assert answered(run) == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]] * 2
     assert run.summary["secure"]["void"] == 0
     facts = [reply.content.config_records.get("config", {}) for reply in grid.answered]
     keys = [each["secure_keys"] for each in facts if "secure_keys" in each]
@@ -161,7 +160,7 @@ def test_a_site_started_again_within_a_round_is_lost_to_it(inputs: Path, tmp_pat
 
     grid.meddle[100] = forget
     run = serve(grid, of_four(inputs, federation={"rounds": 2}), QUICK, tmp_path / "run", **named(grid))
-    assert [record["answered"] for record in run.metrics("round")] == [[1, 2, 3], [0, 1, 2, 3]]
+    assert answered(run) == [[1, 2, 3], [0, 1, 2, 3]]
     assert (
         "round 1, site site-0: it refuses: this site has no keys for this secure sum: it was started again"
         in lines.text

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from flwr.app import Message
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, answered, make_deployable, named, parts
 
 from fedotp.flower.link._transport import Transport
 from fedotp.flower.server import ServerSettings
@@ -49,9 +49,11 @@ def test_a_site_that_nobody_named_may_come_late_and_the_run_be_resumed(
     run = resume_serving(again, tmp_path / "run", QUICK)  # type: ignore[arg-type]
     assert RunDirectory(run.path).manifest["clients"] == ["site-0", "site-1", "site-2"]
     assert len(RunDirectory(run.path).manifest["domains"]) == 3
-    answered = [record["answered"] for record in run.metrics("round")]
-    assert answered[0] == [0, 1]
-    assert answered[-1] == ([0, 1] if method == "promptfl-fedamp" else [0, 1, 2])  # FedAMP's server has no place for it
+    took_part = answered(run)
+    assert took_part[0] == [0, 1]
+    assert took_part[-1] == (
+        [0, 1] if method == "promptfl-fedamp" else [0, 1, 2]
+    )  # FedAMP's server has no place for it
     assert [client["name"] for client in run.summary["clients"]] == ["site-0", "site-1", "site-2"]
 
 
@@ -73,7 +75,7 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
     sites[101]["name"] = "site-0"
     grid = NearGrid(sites)
     run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", classes=("blue", "green", "red"))
-    assert [record["answered"] for record in run.metrics("round")] == [[0], [0]]
+    assert answered(run) == [[0], [0]]
     hellos = [message for message in grid.sent if message.metadata.message_type == "query"]
     assert len(hellos) <= 6, "they are not asked in turn for ever"
 
