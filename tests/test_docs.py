@@ -151,7 +151,7 @@ def check_command(line: str) -> None:
     if "entry" in parsed:
         entry = fedotp.paper.entry_named(parsed["entry"])
         entry = entry.only(parsed["only"].split(",")) if parsed["only"] else entry
-        fedotp.paper.config_of(entry.parts[0], changes)
+        entry.parts[0].config(changes)
     elif command.name in ("run", "compare", "sweep", "server") and not str(parsed["source"]).endswith(".toml"):
         fedotp.load_config(parsed["source"] or "demo").override(changes)
 

@@ -17,7 +17,7 @@ from recipes.claims.judge import Series
 from recipes.claims.page import FIELD
 from recipes.claims.settings import ALPHAS, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 
-from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
+from fedotp.report.figure import COLOURS, MARKERS, bare, new_figure, save_figure
 from fedotp.runs.tables import paired
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from recipes.privacy.settings import EPSILONS, SETTINGS, SPLITS
 
-from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
+from fedotp.report.figure import COLOURS, MARKERS, bare, new_figure, save_figure
 from fedotp.runs.tables import paired
 
 if TYPE_CHECKING:

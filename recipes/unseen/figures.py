@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recipes.unseen.study import ABLATED_AT, MASSES, OUT, ROUNDS
 from recipes.unseen.table import Lines, differences
 
-from fedotp.report import COLOURS, MARKERS, bare, new_figure, save_figure
+from fedotp.report.figure import COLOURS, MARKERS, bare, new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

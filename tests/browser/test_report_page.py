@@ -436,7 +436,7 @@ def test_real_sites_that_tell_little(page: Page, tmp_path: Path) -> None:
     silent, scores = (invent_run(tmp_path / share, share=share) for share in ("nothing", "scores"))
     page.goto(address(tmp_path, [silent]))
     expect(page.locator("#top .lead")).to_contain_text(
-        "real sites, each with its own images. No site tells how well it does."
+        "real sites, each with its own images. No site reports how well it does."
     )
     expect(page.locator(".notice")).to_have_count(0)
     expect(page.locator("#confusion")).to_contain_text("Not every site shares its predictions")
@@ -566,24 +566,24 @@ def test_what_each_client_contributed(page: Page, tmp_path: Path) -> None:
     """Exact and sampled values, most first; a run that nobody asked about has no such panel."""
     runs = [invent_run(tmp_path / name, seed=seed) for seed, name in enumerate(("asked", "not-asked"))]
     names = [*runs[0].manifest["clients"][:2], HOSTILE]
-    worth = [(0.034, 0.02, 0.048, 0.01, -0.005), (0.12, 0.1, 0.14, 0.08, 0.02), (-0.05, -0.07, -0.03, 0.0, None)]
+    numbers = [(0.034, 0.02, 0.048, 0.01, -0.005), (0.12, 0.1, 0.14, 0.08, 0.02), (-0.05, -0.07, -0.03, 0.0, None)]
     keys = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
-    sites = [{"name": name, **dict(zip(keys, each, strict=True))} for name, each in zip(names, worth, strict=True)]
-    value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "everybody": 0.754, "nobody": 0.65}
+    sites = [{"name": name, **dict(zip(keys, each, strict=True))} for name, each in zip(names, numbers, strict=True)]
+    value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "all": 0.754, "none": 0.65}
     (runs[0].path / "value.json").write_text(with_checksum({**value, "sites": sites}))
     page.goto(address(tmp_path, runs[:1]))
     chart(page, "What each client contributed")
-    rows = page.locator("#worth tbody tr")
+    rows = page.locator("#value tbody tr")
     expect(rows).to_have_count(3)
     assert rows.all_inner_texts() == [
         f"{names[1]}\t+12.00\t+10.00 to +14.00\t+8.00\t+2.00",
         f"{names[0]}\t+3.40\t+2.00 to +4.80\t+1.00\t−0.50",
         f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00\t–",
     ]
-    expect(page.locator("#worth .note").first).to_contain_text("75.40 %")
-    expect(page.locator("#worth .note").first).to_contain_text("20 random orders")
+    expect(page.locator("#value .note").first).to_contain_text("75.40 %")
+    expect(page.locator("#value .note").first).to_contain_text("20 random orders")
     page.goto(address(tmp_path, runs[1:]))
-    expect(page.locator("#worth")).to_have_count(0)
+    expect(page.locator("#value")).to_have_count(0)
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="FEDOTP_SCREENSHOTS names no folder")

@@ -46,7 +46,7 @@ def test_sites_that_report_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp
     assert "no site reports its accuracy" in shown
     assert shown.count("reported nothing") == 4
     assert fedotp("runs", "list", ".").out.count("complete") == 2
-    assert "no site has told how well it does" in fedotp("evaluate", "there").err
+    assert "no site has reported how well it does" in fedotp("evaluate", "there").err
     drawn = fedotp("figures", "there", "--only", "curves")
     assert "there has no evaluation to draw" in drawn.err
     both = fedotp("figures", "there", "here", "--only", "curves,maps", "--images", "1")
@@ -60,7 +60,7 @@ def test_a_server_goes_on_with_its_own_command(deployed: RunDirectory, fedotp: F
     assert right in fedotp("runs", "show", "there").out
     refused = fedotp("run", "--resume", "there")
     assert refused.status == 2
-    assert refused.err == f"error: there is a run of real sites; go on with `{right}`\n"
+    assert refused.err == f"error: there is a run of real sites; resume it with `{right}`\n"
     assert f"resume it with `{right}`" in fedotp("run", "tiny.toml", "--out", "there").err
 
 

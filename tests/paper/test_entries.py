@@ -8,7 +8,7 @@ from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.methods import FedOTP
 from fedotp.methods._promptfl import CoOp
-from fedotp.paper import ENTRIES, Cell, config_of, entry_named, estimate, numbers, trials_of
+from fedotp.paper import ENTRIES, Cell, entry_named, estimate, numbers, trials_of
 from fedotp.paper._entry_runs import changed, find_made
 from fedotp.runs.tables import n_bytes
 
@@ -59,7 +59,7 @@ def test_settings_are_the_papers() -> None:
     assert config == load_config("fewshot-pets").override(["partition.shots=4"])
     masses = {t.config.method.mass for t in trials_of(ENTRIES["tableA4"], [0])}
     assert masses == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
-    alphas = {config_of(part).partition.alpha for part in ENTRIES["tableA5"].parts}
+    alphas = {part.config().partition.alpha for part in ENTRIES["tableA5"].parts}
     assert alphas == {0.1, 0.3, 0.5, 1.0, 5.0, 10.0}
     rules = [t.config.method.rule for t in trials_of(ENTRIES["table4"].only(["Food101, 2 shots"]), [0])]
     assert rules == ["average", "classical", "unbalanced"]

@@ -5,7 +5,8 @@ import statistics
 
 import pytest
 
-from fedotp.paper import ENTRIES, Cell, Number, numbers
+from fedotp.paper import ENTRIES, Cell, numbers
+from fedotp.paper._entry import Number
 
 SIZES = {  # cells as counted in the paper: rows x columns
     "table1": 9 * 5,

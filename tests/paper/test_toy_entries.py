@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from toy import Toy
 
-from fedotp.paper import ENTRIES, Result, by_part, config_of, draw, missing_inputs, trials_of
+from fedotp.paper import ENTRIES, Result, by_part, draw, missing_inputs, trials_of
 from fedotp.runs.many import run_many
 
 
@@ -20,7 +20,7 @@ def test_every_entry_runs(name: str, toy: Toy, tmp_path: Path) -> None:
     whole = ENTRIES[name]
     entry = replace(whole, parts=whole.parts[:1]).only([*whole.methods][-1:])
     (part,) = entry.parts
-    changes = toy.changes(config_of(part))
+    changes = toy.changes(part.config())
     trials = trials_of(entry, [0], changes=changes)
     assert len(trials) == len(entry.methods)
     assert missing_inputs(trial.config for trial in trials) == []

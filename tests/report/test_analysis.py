@@ -148,11 +148,8 @@ def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_pat
     deployed = RunDirectory.open(tmp_path / "run")
     (deployed.path / "partition.json").unlink()
     deployed.kept.unlink()
-    server = Checkpoint.read(deployed.checkpoint).server
-    step = ServerStep(ServerStepSettings())
-    state = SimpleNamespace(
-        server=server, step=step, kept=KeptRows({}, 2), device=torch.device("cpu"), round=2, group_size=1
-    )
+    server = SimpleNamespace(params=Checkpoint.read(deployed.checkpoint).server, step=ServerStep(ServerStepSettings()))
+    state = SimpleNamespace(server=server, kept=KeptRows({}, 2), device=torch.device("cpu"), round=2, group_size=1)
     Checkpoint.write(deployed.checkpoint, state, Progress())
     deployed.save_manifest({**deployed.manifest, "deployment": {"sites": 2}})
     found = analyse(deployed.path)

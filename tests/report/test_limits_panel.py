@@ -9,7 +9,8 @@ from report_made import COLOURS, make_run
 import fedotp
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
-from fedotp.report import ClientLimits, Limits, _limits, analyse
+from fedotp.report import _limits, analyse
+from fedotp.report._limits import ClientLimits, Limits
 from fedotp.runs.directory import RunDirectory
 
 

@@ -9,17 +9,9 @@ from report_made import COLOURS, make_run
 
 import ot
 from fedotp.errors import FedotpError
-from fedotp.report import (
-    ImageMap,
-    plot_curves,
-    plot_maps,
-    plot_plan_maps,
-    plot_similarity,
-    same_images,
-    save_figure,
-    some_maps,
-    transport_maps,
-)
+from fedotp.report import ImageMap, plot_curves, plot_maps, plot_plan_maps, plot_similarity, same_images, some_maps
+from fedotp.report._maps import transport_maps
+from fedotp.report.figure import save_figure
 from fedotp.runs.directory import RunDirectory
 
 

@@ -16,9 +16,9 @@ from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
 from fedotp.methods import FedOTP, Kind, Task
-from fedotp.report import plan_entropy, plan_overlap, plan_statistics, plot_plans, unassigned_share
+from fedotp.report import plan_statistics
 from fedotp.report._client import ClientImages
-from fedotp.report._plans import measure_plans
+from fedotp.report._plans import measure_plans, plan_entropy, plan_overlap, unassigned_share
 from fedotp.runs.directory import RunDirectory
 
 PLAN = torch.tensor([[0.5, 0.0], [0.0, 0.25], [0.0, 0.25], [0.0, 0.0]])  # 4 patches, 2 prompts
@@ -102,7 +102,7 @@ def test_a_run_measured(done: RunDirectory, squares: Path, tmp_path: Path) -> No
     assert found.accuracy_trained == found.accuracy[0] == pytest.approx(done.summary["final"]["accuracy"])
     assert found.mass_trained == 0.5
     assert found.unassigned[1] == 0  # at mass 1 every patch gives all it has
-    assert len(plot_plans(found, "a run").axes) == 3
+    assert len(found.plot("a run").axes) == 3
     assert plan_statistics(done.path, (0.5,), ["client-1"]).n_clients == 1
     average = plan_statistics(make_run(squares, tmp_path / "average", name="fedotp", rule="average"), (0.5,))
     assert average.mass_trained is None

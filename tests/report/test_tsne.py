@@ -11,7 +11,7 @@ from report_made import make_run
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictions
-from fedotp.report import plot_projection, project_prompts
+from fedotp.report import project_prompts
 from fedotp.report._tsne import client_groups, neighbours
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters
@@ -81,7 +81,7 @@ def test_a_projection_repeats_itself(many: RunDirectory) -> None:
     np.testing.assert_array_equal(one.x, other.x)
     assert one.client == tuple(f"client-{i}" for i in range(6))
     assert one.by == "most frequent class"
-    figure = plot_projection(one)
+    figure = one.plot()
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == sorted(set(one.group))
 

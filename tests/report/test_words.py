@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from fedotp.clip import CLIP, TINY, Tokenizer
-from fedotp.report import nearest_words, prompt_words, word_spacing
+from fedotp.report import prompt_words, word_spacing
+from fedotp.report._learned import nearest_words
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters, restore
 

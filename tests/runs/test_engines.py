@@ -129,7 +129,7 @@ def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     trials = by_method(make_config(tmp_path), ["coop"], [0])
     for address, message in {
-        "127.0.0.1:1": r"^no Ray cluster: start one with `ray start --head`.*nobody answers at 127.0.0.1:1\)$",
+        "127.0.0.1:1": r"^no Ray cluster: start one with `ray start --head`.*no answer at 127.0.0.1:1\)$",
         "": r"^no Ray cluster: start one with `ray start --head`.*\(there is none yet\)$",
         "ray://there:10001": r"^RAY_ADDRESS = ray://there:10001: must be HOST:PORT",
     }.items():

@@ -164,7 +164,7 @@ def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirect
         forget(whole.path, ["nobody"])
     with pytest.raises(FedotpError, match=r"--client client3: is not in this run; did you mean client-3\?$"):
         forget(whole.path, ["client3"])
-    with pytest.raises(FedotpError, match="has no part in this run already; there are client-0, client-2, client-4"):
+    with pytest.raises(FedotpError, match="is excluded from this run already; there are client-0, client-2, client-4"):
         forget(left.path, AWAY[:1])
     with pytest.raises(FedotpError, match="these are all 5 clients"):
         forget(whole.path, whole.manifest["clients"])
@@ -172,7 +172,7 @@ def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirect
         forget(whole.path, AWAY, whole.path.parent)
     incomplete = shutil.copytree(whole.path, tmp_path / "incomplete")
     (incomplete / "summary.json").unlink()
-    with pytest.raises(FedotpError, match="is not complete; go on with `fedotp run --resume"):
+    with pytest.raises(FedotpError, match="is not complete; resume it with `fedotp run --resume"):
         forget(incomplete, AWAY)
 
 

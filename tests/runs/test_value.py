@@ -14,7 +14,7 @@ from coloured_squares import draw_squares
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory, find_runs
 from fedotp.runs.leaving import measure_plan, plan_value
-from fedotp.runs.leaving._value import run_plan
+from fedotp.runs.many import run_many
 from fedotp.runs.one import restore, see_run
 
 SITES = ("east", "north", "south", "west")
@@ -42,7 +42,7 @@ def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirector
 @pytest.fixture(scope="module")
 def result(whole: RunDirectory) -> dict[str, Any]:
     plan = plan_value(whole.path)
-    assert not any(outcome.error for outcome in run_plan(plan))
+    assert not any(outcome.error for outcome in run_many(plan.trials, plan.run.path / "value"))
     return measure_plan(plan)
 
 
@@ -60,7 +60,7 @@ def test_who_teaches_wrong_labels_is_worth_least(whole: RunDirectory, result: di
     for site in SITES:
         assert value[site] == pytest.approx(np.mean(added[site]), abs=1e-12)
     everybody, nobody = worth[frozenset(SITES)], worth[frozenset()]
-    assert (result["everybody"], result["nobody"]) == (everybody, nobody)
+    assert (result["all"], result["none"]) == (everybody, nobody)
     assert sum(value.values()) == pytest.approx(everybody - nobody, abs=1e-12)
     for site in result["sites"]:
         assert site["leave_one_out"] == everybody - worth[frozenset(SITES) - {site["name"]}]
@@ -95,7 +95,7 @@ def test_runs_are_made_once_and_belong_to_theirs(whole: RunDirectory, result: di
     assert len(folders) == 14
     plan = plan_value(whole.path, permutations=3)
     assert {trial.name for trial in plan.trials} <= {folder.name for folder in folders}
-    run_plan(plan)
+    run_many(plan.trials, plan.run.path / "value")
     found = measure_plan(plan)
     assert {path.parent: path.stat().st_mtime_ns for path in whole.path.glob("value/*/summary.json")} == folders
     assert (found["exact"], found["permutations"]) == (False, 3)
@@ -139,7 +139,7 @@ def test_what_has_no_value_is_refused(whole: RunDirectory, tmp_path: Path) -> No
             plan_value(whole.path, **options)
     incomplete = shutil.copytree(whole.path, tmp_path / "incomplete", ignore=shutil.ignore_patterns("value*"))
     (incomplete / "summary.json").unlink()
-    with pytest.raises(FedotpError, match="is not complete; go on with"):
+    with pytest.raises(FedotpError, match="is not complete; resume it with"):
         plan_value(incomplete)
     alone = fedotp.run(whole.config.override(["method.name=coop", "federation.rounds=0"]), tmp_path / "coop")
     assert plan_value(alone.path).of == "personal"

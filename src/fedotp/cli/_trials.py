@@ -66,7 +66,7 @@ def require_complete(outcomes: "Sequence[Outcome]") -> None:
 
 
 def _print(table: "Table") -> None:
-    from fedotp.runs.tables import VIEWS_NOTE, common_columns
+    from fedotp.runs.tables import common_columns
 
     console = Console()
     columns = [column for column in common_columns() if console.width >= _WIDE or not column.if_wide]
@@ -86,7 +86,7 @@ def _print(table: "Table") -> None:
             for numbers in views.lines:
                 shown.add_row(*map(cell, numbers))
             console.print(shown)
-        console.print(cell(VIEWS_NOTE, "dim"))
+        console.print(cell(table.VIEWS_NOTE, "dim"))
         print()
     if lines := table.differences.lines():
         shown = listing(*table.differences.titles, right=table.differences.titles[1:4])

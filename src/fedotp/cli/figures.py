@@ -79,23 +79,23 @@ def _maps(wanted: _Request) -> _Figures:
 
 def _plans(wanted: _Request) -> _Figures:
     """What transport does: entropy, overlap, accuracy without it."""
-    from fedotp.report import plan_statistics, plot_plans
+    from fedotp.report import plan_statistics
 
     for name, run in _with_plans("plans", wanted.runs):
         found = plan_statistics(run, clients=None if wanted.client is None else [wanted.client])
         _print_plans(found)
         title = f"{run.path.name}: {found.n_images} test images of {found.n_clients} clients"
-        yield name, plot_plans(found, title)
+        yield name, found.plot(title)
 
 
 def _tsne(wanted: _Request) -> _Figures:
     """Private prompts in the plane."""
-    from fedotp.report import plot_projection, project_prompts
+    from fedotp.report import project_prompts
 
     several = len(wanted.runs) > 1
     for run in wanted.runs:
         try:
-            yield _named("tsne", run, wanted.runs), plot_projection(project_prompts(run))
+            yield _named("tsne", run, wanted.runs), project_prompts(run).plot()
         except FedotpError as error:
             if not several:
                 raise
@@ -174,7 +174,7 @@ def figures(
       fedotp figures runs/pets --only plans,maps --format png,pdf
       fedotp figures runs/sweep-demo --against method.mass
     """
-    from fedotp.report import save_figure
+    from fedotp.report.figure import save_figure
 
     kinds = _kinds(only, against)
     endings = _formats(formats)
@@ -263,7 +263,7 @@ def _kinds(only: str | None, against: str | None) -> list[str]:
 
 
 def _formats(text: str) -> list[str]:
-    from fedotp.report import FIGURE_FORMATS
+    from fedotp.report.figure import FIGURE_FORMATS
 
     endings = [ending.strip() for ending in text.split(",")]
     for ending in endings:

@@ -100,7 +100,7 @@ def run(
       fedotp paper run table1 --only OxfordPets,fedotp,coop --seeds 0
       fedotp paper run tableA4 --set data.root=~/data --set compute.device=cuda:1
     """
-    from fedotp.paper import by_part, config_of, draw, entry_named, missing_inputs, trials_of
+    from fedotp.paper import by_part, draw, entry_named, missing_inputs, trials_of
 
     where = engine_of(engine, jobs, cpus, gpus)
     whole = entry_named(entry)
@@ -108,7 +108,7 @@ def run(
     given = changes or []
     numbers = None if splits is None else whole_numbers(splits, "--splits")
     trials = trials_of(wanted, whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
-    _require_inputs(missing_inputs(config_of(part, given) for part in wanted.parts))
+    _require_inputs(missing_inputs(part.config(given) for part in wanted.parts))
     outcomes = execute(trials, out, where, quiet=quiet) if trials else []
     made = by_part(wanted, outcomes)
     figures, problem = list[Path](), None

@@ -17,7 +17,6 @@ from fedotp.config import Config
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.many import ManyObserver, Outcome, Update
-from fedotp.runs.one import round_record
 from fedotp.runs.watch import STOPPING, EncodingBars, LiveDisplay, Observer, accuracy_text
 
 _STOPPING_MANY = "Ctrl-C: ending after the rounds in progress; press it again to stop at once"
@@ -81,7 +80,7 @@ class JsonLines(Observer):
 
     def on_round(self, report: RoundReport) -> None:
         """As in metrics.jsonl."""
-        print_json(round_record(report))
+        print_json({"kind": "round", **report.as_dict()})
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """As in metrics.jsonl."""

@@ -222,7 +222,7 @@ _ONE, _ALL, _INTERVAL, _OTHERS = "leave one out", "Shapley", "95 % interval", "o
 
 def print_value(result: dict[str, Any]) -> None:
     """Print what each client contributed, most first, in points of accuracy."""
-    whole, nothing = 100 * result["everybody"], 100 * result["nobody"]
+    whole, nothing = 100 * result["all"], 100 * result["none"]
     what = "the shared part, for all clients" if result["of"] == "global" else "each client's own classifier"
     Console().print(cell(f"{what}: {whole:.2f} % with all, {nothing:.2f} % with none", "bold"))
     titles = (_ALL, *([] if result["exact"] else [_INTERVAL]), _ONE, _OTHERS)

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -56,6 +57,25 @@ class RoundReport:
     def spent(self) -> str:
         """The privacy spent so far, as text at the end of a line; "" where none is promised."""
         return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a line of metrics.jsonl; what is unknown is None, what does not apply is left out."""
+        return {
+            "round": self.round,
+            "sampled": self.sampled.tolist(),
+            "answered": self.answered.tolist(),
+            "loss": None if np.isnan(self.mean_loss) else self.mean_loss,
+            "client_loss": [None if np.isnan(loss) else float(loss) for loss in self.loss],
+            "lr": self.lr,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+            "images": self.n_images,
+            "seconds": round(self.seconds, 3),
+            **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+            **({"faults": dict(self.faults)} if self.faults else {}),
+            **({"shortened": dict(self.shortened)} if self.shortened else {}),
+            **({"averaged": self.averaged.tolist()} if self.averaged is not None else {}),
+        }
 
 
 @dataclass

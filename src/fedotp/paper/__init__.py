@@ -11,23 +11,16 @@ if TYPE_CHECKING:
     from fedotp.paper._draw import draw as draw
     from fedotp.paper._entry import Cell as Cell
     from fedotp.paper._entry import Entry as Entry
-    from fedotp.paper._entry import Number as Number
-    from fedotp.paper._entry import Part as Part
     from fedotp.paper._entry import numbers as numbers
-    from fedotp.paper._entry_runs import Cost as Cost
     from fedotp.paper._entry_runs import Made as Made
     from fedotp.paper._entry_runs import Missing as Missing
     from fedotp.paper._entry_runs import by_part as by_part
-    from fedotp.paper._entry_runs import config_of as config_of
     from fedotp.paper._entry_runs import estimate as estimate
     from fedotp.paper._entry_runs import find_made as find_made
     from fedotp.paper._entry_runs import missing_inputs as missing_inputs
     from fedotp.paper._entry_runs import trials_of as trials_of
     from fedotp.paper._figures import ENTRIES as ENTRIES
     from fedotp.paper._figures import entry_named as entry_named
-    from fedotp.paper._lines import Block as Block
-    from fedotp.paper._lines import Line as Line
-    from fedotp.paper._result import Grid as Grid
     from fedotp.paper._result import Result as Result
 
 __getattr__, __dir__ = lazy_face(__name__)

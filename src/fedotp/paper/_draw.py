@@ -8,7 +8,8 @@ from fedotp import report
 from fedotp.data import load_dataset
 from fedotp.data.partition import make_partition, plot_partition
 from fedotp.paper._entry import Entry, Part
-from fedotp.paper._entry_runs import Made, config_of
+from fedotp.paper._entry_runs import Made
+from fedotp.report.figure import save_figure
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import Outcome
 
@@ -27,11 +28,11 @@ def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) ->
     if entry.drawing == "partition":
         return [_partition(entry, part, folder, changes) for part in entry.parts]
     figures = _DRAWN[entry.drawing](entry, made)
-    return [report.save_figure(figure, folder / f"{entry.name}-{name}.png") for name, figure in figures]
+    return [save_figure(figure, folder / f"{entry.name}-{name}.png") for name, figure in figures]
 
 
 def _partition(entry: Entry, part: Part, folder: Path, changes: Sequence[str]) -> Path:
-    config = config_of(part, changes)
+    config = part.config(changes)
     dataset = load_dataset(config.data.source, root=config.data.root_folder)
     path = folder / f"{entry.name}-{config.partition.scheme}.png"
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,7 @@ def _maps(entry: Entry, made: Made) -> _Named:
 def _tsne(entry: Entry, made: Made) -> _Named:
     for part, outcomes in made:
         for run in _complete(_first_of_each(outcomes)):
-            yield part.dataset, report.plot_projection(report.project_prompts(run))
+            yield part.dataset, report.project_prompts(run).plot()
 
 
 _DRAWN: dict[str, Callable[[Entry, Made], _Named]] = {

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError, listed
 
 Drawing = Literal["against shots", "curves", "similarity", "maps", "tsne", "partition"]
@@ -32,6 +33,10 @@ class Part:
     preset: str
     changes: tuple[str, ...] = ()
     cells: Mapping[str, str] = field(default_factory=lambda: WHOLE)
+
+    def config(self, changes: Sequence[str] = ()) -> Config:
+        """The configuration of its runs, `changes` as for `--set`; method and seed are those of the preset."""
+        return load_config(self.preset).override([*self.changes, *changes])
 
     @property
     def folder(self) -> str:

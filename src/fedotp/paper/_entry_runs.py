@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedotp.clip import CONFIGS, find_weights
-from fedotp.config import Config, difference, load_config
+from fedotp.config import Config, difference
 from fedotp.data import DATASETS, default_root, find_dataset
 from fedotp.paper._entry import Entry, Part
 from fedotp.runs.directory import RunDirectory
@@ -36,11 +36,6 @@ _BYTES_PER_VALUE = 2
 _BYTES_PER_RUN = 5 << 20
 
 
-def config_of(part: Part, changes: Sequence[str] = ()) -> Config:
-    """The configuration of a part's runs, `changes` as for `--set`; method and seed are those of its preset."""
-    return load_config(part.preset).override([*part.changes, *changes])
-
-
 def trials_of(
     entry: Entry,
     seeds: Sequence[int],
@@ -52,7 +47,7 @@ def trials_of(
     """The runs of an entry, each named by its place below the folder of all entries; `controls` as for `by_method`."""
     trials = []
     for part in entry.parts:
-        config, labels = config_of(part), config_of(part, changes).data.labels
+        config, labels = part.config(), part.config(changes).data.labels
         for row, method in entry.methods.items():
             for trial in by_method(config, [method], seeds, splits, changes=changes, controls=controls):
                 label = row if trial.config.data.labels == labels else f"{row}, shuffled labels"
@@ -101,7 +96,7 @@ def _stem(name: str) -> str:
 
 
 def changed(entry: Entry, made: Made) -> list[str]:
-    """What was set otherwise than the entry says, in words; where images and runs are is nobody's concern."""
+    """What was set otherwise than the entry says, in words, apart from where images and runs are."""
     declared = {_stem(trial.name): trial.config for trial in trials_of(entry, [0], controls=True)}
     values: dict[str, dict[str, None]] = {}
     for outcome in (outcome for _, outcomes in made for outcome in outcomes if outcome.directory.is_begun):
@@ -200,7 +195,7 @@ class Cost:
 def estimate(entry: Entry, n_repetitions: int) -> Cost:
     """What an entry takes with so many splits x seeds, from nothing; whatever another entry has made is saved."""
     encoded: dict[tuple[str, str], int] = {}
-    for config in map(config_of, entry.parts):
+    for config in (part.config() for part in entry.parts):
         key = config.data.dataset, config.backbone.name
         encoded[key] = max(encoded.get(key, 0), _n_images(config) * bool(entry.methods))
     trials = trials_of(entry, [0])

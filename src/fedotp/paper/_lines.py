@@ -79,19 +79,19 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
         ours = [_numbers(summaries[row], key) for row in rows]
         differences = Differences.of_numbers(ours, rows, reference)
         paper = numbers(entry.name)
-        told = [paper.get(Cell(row, part.dataset, setting)) for row in rows]
+        printed = [paper.get(Cell(row, part.dataset, setting)) for row in rows]
         whole = key == "accuracy"
         lines = tuple(
             Line(
                 Cell(row, part.dataset, setting),
-                told[i],
+                printed[i],
                 statistics.fmean(ours[i].values()) if ours[i] else None,
                 _spread(entry, ours[i], [*summaries[row].values()], key),
                 _last_five([*summaries[row].values()]) if whole else None,
                 len(ours[i]),
                 len(groups[row]),
-                _beside(ours[i], told[i]),
-                _paper_gap(told[i], told[reference]) if i != reference else None,
+                _beside(ours[i], printed[i]),
+                _paper_gap(printed[i], printed[reference]) if i != reference else None,
                 differences.of[i],
                 differences.together[i],
                 _word(differences, i),

@@ -10,7 +10,7 @@ from fedotp._files import write_atomically
 from fedotp.paper._entry import Entry
 from fedotp.paper._entry_runs import Made, changed, data_used
 from fedotp.paper._lines import Block, Line, blocks_of
-from fedotp.runs.tables import interval, markdown, points
+from fedotp.runs.tables import markdown
 
 _CSV = (
     *("label", "method", "dataset", "setting", "paper_mean", "paper_std", "here_mean", "here_std", "last_five_mean"),
@@ -88,11 +88,11 @@ class Result:
                 line.cell.method + (" (!)" if line.flagged else ""),
                 "-" if line.paper is None else str(line.paper),
                 line.ours,
-                "-" if line.beside is None else points(line.beside.mean),
+                "-" if line.beside is None else line.beside.points,
                 line.n_runs,
                 "-" if line.paper_gap is None else f"{line.paper_gap:+.2f}",
-                "-" if line.gap is None else points(line.gap.mean),
-                "-" if line.gap is None else interval(line.gap),
+                "-" if line.gap is None else line.gap.points,
+                "-" if line.gap is None else line.gap.interval,
                 line.word,
             ]
             for line in block.lines

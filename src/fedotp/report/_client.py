@@ -19,7 +19,7 @@ from fedotp.runs.one import Prepared, restore
 Floats = NDArray[np.float64]
 
 MASSES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the plans shown and compared
-SHOWN_CLIENTS = 3  # of which pictures are made, if nobody says of whom
+SHOWN_CLIENTS = 3  # shown by default
 _CHUNK = 32  # images whose similarities to all classes are held at a time
 
 

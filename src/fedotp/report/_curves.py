@@ -9,7 +9,7 @@ import numpy as np
 
 from fedotp.config import flatten
 from fedotp.errors import FedotpError
-from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
+from fedotp.report.figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
     """
     evaluations = [list(run.metrics("evaluation")) for run in runs]
     if not any(evaluations):
-        raise FedotpError(f"{runs[0].path} has no evaluation to draw: it has just begun, or its sites tell no scores")
+        raise FedotpError(f"{runs[0].path} has no evaluation to draw: it has just begun, or its sites report no scores")
     figure = new_figure(7, 4.2)
     from matplotlib.ticker import MaxNLocator
 
@@ -140,12 +140,12 @@ def plot_against(runs: Sequence[RunDirectory], key: str) -> "Figure":
 
 
 def _label(run: RunDirectory, settings: Mapping[str, object], every: Sequence[Mapping[str, object]], key: str) -> str:
-    """The method, and what tells the run from others of the same method, apart from `key`."""
+    """The method, and how the run differs from others of the same method, apart from `key`."""
     alike = [other for other in every if other["method.name"] == settings["method.name"]]
-    told = {
+    differing = {
         name: value
         for name, value in settings.items()
         if name != key and any(other.get(name) != value for other in alike)
     }
-    options = [f"{name.rpartition('.')[2]} {'none' if value is None else value}" for name, value in told.items()]
+    options = [f"{name.rpartition('.')[2]} {'none' if value is None else value}" for name, value in differing.items()]
     return ", ".join([run.config.title, *options])

@@ -14,7 +14,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
 from fedotp.matching import Matching
 from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients, restored
-from fedotp.report._figure import new_figure
+from fedotp.report.figure import new_figure
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import Prepared
 

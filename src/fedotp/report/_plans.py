@@ -1,4 +1,4 @@
-"""What transport does in a run of FedOTP: how far its plans are from uniform, and what they are worth.
+"""What transport does in a run of FedOTP: how far its plans are from uniform, and how much accuracy they add.
 
 All numbers are of the plan T (V, N) of an image and its own class, V patches and N prompts, at a given mass gamma:
 its columns hold gamma / N each, its rows at most 1 / V.
@@ -19,8 +19,8 @@ from fedotp.federation import Simulator
 from fedotp.matching import Matching
 from fedotp.methods import Kind
 from fedotp.report._client import MASSES, ClientImages, at_mass, choose, require_clients, restored, rounded
-from fedotp.report._figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.report._maps import normalised
+from fedotp.report.figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import Prepared
 
@@ -97,6 +97,33 @@ class PlanStatistics:
         """JSON-ready."""
         return {**{key: rounded(value) for key, value in vars(self).items()}, "uniform_entropy": 1.0}
 
+    def plot(self, title: str = "") -> "Figure":
+        """Against the mass: entropy of the plans, unassigned patches, overlap, and accuracy with and without transport.
+
+        The band around the accuracy with the uniform plan is one standard error of a share of that many images.
+        """
+        figure = new_figure(10.5, 3.3)
+        spread, use, accuracy = figure.subplots(1, 3)
+        for n, kind in enumerate(self.prompts):
+            spread.plot(self.masses, self.entropy[n], color=COLOURS[n], marker=MARKERS[n], label=f"{kind} prompt")
+        spread.axhline(1, color="#555555", linestyle="--", linewidth=1, label="uniform plan")
+        spread.set_title("Entropy of a prompt's plan / log V", fontsize=9, loc="left")
+        use.plot(self.masses, self.unassigned, color=COLOURS[2], marker=MARKERS[2], label="patches left out")
+        if self.overlap is not None:
+            use.plot(self.masses, self.overlap, color=COLOURS[3], marker=MARKERS[3], label="overlap, global and local")
+        use.set_title("Shares", fontsize=9, loc="left")
+        for axes in (spread, use):
+            axes.set_ylim(-0.03, 1.06)
+        _plot_accuracy(accuracy, self)
+        for axes in (spread, use, accuracy):
+            axes.set_xlabel("mass γ")
+            axes.set_xticks(self.masses)
+            bare(axes)
+            axes.legend(frameon=False, fontsize=8, loc="best")
+        if title:
+            figure.suptitle(title, fontsize=10)
+        return figure
+
 
 def plan_statistics(
     run: str | Path | RunDirectory, masses: Sequence[float] = MASSES, clients: Sequence[str] | None = None
@@ -167,35 +194,6 @@ def _predicted(matching: Matching | None, clients: Sequence[ClientImages]) -> Te
 def _accuracy(matching: Matching | None, clients: Sequence[ClientImages]) -> float:
     shares = [(_predicted(matching, [client]) == client.labels).double().mean() for client in clients]
     return float(torch.stack(shares).mean())
-
-
-def plot_plans(shown: PlanStatistics, title: str = "") -> "Figure":
-    """Against the mass: entropy of the plans, patches left out and overlap, and accuracy beside that of no transport.
-
-    Definitions are those of `fedotp.report.PlanStatistics`. The band around the accuracy with the uniform plan is one
-    standard error of a share of that many images.
-    """
-    figure = new_figure(10.5, 3.3)
-    spread, use, worth = figure.subplots(1, 3)
-    for n, kind in enumerate(shown.prompts):
-        spread.plot(shown.masses, shown.entropy[n], color=COLOURS[n], marker=MARKERS[n], label=f"{kind} prompt")
-    spread.axhline(1, color="#555555", linestyle="--", linewidth=1, label="uniform plan")
-    spread.set_title("Entropy of a prompt's plan / log V", fontsize=9, loc="left")
-    use.plot(shown.masses, shown.unassigned, color=COLOURS[2], marker=MARKERS[2], label="patches left out")
-    if shown.overlap is not None:
-        use.plot(shown.masses, shown.overlap, color=COLOURS[3], marker=MARKERS[3], label="overlap, global and local")
-    use.set_title("Shares", fontsize=9, loc="left")
-    for axes in (spread, use):
-        axes.set_ylim(-0.03, 1.06)
-    _plot_accuracy(worth, shown)
-    for axes in (spread, use, worth):
-        axes.set_xlabel("mass γ")
-        axes.set_xticks(shown.masses)
-        bare(axes)
-        axes.legend(frameon=False, fontsize=8, loc="best")
-    if title:
-        figure.suptitle(title, fontsize=10)
-    return figure
 
 
 def _plot_accuracy(axes: "Axes", shown: PlanStatistics) -> None:

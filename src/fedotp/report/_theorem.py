@@ -136,7 +136,7 @@ def measure_bound(
     lipschitz_shared: float = 1.0,
     lipschitz_private: float | Sequence[float] = 1.0,
 ) -> Bound:
-    """Theorem 1 with what a run can tell: M, N and the lengths of its prompts.
+    """Theorem 1 with what a run provides: M, N and the lengths of its prompts.
 
     Neither data nor backbone are needed. The optimal prompts are unknown, so A_g and A_l,i are the lengths of the
     learned ones: it is assumed that the optimum is no farther away than the origin. `vc_dimension` is, if not given,

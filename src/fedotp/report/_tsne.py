@@ -13,8 +13,8 @@ from torch import Tensor
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
 from fedotp.report._client import Floats
-from fedotp.report._figure import COLOURS, MARKERS, new_figure
 from fedotp.report._learned import LearnedPrompts
+from fedotp.report.figure import COLOURS, MARKERS, new_figure
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters
 
@@ -42,6 +42,37 @@ class Projection:
     perplexity: float
     together: float
     by_chance: float
+
+    def plot(self, title: str = "") -> "Figure":
+        """One point per client, groups by colour and shape (the paper's Figure A5)."""
+        groups = sorted(set(self.group))
+        figure = new_figure(6.4 if len(groups) <= 12 else 7.6, 4.4)
+        axes = figure.add_subplot()
+        for i, group in enumerate(groups):
+            mine = np.array([name == group for name in self.group])
+            axes.scatter(
+                self.x[mine],
+                self.y[mine],
+                s=46,
+                color=COLOURS[i % len(COLOURS)],
+                marker=MARKERS[(i // len(COLOURS) + i) % len(MARKERS)],
+                edgecolors="white",
+                linewidths=0.5,
+                label=group,
+            )
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.spines[:].set_color("#cccccc")
+        note = (
+            f"Private prompts of {len(self.x)} clients; t-SNE, perplexity {self.perplexity:.3g}\n"
+            f"nearest prompt of the same group: {self.together:.0%} of the clients, by chance {self.by_chance:.0%}"
+        )
+        axes.set_title(title or note, fontsize=9, loc="left")
+        axes.legend(
+            title=self.by, title_fontsize=9, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
+        )
+        return figure
 
 
 def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Projection:
@@ -110,42 +141,10 @@ def client_groups(run: RunDirectory) -> tuple[str, list[str]]:
     coarse = coarse_labels(data["classes"])
     names = coarse or data["classes"]
     if not run.is_complete:
-        raise FedotpError("no t-SNE yet: clients are told apart by their predictions, which a run writes at its end")
+        raise FedotpError("no t-SNE yet: clients are grouped by their predictions, which a run writes at its end")
     predictions = run.predictions()
     groups = []
     for client in range(len(domains)):
         counts = Counter(names[label] for label in predictions.label[predictions.client == client])
         groups.append(min(counts, key=lambda name: (-counts[name], names.index(name))) if counts else "no test images")
     return "coarse label" if coarse else "most frequent class", groups
-
-
-def plot_projection(shown: Projection, title: str = "") -> "Figure":
-    """One point per client, groups by colour and shape (the paper's Figure A5)."""
-    groups = sorted(set(shown.group))
-    figure = new_figure(6.4 if len(groups) <= 12 else 7.6, 4.4)
-    axes = figure.add_subplot()
-    for i, group in enumerate(groups):
-        mine = np.array([name == group for name in shown.group])
-        axes.scatter(
-            shown.x[mine],
-            shown.y[mine],
-            s=46,
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKERS[(i // len(COLOURS) + i) % len(MARKERS)],
-            edgecolors="white",
-            linewidths=0.5,
-            label=group,
-        )
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.spines[:].set_color("#cccccc")
-    note = (
-        f"Private prompts of {len(shown.x)} clients; t-SNE, perplexity {shown.perplexity:.3g}\n"
-        f"nearest prompt of the same group: {shown.together:.0%} of the clients, by chance {shown.by_chance:.0%}"
-    )
-    axes.set_title(title or note, fontsize=9, loc="left")
-    axes.legend(
-        title=shown.by, title_fontsize=9, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
-    )
-    return figure

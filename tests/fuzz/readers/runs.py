@@ -30,8 +30,8 @@ _VALUE = {
     "of": "global",
     "exact": False,
     "permutations": 3,
-    "everybody": 0.5,
-    "nobody": 0.4,
+    "all": 0.5,
+    "none": 0.4,
     "sites": [{"name": "client-0", **_SHARE}],
 }
 _JSON = ("config.toml", "manifest.json", "summary.json", "metrics.jsonl", "partition.json", "predictions.npz")

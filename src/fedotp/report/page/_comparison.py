@@ -7,7 +7,7 @@ from typing import Any
 from fedotp.config import difference, flatten
 from fedotp.errors import FedotpError, listed
 from fedotp.methods import FedOTP
-from fedotp.report._figure import COLOURS
+from fedotp.report.figure import COLOURS
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import Outcome, Trial
 from fedotp.runs.tables import Row, Table
@@ -28,7 +28,7 @@ class Named:
 
 
 def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
-    """Names of runs: the method, what tells it from others of the same method; split and seed if there are several."""
+    """Names of runs: the method, how it differs from others of the same method; split and seed if there are several."""
     groups: list[list[RunDirectory]] = []
     for run in runs:
         alike = next((group for group in groups if _alike(group[0], run)), None)
@@ -42,13 +42,13 @@ def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
     for run in runs:
         g, i = number[id(run)]
         repeats = [tuple(flatten(other.config)[key] for key in _REPEATED) for other in groups[g]]
-        told = [
+        differing = [
             f", {word} {number}"
             for word, number, each in zip(_REPEATED.values(), repeats[i], zip(*repeats, strict=True), strict=True)
             if len(set(each)) > 1
         ]
-        title = labels[g] + "".join(told)
-        if repeats.count(repeats[i]) > 1:  # the same run twice: its directory tells
+        title = labels[g] + "".join(differing)
+        if repeats.count(repeats[i]) > 1:  # the same run twice: named by its directory
             title = f"{title} ({run.path.resolve().name})"
         named.append(Named(g, labels[g], title, COLOURS[g % len(COLOURS)]))
     return named

@@ -153,11 +153,11 @@ def _clients(
 def _n_images(
     run: RunDirectory, evaluations: Sequence[dict[str, Any]], missing: list[str]
 ) -> tuple[list[int | None], list[int | None]]:
-    """How many training and test images each client has; real sites tell it themselves."""
+    """How many training and test images each client has; real sites report it."""
     names = run.manifest["clients"]
     if run.is_deployed:
-        train, told = run.manifest["deployment"]["train_images"], _last(evaluations, "n")
-        return [train.get(name) or None for name in names], [told.get(client) for client in range(len(names))]
+        train, test = run.manifest["deployment"]["train_images"], _last(evaluations, "n")
+        return [train.get(name) or None for name in names], [test.get(client) for client in range(len(names))]
     try:
         clients = run.partition.clients
     except FedotpError as error:

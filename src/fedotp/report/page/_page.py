@@ -16,10 +16,10 @@ import fedotp
 from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS
-from fedotp.report._figure import COLOURS
+from fedotp.report.figure import COLOURS
 from fedotp.report.page._comparison import compare, differing_settings, name_runs
 from fedotp.report.page._gather import gather
-from fedotp.report.page._panels import gather_privacy, gather_views, gather_worth
+from fedotp.report.page._panels import gather_privacy, gather_value, gather_views
 from fedotp.runs.directory import RunDirectory
 
 _SCRIPTS = (
@@ -31,7 +31,7 @@ _SCRIPTS = (
     "accuracy",
     "views",
     "clients",
-    "worth",
+    "value",
     "classes",
     "limits",
     "costs",
@@ -78,7 +78,7 @@ def make_page(
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
     known = {**gather(run), "analysis": analysis}
-    return {**known, "views": gather_views(run), "privacy": gather_privacy(run), "worth": gather_worth(run)}
+    return {**known, "views": gather_views(run), "privacy": gather_privacy(run), "value": gather_value(run)}
 
 
 def write_page(

@@ -12,7 +12,7 @@ _WHAT = {
     "personal": "each client’s own test images",
     "global": "the whole test set",
     "base": "all test images of the classes trained on, shown to every client",
-    "novel": "test images of classes nobody trained on, among their names",
+    "novel": "test images of classes no client trained on, among their names",
     "neighbours": "test images of classes that a client has no training image of",
     "before joining": "clients that never trained, on their own test images",
     "after joining": "clients that never trained, when they have fitted what is theirs",
@@ -67,7 +67,7 @@ def _curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
-    """The findings of `fedotp audit` and `fedotp probe` beside the account; None where nobody asked for either."""
+    """The findings of `fedotp audit` and `fedotp probe` beside the account; None if neither was run."""
     try:
         with run.reading():
             audit, probe = run.finding("audit"), run.finding("probe")
@@ -139,15 +139,15 @@ def _number(value: Any) -> float:
     return number
 
 
-def gather_worth(run: RunDirectory) -> dict[str, Any] | None:
-    """What `fedotp value` has found of a run, in millionths; None where nobody asked."""
+def gather_value(run: RunDirectory) -> dict[str, Any] | None:
+    """What `fedotp value` has found of a run, in millionths; None if it was not run."""
     with run.reading():
         if (value := run.finding("value")) is None:
             return None
         return {
             "of": value["of"],
             "permutations": value["permutations"],
-            "everybody": share(value["everybody"]),
-            "nobody": share(value["nobody"]),
+            "all": share(value["all"]),
+            "none": share(value["none"]),
             "sites": [{"name": site["name"], **{key: share(site[key]) for key in _COLUMNS}} for site in value["sites"]],
         }

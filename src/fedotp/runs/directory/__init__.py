@@ -1,6 +1,5 @@
 """The directory of a run: its files, what they say, and whether they are intact; none of it imports torch."""
 
-from fedotp.runs.directory._directory import PLACES as PLACES
 from fedotp.runs.directory._directory import RunDirectory as RunDirectory
 from fedotp.runs.directory._directory import find_runs as find_runs
 from fedotp.runs.directory._directory import free_name as free_name

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # they import torch, which commands that only show runs do no
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
 _FORMATS = {"value": "fedotp-value-1", "forgotten": "fedotp-forgotten-1"}  # versions of findings
-PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
+_PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
 """Settings that say where things are; that they are the same things is checked by their digests."""
 
 
@@ -104,13 +104,21 @@ class RunDirectory:
         self.require_method()
         config = Config.read(path)
         began = Config.from_dict(self.manifest.get("config", {}), str(self._file("manifest.json")))
-        edited = {key: values for key, values in difference(began, config).items() if key not in PLACES}
+        edited = {key: values for key, values in difference(began, config).items() if key not in _PLACES}
         for key, (before, now) in edited.items():
             raise FedotpError(
                 f"{path} was edited: {key} is {now} now, and the run began with {before}; "
                 "put it back, or begin a new run"
             )
         return config
+
+    @property
+    def fixed_settings(self) -> dict[str, Any]:
+        """All settings that may not be edited, by their keys: those that do not say where things are."""
+        tables = self.config.to_dict()
+        sections = {key: table if isinstance(table, dict) else {"": table} for key, table in tables.items()}
+        flat = {f"{section}.{key}": value for section, table in sections.items() for key, value in table.items()}
+        return {key: value for key, value in flat.items() if key not in _PLACES}
 
     @cached_property
     def description(self) -> Description:
@@ -188,7 +196,7 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         """The final numbers."""
         if not self.is_complete:
-            raise FedotpError(f"{self.path} is not complete; go on with `{self.resume_command}`")
+            raise FedotpError(f"{self.path} is not complete; resume it with `{self.resume_command}`")
         return {key: value for key, value in self._summary.items() if key != _METRICS}
 
     @property

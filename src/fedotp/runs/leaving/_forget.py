@@ -19,7 +19,7 @@ from typing import Any
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError, listed, nearest
 from fedotp.federation import Checkpoint
-from fedotp.runs.directory import PLACES, RunDirectory
+from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import directory_name
 from fedotp.runs.one import prepare, resume, run
 from fedotp.runs.watch import Observer
@@ -35,8 +35,8 @@ def forget(
 ) -> tuple[RunDirectory, dict[str, Any] | None]:
     """Make the run in `path` again without `sites`, in the directory `out` (beside it, if not given).
 
-    Returns the new run and its certificate, which is written to `forgotten.json` in it. What was interrupted goes on
-    when asked for again. A run of real sites is only prepared here, as they have the images: `fedotp server --resume`
+    Returns the new run and its certificate, which is written to `forgotten.json` in it. Call it again to resume what
+    was interrupted. A run of real sites is only prepared here, as they have the images: `fedotp server --resume`
     replays it, and asked for again when that is complete, the certificate is made; until then there is None.
 
     Refused: a run that is not complete, or whose data, backbone or method are not what they were.
@@ -70,24 +70,24 @@ def forget(
 
 
 def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
-    """The configuration of a run in which `sites` have no part."""
+    """The configuration of a run without `sites`."""
     config, names = before.config, before.manifest["clients"]
     if not before.is_complete:
-        raise FedotpError(f"{before.path} is not complete; go on with `{before.resume_command}`, then forget")
+        raise FedotpError(f"{before.path} is not complete; resume it with `{before.resume_command}`, then forget")
     away = config.federation.without
     there = [name for name in names if name not in away]
     for site in sites:
         if site not in there:
-            gone = "has no part in this run already" if site in away else "is not in this run"
+            gone = "is excluded from this run already" if site in away else "is not in this run"
             meant = f"; did you mean {near}?" if site not in away and (near := nearest(site, there)) else ""
             raise FedotpError(f"--client {site}: {gone}{meant or f'; there are {listed(there)}'}")
     if {*sites} == {*there}:
-        raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; somebody must be left")
+        raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; one must be left")
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
 
 
 def _require_this(after: RunDirectory, config: Config) -> None:
-    """Go on with a replay that was begun, and with nothing else."""
+    """Refuse to resume anything but the replay that was begun."""
     if differing := difference(after.config, config):
         raise FedotpError(f"{after.path} holds another run: {next(iter(differing))} differs; choose another --out")
 
@@ -125,7 +125,7 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
     """SHA-256 of each part of a complete run, without times and places."""
     with run.reading():
         found = {
-            "configuration": _digest(_settings(run)),
+            "configuration": _digest(run.fixed_settings),
             "backbone": run.manifest["backbone"]["digest"],
             "data": run.manifest["data"]["content"],
             "partition": run.manifest["partition"],
@@ -138,14 +138,6 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
         return found
 
 
-def _settings(run: RunDirectory) -> dict[str, Any]:
-    """All settings but those that say where things are."""
-    tables = run.config.to_dict()
-    sections = {key: table if isinstance(table, dict) else {"": table} for key, table in tables.items()}
-    flat = {f"{section}.{key}": value for section, table in sections.items() for key, value in table.items()}
-    return {key: value for key, value in flat.items() if key not in PLACES}
-
-
 def _timeless(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != _TIMES}
 
@@ -155,7 +147,7 @@ def _digest(content: object) -> str:
 
 
 def traces(run: RunDirectory, sites: Sequence[str]) -> list[str]:
-    """Where anything of `sites` is in a complete run, in words; nothing if they never had a part in it."""
+    """Where anything of `sites` is in a complete run, in words; nothing if they never took part in it."""
     with run.reading():
         return list(_found(run, sites))
 
@@ -175,8 +167,8 @@ def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
     for line, record in enumerate(run.metrics(), 1):
         if (record.get("view"), record.get("model")) in _OF_ALL:
             continue
-        told = {*record.get("faults", {}), *record.get("shortened", {})}
-        if told & {*sites} or any(numbers.intersection(record.get(key, ())) for key in _BY_NUMBER):
+        named = {*record.get("faults", {}), *record.get("shortened", {})}
+        if named & {*sites} or any(numbers.intersection(record.get(key, ())) for key in _BY_NUMBER):
             yield f"metrics.jsonl, line {line}: {record['kind']} of round {record['round']}"
     clients, _ = Checkpoint.read(run.checkpoint).rows(run.kept)
     if numbers.intersection(clients.tolist()):
@@ -192,8 +184,8 @@ def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
 
 def _named(summary: Mapping[str, Any]) -> Iterator[str]:
     """The clients that a summary speaks of."""
-    for told in (summary, summary.get("joined", {})):
-        yield from (client["name"] for client in told.get("clients", ()))
+    for part in (summary, summary.get("joined", {})):
+        yield from (client["name"] for client in part.get("clients", ()))
     yield from summary.get("privacy", {}).get("clients", ())
     for key in ("malicious", "faults", "refused", "shortened", "weights", "capped"):
         yield from summary.get(key, ())
@@ -206,8 +198,8 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
     digests = {"before": digests_of(before), "after": digests_of(after)}
     if digests["before"]["state"] == digests["after"]["state"]:
         raise FedotpError(
-            f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} had no part in them, and there is "
-            "nothing to certify"
+            f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} did not contribute to them, and "
+            "there is nothing to certify"
         )
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {

@@ -2,7 +2,7 @@
 
     phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))
 
-is the mean, over all orders in which players can come, of what the game is worth more once i has come.
+is the mean, over all orders in which players can come, of the value that i adds when it comes.
 """
 
 import itertools
@@ -17,12 +17,12 @@ from fedotp.runs.tables import SHARE, bound
 
 Coalition = frozenset[int]
 Game = Mapping[Coalition, float]
-"""What each coalition is worth."""
+"""The value of each coalition."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shapley:
-    """The value of each player (n,), and between which bounds it is with 95 %: nan where nobody can tell."""
+    """The value of each player (n,), and the bounds of its 95 % interval: nan if unknown."""
 
     value: Floats
     low: Floats
@@ -62,7 +62,7 @@ def random_orders(n: int, how_many: int, seed: int) -> Ints:
 
 
 def coalitions_of(orders: Ints) -> list[Coalition]:
-    """All coalitions on the way from nobody to everybody in any of `orders` (k, n), each once."""
+    """All coalitions from the empty one to that of all in any of `orders` (k, n), each once."""
     found = (frozenset(row[:size].tolist()) for row in orders for size in range(len(row) + 1))
     return list(dict.fromkeys(found))
 

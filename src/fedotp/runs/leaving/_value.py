@@ -1,6 +1,6 @@
-"""What each client of a run contributed: the same federation with some of them only, many times over.
+"""The value of each client of a run, from many runs of the same federation with some of its clients only.
 
-A federation is worth one number, on the same test images whoever took part.
+The value of a federation is one number, on the same test images for all its runs.
 """
 
 from dataclasses import dataclass, replace
@@ -27,13 +27,13 @@ from fedotp.runs.leaving._shapley import (
     random_orders,
     sampled,
 )
-from fedotp.runs.many import Engine, ManyObserver, Outcome, Trial, directory_name, run_many
+from fedotp.runs.many import Trial, directory_name
 from fedotp.runs.one import Prepared, make_simulator, prepare
 from fedotp.runs.watch import Observer
 
 Utility = Literal["global", "personal"]
 UTILITIES: tuple[Utility, ...] = get_args(Utility)
-FEW = 5  # players whose coalitions are all run, unless somebody asks for fewer
+FEW = 5  # players whose coalitions are all run, unless --permutations is given
 _MOST_EXACT = 12  # 4,096 runs
 
 
@@ -52,25 +52,25 @@ class Measure:
     """Measures runs of the same federation with other members, on the test images of all its `players`.
 
     "global": what the server has learned predicts for everyone. "personal": each member predicts with its own
-    classifier, and everyone else with what somebody new would be sent. Both are means of accuracy over the players
+    classifier, and everyone else with what a new client would be sent. Both are means of accuracy over the players
     that have test images, each counting once.
     """
 
     def __init__(self, prepared: Prepared, of: Utility, players: list[int]) -> None:
-        """`prepared` is the federation with everybody, where nobody is held out or absent but who plays no part."""
+        """`prepared` is the federation with all players: only other clients are held out or absent."""
         self._prepared = prepared
         self._of = of
         self._players = players
 
-    def nobody(self) -> float:
-        """Before anybody has trained."""
+    def of_none(self) -> float:
+        """The value before any client has trained."""
         prepared = self._prepared
         config = prepared.config
         untrained = Simulator(config.method, prepared.task, prepared.data, config.settings, novel=prepared.novel)
         return self._measure(untrained, frozenset())
 
     def of_run(self, run: RunDirectory, members: frozenset[int]) -> float:
-        """What the complete `run` of `members` is worth."""
+        """The value of the complete `run` of `members`."""
         simulator = make_simulator(self._prepared, run)
         try:
             Checkpoint.read(run.checkpoint).restore(simulator)
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def trials(self) -> list[Trial]:
-        """The runs to make: all but those of nobody and of everybody."""
+        """The runs to make: all but that of no players and that of all."""
         wanted = [some for some in self.coalitions if 0 < len(some) < len(self.players)]
         return [self._trial(some) for some in wanted]
 
@@ -139,7 +139,7 @@ def plan_value(
     """Which runs the value of each client of the run in `path` takes.
 
     Args:
-        of: what a federation is worth: "global", how often what the clients share is right on the test images of all,
+        of: the value of a federation: "global", how often what the clients share is right on the test images of all,
             or "personal", how often each client's own classifier is.
         permutations: random orders in which clients come; if not given, all coalitions of up to five clients are run,
             and ten orders of more.
@@ -151,14 +151,14 @@ def plan_value(
             f"{path} is a run of real sites: what each contributed takes many runs on their images, which are not here"
         )
     if not run.is_complete:
-        raise FedotpError(f"{path} is not complete; go on with `{run.resume_command}`")
+        raise FedotpError(f"{path} is not complete; resume it with `{run.resume_command}`")
     if run.config.attack.name != "none":
         raise FedotpError(f'{path} has attack.name = "{run.config.attack.name}": only honest federations have a value')
     with run.reading():
         players = _players(run)
     n = len(players)
     if n < 2:
-        raise FedotpError(f"{path}: only one client trained; there is nobody to divide its value among")
+        raise FedotpError(f"{path}: only one client trained; there is no other to share the value with")
     if permutations is not None and permutations < 1:
         raise FedotpError(f"--permutations {permutations}: must be 1 or more, for example 20")
     if all_of_them and (permutations is not None or n > _MOST_EXACT):
@@ -173,11 +173,6 @@ def plan_value(
     return Plan(run, chosen, players, orders, tuple(dict.fromkeys([*ways, *alone])))
 
 
-def run_plan(plan: Plan, *, engine: Engine | None = None, observer: ManyObserver | None = None) -> list[Outcome]:
-    """Make the runs of a plan, below the run's own directory; what is there already is kept."""
-    return run_many(plan.trials, plan.run.path / "value", engine=engine, observer=observer)
-
-
 def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]:
     """What each client contributed, once all runs of a plan are complete; also written to value.json in the run."""
     run, n = plan.run, len(plan.players)
@@ -187,7 +182,7 @@ def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]
     for some in plan.coalitions:
         members = frozenset(plan.players[sorted(some)].tolist())
         where = run if len(some) == n else RunDirectory(run.path / "value" / plan.trial_name(some))
-        game[some] = measure.of_run(where, members) if some else measure.nobody()
+        game[some] = measure.of_run(where, members) if some else measure.of_none()
     shapley = exact(n, game) if plan.orders is None else sampled(plan.orders, game)
     result = _result(plan, game, shapley, _gain_of_others(plan))
     run.save_finding("value", result)
@@ -239,8 +234,8 @@ def _result(plan: Plan, game: dict[Coalition, float], shapley: Shapley, others: 
         "of": plan.of,
         "exact": plan.orders is None,
         "permutations": None if plan.orders is None else len(plan.orders),
-        "everybody": game[everybody(n)],
-        "nobody": game[frozenset()],
+        "all": game[everybody(n)],
+        "none": game[frozenset()],
         "sites": sites,
         "coalitions": [{"sites": sorted(plan.names[i] for i in some), "value": game[some]} for some in plan.coalitions],
         "state": Checkpoint.read(plan.run.checkpoint).digest(plan.run.kept),

@@ -70,7 +70,7 @@ class RayCluster:
         self, cluster: "Cluster", mail: "Mailbox", need: "Need", config: Config, observer: ManyObserver, left: int = 3
     ) -> FedotpError | None:
         """Of one; where its node is lost, on another: `left` is how often it is tried."""
-        task = cluster.start(need, prepare_there, self._place(need), config.to_dict(), mail.tell)
+        task = cluster.start(need, prepare_there, self._place(need), config.to_dict(), mail.send)
         try:
             ready: list[Task] = []
             while not ready:
@@ -206,7 +206,7 @@ class Queue:
             group.began.clear()
             work = [(name, trial.config.to_dict(), str(path.absolute())) for name, (trial, path) in group.left.items()]
             again = group.losses > 0
-            self._busy[self._cluster.start(self._need, run_there, self._place, work, again, self._mail.tell)] = group
+            self._busy[self._cluster.start(self._need, run_there, self._place, work, again, self._mail.send)] = group
 
     def _hear(self, message: Message) -> Generator[tuple[Trial, str]]:
         """Of a run whose end is known already, nothing is news."""

@@ -84,20 +84,20 @@ class Ended:
     is_complete: bool = False
 
 
-def prepare_there(place: Place, config: dict[str, Any], tell: Callable[[object], object]) -> str:
+def prepare_there(place: Place, config: dict[str, Any], send: Callable[[object], object]) -> str:
     """Encode what is not encoded yet; return what is wrong with the input, in one line."""
     try:
         place.enter()
-        prepare(Config.from_dict(config), _Telling(tell))
+        prepare(Config.from_dict(config), _Sending(send))
     except FedotpError as error:
         return str(error)
     return ""
 
 
 def run_there(
-    place: Place, work: Sequence[tuple[str, dict[str, Any], str]], again: bool, tell: Callable[[object], object]
+    place: Place, work: Sequence[tuple[str, dict[str, Any], str]], again: bool, send: Callable[[object], object]
 ) -> list[Ended]:
-    """Run or resume a group: the name, configuration and directory of each run; `tell` an `Update` or `Ended`.
+    """Run or resume a group: the name, configuration and directory of each run; `send` an `Update` or `Ended`.
 
     `again`: the process that had these runs was lost.
     """
@@ -108,12 +108,12 @@ def run_there(
         for _, path in group if again else ():
             _wait_until_free(RunDirectory(path))
         paths = {trial.name: path for trial, path in group}
-        for trial, error in run_group(group, tell, lambda: None):
+        for trial, error in run_group(group, send, lambda: None):
             ended.append(Ended(trial.name, error, RunDirectory(paths[trial.name]).is_complete))
-            tell(ended[-1])
+            send(ended[-1])
     except FedotpError as error:
-        told = {end.name for end in ended}
-        ended += [Ended(name, why(error)) for name, _, _ in work if name not in told]
+        known = {end.name for end in ended}
+        ended += [Ended(name, why(error)) for name, _, _ in work if name not in known]
     return ended
 
 
@@ -126,12 +126,12 @@ class Encoded:
     total: int
 
 
-class _Telling(Observer):
-    def __init__(self, tell: Callable[[object], object]) -> None:
-        self.tell = tell
+class _Sending(Observer):
+    def __init__(self, send: Callable[[object], object]) -> None:
+        self.send = send
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        self.tell(Encoded(what, done, total))
+        self.send(Encoded(what, done, total))
 
 
 Message = Update | Ended | Encoded

@@ -1,4 +1,4 @@
-"""All that is asked of Ray: a connection, tasks on nodes, and a mailbox for what they tell."""
+"""All that is asked of Ray: a connection, tasks on nodes, and a mailbox for their messages."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray is imported: nothing is told to anybody
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before Ray is imported: no usage statistics
 
 import ray
 from ray import ObjectRef, exceptions
@@ -27,7 +27,7 @@ from fedotp.runs.many._trials import why
 Task = ObjectRef[Any]  # of what a function returned on a node
 Need = tuple[int, float]  # CPUs and GPUs
 
-_TURN = 1.0  # seconds after which whoever waits looks at something else
+_TURN = 1.0  # seconds of one wait
 _ANSWER = 20.0  # seconds in which a cluster answers
 _HANDED_ON = (VARIABLE, "FEDOTP_CACHE", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 _LOST = (
@@ -107,7 +107,7 @@ class Cluster:
 def _address() -> str:
     """Of $RAY_ADDRESS or of the last `ray start` here.
 
-    Ray would also take a cluster that somebody else has on this machine, and wait for minutes where nobody answers.
+    Ray alone would also take another user's cluster on this machine, and wait for minutes if none answers.
     """
     last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
     address = os.environ.get("RAY_ADDRESS", "auto")
@@ -121,7 +121,7 @@ def _address() -> str:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER).close()
     except (OSError, OverflowError) as error:
-        raise _no_cluster(f"nobody answers at {address}") from error
+        raise _no_cluster(f"no answer at {address}") from error
     return address
 
 
@@ -133,16 +133,16 @@ def _no_cluster(why: str) -> FedotpError:
 
 
 class Mailbox:
-    """What nodes tell, one message after the other."""
+    """The messages of nodes, one after the other."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
         self._next = self._actor.get.remote()
 
     @property
-    def tell(self) -> Callable[[object], object]:
+    def send(self) -> Callable[[object], object]:
         """For nodes: send a message, and do not wait until it has come."""
-        return partial(_tell, self._actor)
+        return partial(_send, self._actor)
 
     def wait(self, tasks: Sequence[Task]) -> tuple[list[Message], list[Task]]:
         """Wait a moment for a message or the end of one of `tasks`; return what there is of both."""
@@ -157,5 +157,5 @@ class Mailbox:
         return messages, ready
 
 
-def _tell(actor: Any, message: object) -> None:
+def _send(actor: Any, message: object) -> None:
     actor.put_nowait.remote(message)

@@ -30,7 +30,7 @@ _PATIENCE = 10.0  # seconds to wait for a process that was asked to end
 
 @dataclass(frozen=True)
 class _Ended:
-    """A process tells that a run of its group has ended, and what went wrong."""
+    """A message: a run of a group has ended, and what went wrong."""
 
     name: str
     error: str
@@ -48,7 +48,7 @@ class _Worker:
     def give(self, group: list[Work]) -> None:
         """Hand over the next trials."""
         self.trials = {trial.name: trial for trial, _ in group}
-        with suppress(BrokenPipeError):  # it died: the end of its pipe will tell
+        with suppress(BrokenPipeError):  # it died: its pipe ends
             self.connection.send(group)
 
     def stop(self) -> None:
@@ -157,7 +157,7 @@ def _serve(connection: Connection, threads: int, gpu: str | None, sharing: int, 
     if _HAS_SESSIONS:
         os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
     die_with_parent(at_once=True)  # the round is lost, as the parent's own would be
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # it died before `die_with_parent`
         return
     if gpu is not None:
         os.environ[_VISIBLE] = gpu  # CUDA looks when it is first used: not before the first run

@@ -6,7 +6,6 @@ from fedotp.runs.one._inputs import load_data as load_data
 from fedotp.runs.one._inputs import make_task as make_task
 from fedotp.runs.one._inputs import template_of as template_of
 from fedotp.runs.one._loop import Loop as Loop
-from fedotp.runs.one._loop import round_record as round_record
 from fedotp.runs.one._manifest import made_with as made_with
 from fedotp.runs.one._parameters import StoredParameters as StoredParameters
 from fedotp.runs.one._parameters import class_numbers as class_numbers

@@ -128,7 +128,7 @@ class Loop:
         progress.bytes_up += report.bytes_up
         progress.bytes_down += report.bytes_down
         progress.train_seconds += report.seconds
-        self._append(round_record(report))
+        self._append({"kind": "round", **report.as_dict()})
         self.observer.on_round(report)
         every = self.settings.evaluation.every
         if every and report.round % every == 0 and report.round < rounds:
@@ -244,24 +244,3 @@ class Loop:
             }
             for place, client in enumerate(evaluation.clients)
         ]
-
-
-def round_record(report: RoundReport) -> dict[str, Any]:
-    """A round's line in metrics.jsonl."""
-    return {
-        "kind": "round",
-        "round": report.round,
-        "sampled": report.sampled.tolist(),
-        "answered": report.answered.tolist(),
-        "loss": None if np.isnan(report.mean_loss) else report.mean_loss,
-        "client_loss": [None if np.isnan(loss) else float(loss) for loss in report.loss],
-        "lr": report.lr,
-        "bytes_up": report.bytes_up,
-        "bytes_down": report.bytes_down,
-        "images": report.n_images,
-        "seconds": round(report.seconds, 3),
-        **({} if report.epsilon is None else {"epsilon": report.epsilon}),
-        **({"faults": dict(report.faults)} if report.faults else {}),
-        **({"shortened": dict(report.shortened)} if report.shortened else {}),
-        **({"averaged": report.averaged.tolist()} if report.averaged is not None else {}),
-    }

@@ -71,7 +71,7 @@ def resume(path: str | Path, *, observer: Observer | None = None, progress: bool
         if directory.is_complete:
             return directory
         if directory.is_deployed:
-            raise FedotpError(f"{path} is a run of real sites; go on with `{directory.resume_command}`")
+            raise FedotpError(f"{path} is a run of real sites; resume it with `{directory.resume_command}`")
         prepared = prepare(directory.config, watcher, directory)
         with using_threads(_threads_of(directory, prepared)):
             _rest(prepared, directory, make_simulator(prepared, directory), watcher).go()
@@ -138,7 +138,7 @@ def restore(
         raise FedotpError(f"{path}: a run is evaluated on its own partition; leave partition.* out of --set")
     prepared = prepare(config, observer, directory)
     if not directory.checkpoint.is_file():
-        raise FedotpError(f"{path} has no checkpoint yet; go on with `{directory.resume_command}`")
+        raise FedotpError(f"{path} has no checkpoint yet; resume it with `{directory.resume_command}`")
     simulator = make_simulator(prepared, directory)
     Checkpoint.read(directory.checkpoint).restore(simulator)
     return prepared, simulator

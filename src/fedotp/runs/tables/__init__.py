@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from fedotp.runs.tables._differences import Pair as Pair
     from fedotp.runs.tables._differences import bound as bound
     from fedotp.runs.tables._differences import holm as holm
-    from fedotp.runs.tables._differences import interval as interval
     from fedotp.runs.tables._differences import paired as paired
-    from fedotp.runs.tables._differences import points as points
-    from fedotp.runs.tables._table import VIEWS_NOTE as VIEWS_NOTE
     from fedotp.runs.tables._table import Row as Row
     from fedotp.runs.tables._table import Table as Table
     from fedotp.runs.tables._table import markdown as markdown

@@ -79,11 +79,11 @@ def common_columns() -> tuple[Column, ...]:
 
 def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of one run."""
-    final = summary["final"]  # empty where real sites do not tell how well they do
-    told = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
-    told |= {key: key for key, metric in METRICS.items() if metric.is_share}
+    final = summary["final"]  # empty if real sites do not report how well they do
+    names = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
+    names |= {key: key for key, metric in METRICS.items() if metric.is_share}
     numbers = {
-        **{key: final[name] for key, name in told.items() if name in final},
+        **{key: final[name] for key, name in names.items() if name in final},
         "bytes": sum(summary["communication"].values()),
         "seconds": summary["seconds"]["train"],
     }

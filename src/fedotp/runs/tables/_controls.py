@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedotp._text import counted
-from fedotp.runs.tables._differences import Difference, Pair, interval, paired, points
+from fedotp.runs.tables._differences import Difference, Pair, paired
 
-if TYPE_CHECKING:  # they know torch, which whoever looks at a run need not wait for
+if TYPE_CHECKING:  # they import torch, which the checks of one run do not need
     from fedotp.config import Config
     from fedotp.runs.many import Outcome
 
@@ -65,9 +65,7 @@ class Check:
         found = self.difference
         how = "worse" if found.is_below else "no better" if found.mean <= 0 else "not significantly better"
         clients = counted(found.groups, "client")
-        return (
-            f"{MARK} {name} is {how} than {CONTROLS[self.control]}: {points(found.mean)} points{_ci(found, clients)}."
-        )
+        return f"{MARK} {name} is {how} than {CONTROLS[self.control]}: {found.points} points{_ci(found, clients)}."
 
 
 def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
@@ -78,7 +76,7 @@ def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
             if check.is_open:
                 found = check.difference
                 over = "over" if found.mean > 0 else "against"
-                text = f"{points(found.mean)} points {over} {CONTROLS[check.control]}{_ci(found)}"
+                text = f"{found.points} points {over} {CONTROLS[check.control]}{_ci(found)}"
                 by_clients.setdefault(found.groups, {}).setdefault(name, []).append(text)
     sentences = []
     for n, methods in by_clients.items():
@@ -90,7 +88,7 @@ def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
 
 def _ci(difference: Difference, *more: str) -> str:
     """Its interval between brackets, and what else belongs there."""
-    known = [] if difference.low is None else [f"95 % CI {interval(difference)}"]
+    known = [] if difference.low is None else [f"95 % CI {difference.interval}"]
     return f" ({', '.join([*known, *more])})" if known or more else ""
 
 

@@ -54,6 +54,18 @@ class Difference:
         """Whether the whole interval is below 0."""
         return self.high is not None and self.high < 0
 
+    @property
+    def points(self) -> str:
+        """The mean for people, in points of accuracy."""
+        return f"{100 * self.mean:+.2f}"
+
+    @property
+    def interval(self) -> str:
+        """The interval for people, of accuracies, which differ by 100 points at most."""
+        if self.low is None or self.high is None:
+            return "-"
+        return f"{100 * max(self.low, -1.0):+.2f} to {100 * min(self.high, 1.0):+.2f}"
+
 
 def paired(ours: Mapping[Pair, float], theirs: Mapping[Pair, float]) -> Difference | None:
     """Ours less theirs, over the pairs that both have; None where there are none."""
@@ -81,18 +93,6 @@ def _interval(units: Sequence[float]) -> tuple[float, float, float] | tuple[None
         return mean, mean, float(not mean)
     half = bound(SHARE, degrees) * error
     return mean - half, mean + half, 1 - within(abs(mean) / error, degrees)
-
-
-def points(share: float) -> str:
-    """A difference of shares, in points."""
-    return f"{100 * share:+.2f}"
-
-
-def interval(difference: Difference) -> str:
-    """From where to where, of accuracies, which differ by 100 points at most."""
-    if difference.low is None or difference.high is None:
-        return "-"
-    return f"{points(max(difference.low, -1.0))} to {points(min(difference.high, 1.0))}"
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -180,8 +180,8 @@ class Differences:
         return [
             (
                 self.names[number],
-                points(difference.mean),
-                interval(difference),
+                difference.points,
+                difference.interval,
                 str(difference.pairs),
                 self.word(number),
             )

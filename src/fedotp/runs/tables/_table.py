@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from fedotp._files import write_atomically
 from fedotp._text import percent
@@ -39,10 +39,6 @@ from fedotp.runs.tables._differences import Differences, images_of
 
 Group = Sequence[Outcome]
 """Outcomes that differ in nothing but split and seed."""
-VIEWS_NOTE = (
-    "Accuracies in views are means over clients: after the last round; after the best one, each view its own, chosen "
-    "on the test images; and the mean over the last five rounds."
-)
 _CONTROL = "control: "
 _NOTE = (
     "Accuracy is the mean over clients after the last round, best that of the round where it was highest (chosen on "
@@ -126,7 +122,7 @@ def _computed(groups: Sequence[Group], control: str, title: str) -> Row:
 
 
 class ViewTable(NamedTuple):
-    """Accuracies in views `by` somebody: three lines for each row, its labels, which round, a number for each title."""
+    """Accuracies in views, predicted `by` a model: for each row three lines of labels, round and numbers."""
 
     by: str
     titles: list[str]
@@ -140,6 +136,11 @@ class Table:
     `rows` are methods, `controls` what they must be above; `differences` are those between rows, in mean accuracy.
     `views` are the names of views, the accuracies in which `view_tables` has.
     """
+
+    VIEWS_NOTE: ClassVar = (
+        "Accuracies in views are means over clients: after the last round; after the best one, each view its own, "
+        "chosen on the test images; and the mean over the last five rounds."
+    )
 
     labels: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -193,7 +194,7 @@ class Table:
         for views in self.view_tables():
             header = [*self.labels, "round", *views.titles]
             parts += [f"In views, {views.by}:\n", markdown(header, views.lines, [*self.labels, "round"])]
-        parts += [f"{VIEWS_NOTE}\n"] if self.view_tables() else []
+        parts += [f"{self.VIEWS_NOTE}\n"] if self.view_tables() else []
         if lines := self.differences.lines():
             parts += [markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
         return "\n".join(parts)

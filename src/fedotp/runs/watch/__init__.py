@@ -9,5 +9,4 @@ from fedotp.runs.watch._observer import Observer as Observer
 from fedotp.runs.watch._observer import Observers as Observers
 from fedotp.runs.watch._trackers import MLflow as MLflow
 from fedotp.runs.watch._trackers import TensorBoard as TensorBoard
-from fedotp.runs.watch._trackers import Tracker as Tracker
 from fedotp.runs.watch._trackers import WandB as WandB

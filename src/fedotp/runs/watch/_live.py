@@ -72,17 +72,17 @@ class LiveDisplay(Observer):
     def on_round(self, report: RoundReport) -> None:
         """Show loss and speed."""
         self._rounds.end_round(report.round)
-        self._rounds.tell(
+        self._rounds.show(
             loss=f"loss {report.mean_loss:.3f}{report.spent}",
             speed=f"{report.n_images / max(report.seconds, 1e-9):,.0f} images/s",
         )
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """Show accuracy."""
-        self._rounds.tell(accuracy=accuracy_text(evaluation))
+        self._rounds.show(accuracy=accuracy_text(evaluation))
 
     def on_interrupt(self) -> None:
-        """Say that it was heard; drawn by the display's own thread, for this runs inside a signal handler."""
+        """Show that Ctrl-C was received; the display's thread draws it, as this runs inside a signal handler."""
         self._rounds.note = STOPPING
 
 
@@ -131,7 +131,7 @@ class _Rounds(Progress):
     def _title(self, round_: int) -> str:
         return f"round {round_ + 1} of {self._rounds}" if round_ < self._rounds else "evaluation"
 
-    def tell(self, **numbers: str) -> None:
+    def show(self, **numbers: str) -> None:
         """Change the line of numbers."""
         self._numbers |= numbers
 
@@ -182,7 +182,7 @@ class NotebookDisplay(Observer):
         self._draw(at_once=True)
 
     def on_interrupt(self) -> None:
-        """Say that it was heard."""
+        """Show that Ctrl-C was received."""
         self._title = STOPPING
 
     def on_end(self, path: Path) -> None:
@@ -209,7 +209,7 @@ class NotebookDisplay(Observer):
 def watched(observer: Observer | None, progress: bool | None) -> Iterator[Observer]:
     """The observer of a run: `observer`, and a bar if `progress` is true.
 
-    None shows one where nobody else was given to watch and somebody looks: in a notebook, or at a terminal.
+    None shows one in a notebook or at a terminal, if no other observer is given.
     """
     console = Console(stderr=True)
     looked_at = console.is_jupyter or console.is_terminal

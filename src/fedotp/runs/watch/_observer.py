@@ -1,4 +1,4 @@
-"""Who is told how a run goes: a progress bar, a log, nobody."""
+"""Observers of a run, such as a progress bar or a log."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -9,13 +9,13 @@ from fedotp.federation.testing import Evaluation, View
 
 
 class Observer:
-    """Does nothing; override what you want to hear of."""
+    """Does nothing; override the events of interest."""
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
         """Images are being hashed or encoded."""
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Training begins, or goes on, after `round_` rounds; no images where there is nothing to train."""
+        """Training begins or resumes after `round_` rounds; no images if there is nothing to train."""
 
     def on_images(self, n: int) -> None:
         """`n` more images went through training."""
@@ -36,58 +36,58 @@ class Observer:
         """The run is complete, or stopped, and everything is written."""
 
     def on_failure(self, path: Path) -> None:
-        """An error ended it, perhaps before this observer heard of the start; it can go on from its checkpoint."""
+        """An error ended it, perhaps before `on_start`; it can be resumed from its checkpoint."""
 
 
 class Observers(Observer):
-    """Tells several observers."""
+    """Passes every event on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
         """In this order."""
         self.observers = observers
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_encoding(what, done, total)
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_start(path, config, round_=round_, images_per_round=images_per_round)
 
     def on_images(self, n: int) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_images(n)
 
     def on_round(self, report: RoundReport) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_round(report)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_evaluation(round_, evaluation)
 
     def on_view(self, round_: int, view: View) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_view(round_, view)
 
     def on_interrupt(self) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_interrupt()
 
     def on_end(self, path: Path) -> None:
-        """Tell all."""
+        """To all."""
         for observer in self.observers:
             observer.on_end(path)
 
     def on_failure(self, path: Path) -> None:
-        """Tell all, whatever becomes of one."""
+        """To all, even if one of them fails."""
         for observer in self.observers:
             with suppress(Exception):
                 observer.on_failure(path)

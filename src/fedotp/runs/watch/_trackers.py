@@ -59,7 +59,7 @@ def not_installed(what: str, extra: str) -> FedotpError:
 
 
 def identity(path: Path) -> str:
-    """What a run is known by wherever it goes on: of its manifest, which says when and from what it was begun."""
+    """The identity of a run, the same when it is resumed elsewhere: the digest of its manifest."""
     return hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest()[:16]
 
 
@@ -120,7 +120,7 @@ class WandB(Tracker):
         self._run: Any = None
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Open the log; a run that goes on has the name that it had."""
+        """Open the log; a resumed run keeps its name."""
         self._run = self._wandb.init(
             project=self._project,
             name=path.name,
@@ -135,9 +135,9 @@ class WandB(Tracker):
         self._run.define_metric("*", step_metric="round")
 
     def log(self, round_: int, scalars: Mapping[str, float]) -> None:
-        """Log the scalars; the round is among them, so that a run that goes on may tell a round again."""
-        told = {name: value for name, value in scalars.items() if not math.isnan(value)}
-        self._run.log({"round": round_, **told})
+        """Log the scalars and the round, so that a resumed run may log a round again."""
+        known = {name: value for name, value in scalars.items() if not math.isnan(value)}
+        self._run.log({"round": round_, **known})
 
     def on_end(self, path: Path) -> None:
         """Close the log, with the final numbers where the run is complete."""
@@ -170,7 +170,7 @@ class MLflow(Tracker):
         self._run = ""
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Open the log; a run that goes on is found again by its tag."""
+        """Open the log; a resumed run is found by its tag."""
         place = os.environ.get("MLFLOW_TRACKING_URI")
         if not place:
             place = (path.absolute().parent / "mlruns").as_uri()
@@ -193,12 +193,12 @@ class MLflow(Tracker):
         """Log the scalars."""
         now = int(1000 * time.time())
         metric = self._mlflow.entities.Metric
-        told = [
+        known = [
             metric(_allowed(name), float(value), now, round_)
             for name, value in scalars.items()
             if not math.isnan(float(value))
         ]
-        self._client.log_batch(self._run, metrics=told)
+        self._client.log_batch(self._run, metrics=known)
 
     def on_end(self, path: Path) -> None:
         """Close the log; of a complete run, its configuration and its summary are kept with it."""

@@ -69,7 +69,7 @@ function storyOfOne(run) {
     words.push(' trained for ', strong(plural(run.rounds.done, 'round')), run.rounds.stopped_early ? ' (stopped early)' : '');
   } else words.push(isComplete(run) ? ' took part, without training' : ' have not trained yet');
   words.push(` with the backbone ${run.backbone}; ${splitText(run)}.`);
-  if (!known(totals.accuracy)) return [...words, untold(run)];
+  if (!known(totals.accuracy)) return [...words, noScores(run)];
   const worst = extreme(run, 1);
   words.push(' On its own test images a client is right ', strong(`${percent(totals.accuracy)}\u00a0%`),
     ` of the time on average (± ${percent(totals.accuracy_std)} between clients)`);
@@ -77,14 +77,14 @@ function storyOfOne(run) {
   return [...words, '.', ...controlsOf(run)];
 }
 
-// What somebody scores who has learned nothing of what the method learns.
+// The scores of controls, which learn less than the method.
 function controlsOf(run) {
-  const told = Object.entries(run.controls).map(([name, accuracy]) => `${name} ${percent(accuracy)}\u00a0%`);
-  return told.length ? [` Controls: ${told.join(', ')}.`] : [];
+  const scores = Object.entries(run.controls).map(([name, accuracy]) => `${name} ${percent(accuracy)}\u00a0%`);
+  return scores.length ? [` Controls: ${scores.join(', ')}.`] : [];
 }
 
 // Why there is no accuracy.
-const untold = (run) => (run.deployed && isComplete(run) ? ' No site tells how well it does.' : ' It has not been evaluated yet.');
+const noScores = (run) => (run.deployed && isComplete(run) ? ' No site reports how well it does.' : ' It has not been evaluated yet.');
 
 function storyOfMany() {
   const complete = data.comparison.rows.filter((row) => row.cells[0]);
@@ -94,7 +94,7 @@ function storyOfMany() {
   const splits = [...new Set(runs.map(splitText))];
   const words = [`${least === most ? '' : `${count(least)} to `}${plural(most, 'client')}; ${splits.length > 2 ? `${splits.length} kinds of split` : splits.join('; ')}.`];
   if (!data.comparison.rows.length) return [...words, ' All of them are controls.'];
-  if (!rows.length) return [...words, runs.some(isComplete) ? ' No site tells how well it does.' : ' None of the runs is complete yet.'];
+  if (!rows.length) return [...words, runs.some(isComplete) ? ' No site reports how well it does.' : ' None of the runs is complete yet.'];
   const accuracy = (row) => `${percent(Math.round(1e6 * row.cells[0].value))}\u00a0%`;
   words.push(' On its own test images a client is right most often with ',
     strong(`${rows[0].label}: ${accuracy(rows[0])}`), ' on average');
@@ -109,12 +109,12 @@ function storyOfMany() {
 function cautions(first) {
   const { reference, lines } = data.comparison.differences;
   const word = (line) => line[line.length - 1];
-  const untold = lines.filter((line) => !/^(above|below) /.test(word(line)));
+  const unclear = lines.filter((line) => !/^(above|below) /.test(word(line)));
   if (lines.every((line) => line[2] === '-')) return lines.length ? [' One run of each is not enough to say which is better.'] : [];
-  const own = untold.find(([name]) => name === first.label);
+  const own = unclear.find(([name]) => name === first.label);
   if (own) return [` Against ${reference}: ${word(own)}.`];
-  return first.label === reference && untold.length
-    ? [` Not significantly different from it: ${untold.map(([name]) => name).join(', ')}.`] : [];
+  return first.label === reference && unclear.length
+    ? [` Not significantly different from it: ${unclear.map(([name]) => name).join(', ')}.`] : [];
 }
 
 function tiles(run) {

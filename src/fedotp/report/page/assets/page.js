@@ -6,7 +6,7 @@ sites();
 accuracy();
 views();
 clients();
-worth();
+values();
 classes();
 limits();
 costs();

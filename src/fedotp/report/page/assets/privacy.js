@@ -62,7 +62,7 @@ function auditText({ kind, unit, upper, broken, bounds: [first] }) {
 function probeText({ members, others, confidence, fair }) {
   return `${plural(members, 'image')} trained on against ${count(others)} others of the same clients. An AUC of 0.5 is chance; TPR is the share of members `
     + `found where so many of the others are taken for members (FPR). Intervals hold together with ${(100 * confidence).toFixed(0)} %. `
-    + (fair ? '' : 'The control tells them apart, too: they differ in more than membership, and these numbers are not of membership alone. ')
+    + (fair ? '' : 'The control separates them, too: they differ in more than membership, and these numbers are not of membership alone. ')
     + 'Stronger attacks may find more.';
 }
 
@@ -113,7 +113,7 @@ function privacy() {
   const isAccounted = runs.some((run) => run.training.epsilon);
   if (!looked.length && !isAccounted) return;
   const node = section('privacy', 'Privacy', 'Privacy, from above and from below', 'What is promised is accounted for from above; what leaks at least '
-    + 'is found out by attacking. Between the two is what nobody knows.');
+    + 'is found out by attacking. The truth is between the two.');
   node.append(...looked.filter((run) => run.privacy.problem).map((run) => el('p', { class: 'notice' }, `Left out: ${run.privacy.problem}`)));
   if (isAccounted) {
     const chart = addChart('Epsilon spent, round by round', 240, spentOption);

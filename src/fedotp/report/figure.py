@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-"""Okabe and Ito's, which people who see few colours can tell apart; without the yellow, which nobody sees on white."""
+"""Okabe and Ito's, for people who see few colours; without the yellow, which is invisible on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 
 FIGURE_FORMATS = ("png", "svg", "pdf")

@@ -3,10 +3,10 @@
 const inPoints = (share) => (known(share) ? `${share < 0 ? '−' : '+'}${percent(Math.abs(share), 2)}` : '–');
 const MOST_BARS = 30;
 
-function worthBars() {
-  const worth = focus().worth;
-  if (!worth) return null;
-  const shown = [...worth.sites].sort((a, b) => b.shapley - a.shapley).slice(0, MOST_BARS);
+function valueBars() {
+  const found = focus().value;
+  if (!found) return null;
+  const shown = [...found.sites].sort((a, b) => b.shapley - a.shapley).slice(0, MOST_BARS);
   return {
     grid: grid({ top: 8, bottom: 30 }), xAxis: axis('points of accuracy', { nameLocation: 'middle', nameGap: 26 }),
     yAxis: categories(shown.map((site) => site.name), { inverse: true, axisLabel: { width: narrow() ? 90 : 150 } }),
@@ -28,25 +28,25 @@ function worthBars() {
   };
 }
 
-function worthWords({ of, permutations, everybody, nobody }) {
+function valueWords({ of, permutations, all, none }) {
   const what = of === 'global' ? 'What is shared is right' : 'Each client’s own classifier is right';
   const how = permutations === null ? 'Shapley values are exact, from all coalitions.'
     : `Shapley values are from ${plural(permutations, 'random order')}, with 95 % intervals of what more orders could change.`;
-  return `${what} for ${percent(everybody, 2)} % of all clients’ test images with everybody, for ${percent(nobody, 2)} % with nobody; `
+  return `${what} for ${percent(all, 2)} % of all clients’ test images with all clients, for ${percent(none, 2)} % with none; `
     + `the values, in points, sum up to the difference. ${how} All of one seed: small differences are chance.`;
 }
 
-function worth() {
-  if (!runs.some((run) => run.worth)) return;
+function values() {
+  if (!runs.some((run) => run.value)) return;
   const [said, list] = [el('p', { class: 'note' }), el('div')];
-  const chart = addChart('What each client contributed', () => 70 + 30 * Math.min(MOST_BARS, focus().worth?.sites.length ?? 1), worthBars);
-  const node = section('worth', 'Worth', 'What each client contributed', null, said, chart.node, list);
+  const chart = addChart('What each client contributed', () => 70 + 30 * Math.min(MOST_BARS, focus().value?.sites.length ?? 1), valueBars);
+  const node = section('value', 'Value', 'What each client contributed', null, said, chart.node, list);
   const column = (title, key) => ({ title, number: true, value: (site) => site[key], cell: (site) => inPoints(site[key]) });
   onChange(() => {
-    const found = focus().worth;
+    const found = focus().value;
     node.hidden = !found;
     if (!found) return;
-    said.textContent = worthWords(found);
+    said.textContent = valueWords(found);
     const between = { title: '95 % interval', value: (site) => site.low, cell: (site) => (known(site.low) ? `${inPoints(site.low)} to ${inPoints(site.high)}` : '–') };
     list.replaceChildren(table({
       label: 'What each client contributed', rows: found.sites, sort: [1, true], mark: (site) => site.name === state.client,
