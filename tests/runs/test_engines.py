@@ -161,9 +161,9 @@ class Script:
         self.going: dict[int, Iterator[object]] = {}
         self.results: dict[int, object] = {}
         self.cancelled: list[tuple[int, bool]] = []
-        self.tell = None
+        self.send = None
 
-    def start(self, need: object, function: object, place: object, work: Any, again: bool, tell: object) -> int:
+    def start(self, need: object, function: object, place: object, work: Any, again: bool, send: object) -> int:
         number = len(self.given)
         self.given.append(([name for name, _, _ in work], again))
         self.going[number] = self.tasks[number]
