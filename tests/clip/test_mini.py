@@ -48,16 +48,10 @@ def test_loads_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(p.requires_grad for p in model.parameters())
 
 
-def test_is_the_model_of_the_card(mini: CLIP) -> None:
+def test_is_the_model_of_the_card_small_and_of_clips_shapes(mini: CLIP) -> None:
     assert mini.digest == DIGEST
-
-
-def test_is_small(mini: CLIP) -> None:
     assert sum(p.numel() for p in mini.parameters()) <= 13_000_000
     assert fetch("mini").stat().st_size <= 26_000_000
-
-
-def test_has_clips_shapes(mini: CLIP) -> None:
     assert (mini.config.image_size, mini.config.n_patches) == (64, 64)
     assert mini.config.text.context_length >= 44
     features = mini.encode_image(torch.zeros(2, 3, 64, 64))
@@ -103,8 +97,7 @@ def test_zero_shot_on_drawings_of_every_vendor(mini: CLIP) -> None:
         assert right.mean() > 0.4, data.domains[vendor]  # chance is 6 %
 
 
-@pytest.mark.parametrize(("rule", "n_prompts"), [("pooled", 1), ("unbalanced", 2)])
-@pytest.mark.parametrize("lr", [0.01, 0.1])
+@pytest.mark.parametrize(("rule", "n_prompts", "lr"), [("pooled", 1, 0.1), ("unbalanced", 2, 0.01)])
 def test_prompts_learn(
     mini: CLIP, cifar: tuple[Dataset, ImageFeatures, Tensor], rule: str, n_prompts: int, lr: float
 ) -> None:

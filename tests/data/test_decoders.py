@@ -128,16 +128,13 @@ def test_processes_make_the_tokens_that_threads_make(
     assert theirs.content == ours.content
 
 
-def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pool, "n_cores", lambda: 16)
+@pytest.mark.parametrize(("cores", "n_images"), [(16, 300), (2, 601)])
+def test_little_work_or_few_cores_start_no_process(
+    cores: int, n_images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pool, "n_cores", lambda: cores)
     monkeypatch.setattr(_pool, "Dispatcher", lambda *_: pytest.fail("a process was started"))
-    assert encode(array_dataset(200, 100), tiny_clip(), root=tmp_path).n_encoded == 300
-
-
-def test_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pool, "n_cores", lambda: 2)
-    monkeypatch.setattr(_pool, "Dispatcher", lambda *_: pytest.fail("a process was started"))
-    assert encode(array_dataset(600, 1), tiny_clip(), root=tmp_path).n_encoded == 601
+    assert encode(array_dataset(n_images - 1, 1), tiny_clip(), root=tmp_path).n_encoded == n_images
 
 
 def test_the_process_needs_neither_torch_nor_numpy() -> None:
@@ -152,7 +149,7 @@ def test_the_process_needs_neither_torch_nor_numpy() -> None:
 
 
 @pytest.mark.usefixtures("dispatchers")
-def test_broken_images_are_told_alike(tmp_path: Path) -> None:
+def test_broken_images_are_reported_alike(tmp_path: Path) -> None:
     dataset = file_dataset(tmp_path / "here")
     whole = (tmp_path / "here" / "2.png").read_bytes()
     (tmp_path / "here" / "0.png").unlink()
@@ -160,15 +157,15 @@ def test_broken_images_are_told_alike(tmp_path: Path) -> None:
     (tmp_path / "here" / "2.png").write_bytes(whole[:200])
     (tmp_path / "here" / "3.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n")
     Image.new("1", (11_000, 11_000)).save(tmp_path / "here" / "7.png")
-    told: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = []
     encoded = encode(
         dataset,
         tiny_clip(),
         root=tmp_path / "store",
         skip_broken=True,
-        on_broken=lambda broken: told.append((Path(broken.where).name, broken.reason)),
+        on_broken=lambda broken: found.append((Path(broken.where).name, broken.reason)),
     )
-    reasons = dict(told)
+    reasons = dict(found)
     assert encoded.dataset.skipped == ("7.png", "0.png", "1.png", "2.png", "3.png")
     assert reasons["0.png"] == "No such file or directory"
     assert reasons["1.png"] == "zero bytes"
@@ -247,7 +244,7 @@ def test_killed_processes_are_replaced(tmp_path: Path, dispatchers: list[Dispatc
 
     def kill(what: str, done: int, total: int) -> None:
         if what == "encoding train" and 4 <= done < 12:
-            # Others are started when they are needed: nobody may wait for them here, where images are handed out.
+            # Others are started when they are needed: do not wait for them here, where images are handed out.
             for pid in children(dispatchers[0]) if killed else decoding(dispatchers[0]):
                 killed.append(pid)
                 with suppress(ProcessLookupError):
@@ -303,11 +300,9 @@ def test_interrupted_no_process_is_left(tmp_path: Path, dispatchers: list[Dispat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from resized import restated
 from store_made import file_dataset, tiny_clip
-from fedotp.data.store import _pool, _encode
+from fedotp.data.store import _pool
 from fedotp.data.store._encode import encode
-from fedotp.data.store._pool import Dispatcher
 from test_decoders import Dispatcher, decoding
 
 _pool.n_cores, _pool._FEW_CORES, _pool._FEW_IMAGES = lambda: 2, 2, 1

@@ -141,27 +141,20 @@ def test_interrupted_download_goes_on_where_it_stopped(site: Site, tmp_path: Pat
     assert [asked for _, asked in site.asked] == [None, "bytes=300000-", "bytes=400000-"]
 
 
-def test_part_of_an_earlier_run_is_used(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [
+        pytest.param(b"0123", ["bytes=4-"], id="the rest is fetched"),
+        pytest.param(b"0123456789", ["bytes=10-"], id="complete, it is only given its name"),
+        pytest.param(b"0123456789 and more", ["bytes=19-", None], id="too long, it is fetched again"),
+    ],
+)
+def test_part_of_an_earlier_run_is_used(part: bytes, asked: list[str | None], site: Site, tmp_path: Path) -> None:
     site.files = {"a.bin": b"0123456789"}
-    (tmp_path / "a.bin.part").write_bytes(b"0123")
+    (tmp_path / "a.bin.part").write_bytes(part)
     download([site.resource("a.bin", "data/a.bin")], tmp_path)
     assert (tmp_path / "data/a.bin").read_bytes() == b"0123456789"
-    assert site.asked == [("/a.bin", "bytes=4-")]
-
-
-def test_complete_part_is_only_given_its_name(site: Site, tmp_path: Path) -> None:
-    site.files = {"a.bin": b"0123456789"}
-    (tmp_path / "a.bin.part").write_bytes(b"0123456789")
-    download([site.resource("a.bin", "data/a.bin")], tmp_path)
-    assert (tmp_path / "data/a.bin").read_bytes() == b"0123456789"
-    assert site.asked == [("/a.bin", "bytes=10-")]
-
-
-def test_part_that_is_too_long_starts_again(site: Site, tmp_path: Path) -> None:
-    site.files = {"a.bin": b"0123456789"}
-    (tmp_path / "a.bin.part").write_bytes(b"0123456789 and more")
-    download([site.resource("a.bin", "data/a.bin")], tmp_path)
-    assert (tmp_path / "data/a.bin").read_bytes() == b"0123456789"
+    assert [ranges for _, ranges in site.asked] == asked
 
 
 def test_server_without_ranges_starts_again(site: Site, tmp_path: Path) -> None:
@@ -191,13 +184,6 @@ def test_wrong_checksum_is_refused_and_set_aside(site: Site, tmp_path: Path) -> 
     assert (tmp_path / "data/a.bin").read_bytes() == b"good"
 
 
-def test_md5_is_understood(site: Site, tmp_path: Path) -> None:
-    site.files = {"a.bin": b"good"}
-    md5 = hashlib.md5(b"good", usedforsecurity=False).hexdigest()
-    download([Resource(f"{site.url}/a.bin", f"md5:{md5}", "data/a.bin")], tmp_path)
-    assert (tmp_path / "data/a.bin").is_file()
-
-
 def test_a_file_with_the_right_md5_and_the_wrong_sha256_is_refused(site: Site, tmp_path: Path) -> None:
     """MD5 sums are no protection: a second file with the same one can be made."""
     site.files = {"a.bin": b"evil"}
@@ -208,13 +194,14 @@ def test_a_file_with_the_right_md5_and_the_wrong_sha256_is_refused(site: Site, t
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin.bad"]
 
 
-def test_the_sha256_of_every_file_is_told(site: Site, tmp_path: Path) -> None:
+def test_md5_is_understood_and_the_sha256_of_every_file_reported(site: Site, tmp_path: Path) -> None:
     site.files = {"a.bin": b"good"}
     md5 = hashlib.md5(b"good", usedforsecurity=False).hexdigest()
-    told: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
     resource = Resource(f"{site.url}/a.bin", f"md5:{md5}", "data/a.bin")
-    download([resource], tmp_path, on_file=lambda file, sha256: told.append((file.filename, sha256)))
-    assert told == [("a.bin", hashlib.sha256(b"good").hexdigest())]
+    download([resource], tmp_path, on_file=lambda file, sha256: files.append((file.filename, sha256)))
+    assert files == [("a.bin", hashlib.sha256(b"good").hexdigest())]
+    assert (tmp_path / "data/a.bin").is_file()
 
 
 def test_https_never_leads_to_http() -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_made import assert_sound
+from store_made import tiny_clip
 
 from fedotp.data import Dataset, check_dataset, load_dataset
 from fedotp.data.partition import PartitionSettings, make_partition
+from fedotp.data.store import encode
 
 _NEARBY = Path(__file__).resolve().parents[3] / "shared" / "data" / "office_caltech10_224.tar"
 _TAR = Path(os.environ.get("FEDOTP_OFFICE_TAR", _NEARBY))
@@ -67,3 +69,19 @@ def test_domain_dirichlet_partition(seed: int, office: Dataset) -> None:
     # test images follow training images class by class, up to rounding and one guaranteed image
     ratio = test.reshape(4, 3, 10).sum(axis=1) / train.reshape(4, 3, 10).sum(axis=1)  # (domains, classes)
     assert np.abs(train * ratio.repeat(3, axis=0) - test).max() <= 1.5
+
+
+def test_every_image_becomes_tokens_once(office: Dataset, tmp_path: Path) -> None:
+    clip = tiny_clip()
+    encoded = encode(office, clip, root=tmp_path / "store")
+    assert (len(encoded.train), len(encoded.test)) == (2025, 508)
+    n_different = len({split.read(i) for split in (office.train, office.test) for i in range(len(split))})
+    assert clip.n_images == encoded.n_encoded == n_different
+    by_domain = sum(
+        np.bincount(s.domains[(e.records >= 0).all(axis=0)], minlength=4)
+        for s, e in ((office.train, encoded.train), (office.test, encoded.test))
+    )
+    assert by_domain.tolist() == [958, 1123, 157, 295]
+    again = encode(office, clip, root=tmp_path / "store")
+    assert (again.n_encoded, again.n_repaired) == (0, 0)
+    assert encoded.train.read(np.arange(2025).reshape(25, 81)).tokens.shape == (25, 81, 16, 32)
