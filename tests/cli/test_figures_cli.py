@@ -36,7 +36,7 @@ def test_figures_of_one_run(runs: Path, fedotp: Fedotp) -> None:
 
 
 def test_figures_of_several_runs(runs: Path, place: Path, fedotp: Fedotp) -> None:
-    done = fedotp("figures", runs, "--only", "curves,similarity,plans", "--format", "svg,pdf")
+    done = fedotp("figures", runs, "--only", "curves,similarity,plans", "--images", "1", "--format", "svg,pdf")
     assert done.status == 0, done.err
     names = ("curves", "similarity", "plans-a", "plans-b")
     assert written(done.out) == [f"{name}.{ending}" for name in names for ending in ("svg", "pdf")]

@@ -35,7 +35,10 @@ DataOption = Annotated[
     ),
 ]
 PartOption = Annotated[
-    int, typer.Option(metavar="N", help="Instead of --data: part N of the server's data set, for trials.")
+    int,
+    typer.Option(
+        metavar="N", help="Instead of --data: part N of the server's data set, for trials.", show_default=False
+    ),
 ]
 NameOption = Annotated[str | None, typer.Option(help="The site's name, if it has no keys, which name it.")]
 StateOption = Annotated[

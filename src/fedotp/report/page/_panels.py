@@ -67,7 +67,7 @@ def _curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
-    """The findings of `fedotp audit` and `fedotp probe` beside the account; None if neither was run."""
+    """The findings of `fedotp audit`, also with --probe, beside the account; None if there are none."""
     try:
         with run.reading():
             audit, probe = run.finding("audit"), run.finding("probe")

@@ -8,7 +8,7 @@ state/             the latest checkpoint and what clients keep
 predictions.npz    the last evaluation, image by image, where that is known
 summary.json       final numbers; it exists when the run is complete
 audit.json         a lower bound on epsilon, if `fedotp audit` was run
-probe.json         how well members are recognised, if `fedotp probe` was run
+probe.json         how well members are recognised, if `fedotp audit --probe` was run
 report.html        a page for people, if `fedotp report` was run
 """
 
