@@ -146,7 +146,7 @@ def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
     ):
         with pytest.raises(FedotpError, match=complaint):
             classifier.with_classes(names)
-    with pytest.raises(FedotpError, match="cannot be put before other class names"):
+    with pytest.raises(FedotpError, match="cannot be put before other names"):
         fedotp.load(made.run("fedotp, per class").path, "client-0").with_classes(["cat", "dog"])
     with pytest.raises(FedotpError, match="votes for its own classes"):
         fedotp.load(made.run("pfedprompt, labels").path, "client-0").with_classes(["cat", "dog"])

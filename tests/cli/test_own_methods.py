@@ -169,7 +169,7 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
         ),
         (
             "from fedotp.methods import METHODS, CoOp\nclass Mine(CoOp):\n    ...\nMETHODS['coop'] = Mine",
-            "line 4: fedotp has a method coop of its own; give Mine another name",
+            "line 4: fedotp itself has a method coop; give Mine another name",
         ),
     ],
 )

@@ -153,7 +153,7 @@ def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: 
         task.features(context[:, n : n + 1])[:, 0]
         for kind, context in method.training_prompts(task, params)
         if kind not in (Kind.CAPTION, Kind.OTHERS) and context is not None
-        for n in range(1 if name == "fedpha" else context.shape[1])  # not the projected prompt
+        for n in range(context.shape[1])
     ]
     for c in range(C):
         cosines = [

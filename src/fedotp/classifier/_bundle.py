@@ -53,12 +53,13 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     if classifier.memory is not None:
         files[MEMORY] = classifier.memory._asdict()
     content = {name: _to_bytes(tensors) for name, tensors in files.items()}
-    told = facts(classifier) | {"files": {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}}
+    digests = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
+    described = facts(classifier) | {"files": digests}
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         for name, each in content.items():
             write_atomically(unfinished / name, each)
-        write_atomically(unfinished / FACTS, json.dumps(told, indent=2) + "\n")
+        write_atomically(unfinished / FACTS, json.dumps(described, indent=2) + "\n")
         _put(unfinished, target)
     except OSError as error:
         raise cannot_write(target, error) from error
@@ -71,9 +72,9 @@ def save_calibration(classifier: Classifier, folder: str | Path) -> None:
     """Write the calibration of a bundle's classifier into that bundle; nothing else in it changes."""
     assert classifier.calibration is not None
     path = Path(folder) / FACTS
-    told = json.loads(path.read_text(encoding="utf-8"))  # checked already, when the classifier was read
+    described = json.loads(path.read_text(encoding="utf-8"))  # checked already, when the classifier was read
     try:
-        write_atomically(path, json.dumps(told | {CALIBRATION: classifier.calibration.as_dict()}, indent=2) + "\n")
+        write_atomically(path, json.dumps(described | {CALIBRATION: classifier.calibration.as_dict()}, indent=2) + "\n")
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -112,7 +113,7 @@ def _require_free(target: Path, force: bool) -> None:
 
 
 def facts(classifier: Classifier) -> dict[str, Any]:
-    """What a classifier is, for whoever uses it elsewhere: method, classes, backbone, preprocessing, origin."""
+    """What a classifier is, for use elsewhere: method, classes, backbone, preprocessing, origin."""
     method, task, origin = classifier.method, classifier.task, classifier.origin
     mean, std = CHANNELS[classifier.normalisation]
     return {
@@ -156,12 +157,12 @@ def _to_bytes(tensors: Parameters) -> bytes:
 
 
 def has_name(backbone: str) -> bool:
-    """Whether a backbone is known to everybody by this name; others are files."""
+    """Whether this is the name of a published backbone; others are files."""
     return backbone == MINI or backbone in CONFIGS
 
 
 def backbone_name(backbone: str) -> str:
-    """What others are told of a backbone: of a file its last name only, where it lies here is nobody's business."""
+    """The name of a backbone that leaves this machine: of a file its last part only, not the folder."""
     return backbone if has_name(backbone) else Path(backbone).name
 
 
@@ -185,7 +186,7 @@ class Bundle:
             self._spec = _text(_table(facts, "preprocessing"), "spec")
 
     def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
-        """The classifier; `backbone` is a file of its weights, needed where they have no name of their own."""
+        """The classifier; `backbone` is a file of its weights, needed where the backbone has no known name."""
         config = self._config
         tower = load_backbone(self._source(backbone), device)
         if tower.digest != self.digest:
@@ -218,7 +219,7 @@ class Bundle:
         return loaded
 
     def _calibrated(self, width: int) -> Calibration | None:
-        """What it says of its limits; those from before there were any say nothing."""
+        """What it says of its limits; None where it was never calibrated."""
         with located(str(self.folder / FACTS)):
             return None if self._calibration is None else Calibration.from_dict(self._calibration, width)
 
@@ -228,8 +229,8 @@ class Bundle:
         if has_name(self.backbone):
             return self.backbone
         raise FedotpError(
-            f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), which is a file of "
-            "somebody's own: say where it is with --backbone FILE (backbone=...)"
+            f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), which is a file "
+            "without a known name: say where it is with --backbone FILE (backbone=...)"
         )
 
     def _require_modest(self, task: Task, n_prompts: int) -> None:

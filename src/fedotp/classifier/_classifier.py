@@ -98,7 +98,7 @@ class Classifier:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """(N,) what the prompts are: global, local, both at once, or a caption that nobody learned."""
+        """(N,) what the prompts are: global, local, both at once, or a caption that is not learned."""
         return self.predictor.kinds
 
     @property
@@ -146,7 +146,7 @@ class Classifier:
         """
         if coverage is not None and self.calibration is None:
             raise FedotpError(
-                f"{self.client} is not calibrated, so that no coverage can be promised: give it images of its own "
+                f"{self.client} is not calibrated, so that no coverage can be promised: give it its own images "
                 "that it did not train on (`fedotp calibrate BUNDLE FOLDER`, --calibrate, Classifier.calibrated)"
             )
         found = self.calibration
@@ -180,7 +180,7 @@ class Classifier:
         return as_stored(features, self.storage, self.task.dtype)
 
     def _judged(self, parts: Iterable[ImageFeatures], *, with_looks: bool = True) -> tuple[Floats, Floats]:
-        """Probabilities (n, K) of images, and what they look like (n, e), where somebody wants to know."""
+        """Probabilities (n, K) of images, and what they look like (n, e), where that is asked for."""
         probabilities, looks = [np.empty((0, len(self.classes)))], [np.empty((0, self.tower.config.embed_dim))]
         for image in parts:
             scores = self.predictor.scores(_one_client(image))
@@ -228,7 +228,7 @@ class Classifier:
         """The same prompts with other class names: the text tower reads any words behind the learned vectors."""
         names = tuple(name.strip() for name in classes)
         if len(names) < 2:
-            raise FedotpError("give at least two class names: there is nothing to tell apart")
+            raise FedotpError("give at least two class names: there is nothing to distinguish")
         for name in names:
             if not name or names.count(name) > 1:
                 raise FedotpError(f"class name {name!r} is {'given twice' if name else 'empty'}; give every class once")

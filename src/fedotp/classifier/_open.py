@@ -73,7 +73,7 @@ class RunClassifiers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All clients: those that have a part in the run, then those of `fedotp join`."""
+        """All clients: those of the run, then those of `fedotp join`."""
         joined = sorted(path.parent.name for path in self.run.path.glob("joined/*/private.safetensors"))
         there = [name for name in self._trained if name not in self.run.config.federation.without]
         return (*there, *(name for name in joined if name not in self._trained))
@@ -223,7 +223,7 @@ def open_classifiers(
     calibrate: str | Path | None = None,
     score: Score = SCORE,
 ) -> Classifiers:
-    """The classifiers of a run or of a bundle, which one the folder itself tells; arguments as of `load`."""
+    """The classifiers of a run or of a bundle, as the folder is one or the other; arguments as of `load`."""
     folder = Path(path).expanduser()
     folder = folder.parent if folder.name == FACTS else folder
     if (folder / FACTS).is_file():

@@ -49,24 +49,23 @@ def _pathological() -> PartitionSettings:
 class Config:
     """A run, completely. Only the data set has no default; the other defaults are the paper's.
 
-    `partition.seed` draws who gets which images, `seed` everything else: several seeds on one split are several
-    `seed`s.
+    `partition.seed` draws the partition, `seed` everything else: several seeds on one split are several `seed`s.
 
     Attributes:
         data: the images and how clients see them.
-        partition: who gets which images.
+        partition: how images are divided among clients.
         backbone: the frozen CLIP.
         prompt: the shape and the start of a prompt, and what it must not forget.
         method: the method and its options.
-        federation: rounds and who takes part in them.
+        federation: rounds and the clients that take part in them.
         optimizer: how a client's gradient steps are made.
         server: what the server does with the average of a round.
-        attack: who attacks a simulated federation, and how.
+        attack: which clients attack a simulated federation, and how.
         evaluation: when and on whom the clients' classifiers are tested.
         compute: where and how to compute; none of it changes the result beyond rounding.
         authors: what the authors' code does differently from the paper, for comparison with it.
-        privacy: whose presence what is released must not tell, and at what price.
-        seed: draws everything but who gets which images.
+        privacy: whose presence must not be visible in what is released, and at what price.
+        seed: draws everything but the partition.
 
     Examples:
         >>> config = Config(DataSettings("oxford_pets")).override(["method.mass=0.7", "seed=3"])

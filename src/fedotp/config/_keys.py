@@ -25,7 +25,7 @@ class Key:
 
     Attributes:
         name: dotted, such as "optimizer.lr".
-        meaning: in words; "" where nobody has written any, as may be with a method of one's own.
+        meaning: in words; "" where the docstring has none, as a user's method may.
         right: what its value may be, in words.
         choices: its values, where they are a few words; () where they are not.
         default: its value where none is given; None for none.

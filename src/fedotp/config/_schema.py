@@ -58,7 +58,7 @@ SECTIONS: dict[str, type[Any]] = {
     "privacy": PrivacySettings,
     "authors": AuthorsSettings,
 }
-"""In the order in which they are written. [method] is one of the methods, told apart by its key `name`."""
+"""In the order in which they are written. [method] is one of the methods; its key `name` says which."""
 
 TOP: dict[str, Kind] = {"seed": int}
 """The keys outside of sections."""

@@ -34,7 +34,7 @@ class Methods(dict[str, type[Method]]):
         if getattr(method, "name", None) != name:
             raise FedotpError(f"METHODS[{name!r}] is a method that calls itself {getattr(method, 'name', None)!r}")
         if _is_ours(self.get(name)):
-            raise FedotpError(f"fedotp has a method {name} of its own; give {method.__qualname__} another name")
+            raise FedotpError(f"fedotp itself has a method {name}; give {method.__qualname__} another name")
         super().__setitem__(name, method)
 
 

@@ -64,7 +64,7 @@ class DPFPL(Method):
         return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
-        """p_L (1, s, d); (1, K, s, d) where every class has vectors of its own."""
+        """p_L (1, s, d); (1, K, s, d) with vectors per class."""
         return {"local": normal(task, "dp-fpl local", *task.contexts(1).shape, std=STD)}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:

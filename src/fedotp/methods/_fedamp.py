@@ -88,7 +88,7 @@ class PromptFLAmp(Method):
             return {"mixture": prompts[clients]}
         squared = torch.cdist(own, known).square()  # (C, known)
         others = clients[:, None] != sent.nonzero().flatten()
-        # Over all pairs of them, whoever asks: a client's mixture must not depend on who is served beside it.
+        # Over all pairs of them: a client's mixture must not depend on the clients that are served beside it.
         spread = 2 * (known - known.mean(0)).square().sum() / max(len(known) - 1, 1)
         sigma = self.sigma or float(spread) or 1.0
         xi = torch.where(others, self.strength / len(known) * torch.exp(-squared / sigma), 0.0)

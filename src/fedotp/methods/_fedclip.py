@@ -57,7 +57,7 @@ class FedCLIP(Method):
 
     @property
     def global_part(self) -> Method:
-        """Everything, as nobody has anything of his own."""
+        """Everything: clients keep nothing private."""
         return self
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

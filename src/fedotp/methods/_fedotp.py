@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedotp import ot
-from fedotp._values import require, require_one_of
+from fedotp._values import require, require_choices
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
@@ -59,7 +59,7 @@ class FedOTP(Method):
                 f"method.n_shared = {self.n_shared} and method.n_private = {self.n_private}: "
                 f"neither may be negative, and together there must be from 1 to {_MOST_PROMPTS} prompts"
             )
-        require_one_of(ot.Rule, "method.rule", self.rule)  # not "pooled", which needs no transport
+        require_choices(self, "method.")  # no `rule` "pooled", which needs no transport
         try:
             self.matching  # noqa: B018  (refuses what else is out of range)
         except SettingError as error:
@@ -148,11 +148,11 @@ class FedOTP(Method):
 
 @dataclass(frozen=True)
 class _EachItsShares(FedOTP):
-    """FedOTP for clients with masses and dials of their own: what each prompt takes is among their parameters."""
+    """FedOTP for clients with different masses and dials: what each prompt takes is among their parameters."""
 
     @property
     def fixed(self) -> frozenset[str]:
-        """It is given."""
+        """The shares are given."""
         return frozenset({_SHARES})
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:

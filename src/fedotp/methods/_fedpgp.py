@@ -61,7 +61,7 @@ class FedPGP(Method):
         return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
-        """U (1, s, r) and V (1, r, d); (1, K, ...) where every class has vectors of its own."""
+        """U (1, s, r) and V (1, r, d); (1, K, ...) with vectors per class."""
         *several, n_ctx, width = task.contexts(1).shape
         return {
             "u": normal(task, "fedpgp u", *several, n_ctx, self.rank, std=STD),

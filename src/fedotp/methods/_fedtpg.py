@@ -1,4 +1,4 @@
-"""FedTPG: a shared network that makes the prompt from the names of the classes to be told apart."""
+"""FedTPG: a shared network that makes the prompt from the names of the classes."""
 
 from dataclasses import dataclass
 from math import gcd, sqrt
@@ -55,7 +55,7 @@ class FedTPG(Method):
 
     @property
     def global_part(self) -> Method:
-        """Everything, as nobody has anything of his own."""
+        """Everything: clients keep nothing private."""
         return self
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

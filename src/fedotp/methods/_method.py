@@ -1,4 +1,4 @@
-"""What a method of federated prompt learning declares, and whatever anyone may ask of it.
+"""What a method of federated prompt learning declares, and what other code may ask of it.
 
 One round, for C clients side by side (every tensor a client handles has the client axis in front):
 
@@ -114,7 +114,7 @@ class Method(ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What it must see of an image; of images whose tokens nobody needs, V is 0."""
+        """What it must see of an image; V is 0 for images whose tokens are not needed."""
         return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})
 
     @property
@@ -143,7 +143,7 @@ class Method(ABC):
 
     @property
     def global_part(self) -> "Method | None":
-        """The method of somebody who has only what the server sends to a newcomer; None where that predicts nothing.
+        """The method of a client that has only what the server sends to a newcomer; None where that predicts nothing.
 
         It predicts with `deployed(send(server, None, 1), {})`.
         """
@@ -160,7 +160,7 @@ class Method(ABC):
         return {}
 
     def untrained(self, task: Task) -> Parameters:
-        """What a client would predict with before anybody has trained: (1, ...)."""
+        """What a client would predict with before any training: (1, ...)."""
         private = {name: value[None] for name, value in self.private(task).items()}
         return self.deployed(self.send(self.shared(task, 1), None, 1), private)
 
@@ -192,7 +192,7 @@ class Method(ABC):
         return kinds_of(self.prompts(task, params))
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """What follows from `params` (C, ...) without being trained, by names of its own: (C, ...).
+        """What follows from `params` (C, ...) without being trained, under other names: (C, ...).
 
         It is computed once, without gradient, before the steps of a round and before predictions. `class_features`
         finds it among its `params`, in training so do `score` and `penalty`; it is never sent nor kept. `own_classes`
@@ -256,7 +256,7 @@ class Method(ABC):
     def leaves(self, params: Parameters, names: Sequence[str]) -> Parameters:
         """What a step differentiates by (C, ...) to train the parameters `names`: by default these themselves.
 
-        A method that trains by factors of a parameter gives them under names of their own, made of `params` without
+        A method that trains by factors of a parameter gives them under other names, made of `params` without
         gradient. `terms` find them among their `params`, and `gradients` says what follows.
         """
         return {name: params[name] for name in names}
@@ -280,7 +280,7 @@ class Method(ABC):
     def keep(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
         """What of `private` clients who sent `upload` keep (C, ...) otherwise than as trained: by default nothing.
 
-        `draws` begin as those of `upload`: whoever draws the same in both knows here what was chosen there.
+        `draws` begin as those of `upload`: the same draws here give what was chosen there.
         """
         return {}
 

@@ -21,13 +21,13 @@ class Kind(StrEnum):
     LOCAL = "local"  # the client's own
     BOTH = "global and local"  # made of both
     OTHERS = "another client's"  # received, and held fixed
-    CAPTION = "caption"  # written by hand, nobody learns it
+    CAPTION = "caption"  # written by hand, not learned
 
 
 class Prompt(NamedTuple):
     """Prompts of one kind and length.
 
-    `context` is (C, n, s, d), n prompts of s vectors, or (C, n, K, s, d) with vectors of their own for every class;
+    `context` is (C, n, s, d), n prompts of s vectors, or (C, n, K, s, d) with vectors per class;
     None stands for the task's caption.
     """
 
@@ -94,7 +94,7 @@ class Batch(NamedTuple):
         labels: (C, B), -1 for padding and for images to be predicted.
         places: (C, B) position of a training image in its client's memory; None for images to be predicted.
         memory: of the clients, for methods with `uses_memory`.
-        padded: (C, B) true for padding; None where labels tell it, or nothing is known.
+        padded: (C, B) true for padding; None where labels say it, or nothing is known.
         apart:  whether each image's own loss is asked for, instead of their mean.
     """
 

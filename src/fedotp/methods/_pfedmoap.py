@@ -40,9 +40,9 @@ class PFedMoAP(Method):
     another one's in its first round with experts, and later clients of a round already get that round's prompts; a
     server that serves clients at the same time can do neither.)
 
-    Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is for whoever takes part for
-    the first time (its gating network then feels the weight decay only), for newcomers, and, in predictions, until the
-    gating network was trained once.
+    Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is in a client's first
+    round (its gating network then feels the weight decay only), for newcomers, and, in predictions, until the gating
+    network was trained once.
 
     The gating network learns at `gate_rate` times the learning rate of prompts. The paper's are 0.01 and 0.002; with
     prompts that learn much faster it needs a smaller factor, or diverges.
@@ -82,7 +82,7 @@ class PFedMoAP(Method):
 
     @property
     def rate(self) -> Mapping[str, float]:
-        """The gating network has a learning rate of its own."""
+        """The gating network has another learning rate."""
         return dict.fromkeys(("gate_in", "gate_in_bias", "gate_out", "gate_out_bias"), self.gate_rate)
 
     @property
@@ -151,7 +151,7 @@ class PFedMoAP(Method):
         return self.prompts(task, params)[:1]
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """Class features (C, n, K, e) of the n experts; each is encoded once, whoever has it."""
+        """Class features (C, n, K, e) of the n experts; each is encoded once, however many clients have it."""
         experts = params["experts"]  # (C, n, s, d)
         different, at = experts.flatten(0, 1).flatten(1).unique(dim=0, return_inverse=True)
         prompts = different.view(-1, 1, *experts.shape[2:])

@@ -54,8 +54,8 @@ class PFedPrompt(PromptFL):
     @property
     def bound_to_classes(self) -> str:
         """Labels of images are those of the classes trained on."""
-        told = "the memory of this client votes for its own classes (method.values = labels) only"
-        return told if self.values == "labels" else ""
+        why = "the memory of this client votes for its own classes (method.values = labels) only"
+        return why if self.values == "labels" else ""
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """The global score and alpha times the personal one, (C, B, K)."""

@@ -67,7 +67,7 @@ class PromptFL(Method):
 
     @property
     def global_part(self) -> Method:
-        """Everything, as nobody has anything of his own."""
+        """Everything: clients keep nothing private."""
         return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

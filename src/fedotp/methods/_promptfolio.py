@@ -81,7 +81,7 @@ class PromptFolio(Method):
 
 @dataclass(frozen=True)
 class _EachItsTheta(PromptFolio):
-    """PromptFolio for clients with thetas of their own, which are among their parameters."""
+    """PromptFolio for clients with different thetas, which are among their parameters."""
 
     @property
     def fixed(self) -> frozenset[str]:

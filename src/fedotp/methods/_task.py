@@ -32,7 +32,7 @@ class PromptSettings:
     Attributes:
         n_ctx: s, the context vectors of a prompt.
         position: where the class name stands: at the "end" of the vectors, in their "middle" or in "front" of them.
-        per_class: every class has context vectors of its own.
+        per_class: every class has its own context vectors.
         std: standard deviation of the normal draws that the vectors start as, or that are added to `words`.
         words: text whose embeddings the vectors start as, such as "a photo of a"; it fixes their number. "" for none.
         kgcoop: weight of a penalty on what prompts forget, 0 for none. It is KgCoOp's (Yao et al., CVPR 2023): 1 less
@@ -55,7 +55,7 @@ class PromptSettings:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A frozen backbone, the classes to tell apart, and the shape of the prompts.
+    """A frozen backbone, the classes to distinguish, and the shape of the prompts.
 
     `template` is the caption of zero-shot CLIP, with {} for the class name; `seed` draws the initial prompts; `authors`
     says what is done as in the authors' code.
@@ -109,8 +109,8 @@ class Task:
     @property
     def bound_to_classes(self) -> str:
         """Why its prompts cannot be put before other class names, in a sentence; "" where they can."""
-        told = "these prompts have vectors of their own for every class (prompt.per_class): "
-        return f"{told}they cannot be put before other class names" if self.prompt.per_class else ""
+        why = "these prompts have vectors for every class (prompt.per_class): they cannot be put before other names"
+        return why if self.prompt.per_class else ""
 
     @property
     def logit_scale(self) -> Tensor:
@@ -234,7 +234,7 @@ def _firsts(sizes: tuple[int, ...]) -> list[int]:
 
 
 def uniform(task: Task, purpose: str, *shape: int, bound: float) -> Tensor:
-    """Numbers from -bound to bound, the same on every device; `purpose` tells them from other draws of the seed."""
+    """Numbers from -bound to bound, the same on every device; `purpose` separates them from other draws of the seed."""
     drawn = torch.rand(shape, generator=_generator(task, purpose))
     return bound * (2 * drawn.to(task.device, task.dtype) - 1)
 
