@@ -191,6 +191,7 @@ def test_every_file_that_the_page_on_architecture_names_is_there() -> None:
     """Below src/fedotp or the repository; what a run's directory holds stands in a block of its own."""
     page = re.sub(r"```.*?```", "", (ROOT / "docs/architecture.md").read_text(), flags=re.DOTALL)
     named = {name for name in re.findall(r"`([\w./]+)`", page) if "/" in name or name.endswith((".py", ".txt", ".md"))}
-    missing = [n for n in sorted(named) if not any((base / n).exists() for base in (ROOT / "src/fedotp", ROOT))]
+    bases = (ROOT / "src/fedotp", ROOT)
+    missing = [n for n in sorted(named) if not any((base / f).exists() for base in bases for f in (n, f"{n}.py"))]
     assert len(named) > 50
     assert not missing, ", ".join(missing)
