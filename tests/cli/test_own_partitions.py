@@ -34,7 +34,7 @@ from fedotp.data import DATASETS, DatasetInfo
 from fedotp.data._folder import read_folder
 
 SCANS = DatasetInfo("own-scans", "Scans", "scans", ("MARKER",), lambda folder: read_folder(folder / "images"),
-                    3, 2, 36, 12, "a scan of {}.", ())
+                    3, 36, 12, 2, "a scan of {}.")
 """
 
 

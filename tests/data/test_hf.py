@@ -8,7 +8,7 @@ import pytest
 from layouts import write_tree
 
 from fedotp.data import check_dataset, load_dataset
-from fedotp.data._hf import from_hf
+from fedotp.data._tables import from_hf
 from fedotp.errors import FedotpError
 
 

@@ -19,7 +19,7 @@ from store_made import tiny_clip
 
 from fedotp.data import Split, check_dataset
 from fedotp.data._folder import read_folder
-from fedotp.data._hf import _Table
+from fedotp.data._tables import _Table
 from fedotp.data.store._encode import encode
 from fedotp.errors import FedotpError
 from fedotp.images import MAX_PIXELS, _decode, decode_image, decoded, open_image

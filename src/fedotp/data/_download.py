@@ -71,17 +71,17 @@ class DatasetInfo:
     markers: tuple[str, ...]
     read: Callable[[Path], Dataset]
     n_classes: int
-    n_domains: int
     n_train: int
     n_test: int
-    template: str
-    resources: tuple[Resource, ...]
+    n_domains: int = 1
+    template: str = "a photo of a {}."
+    resources: tuple[Resource, ...] = ()
     advice: str = ""
     in_box: bool = False
     others: tuple[str, ...] = ()
 
     def is_at(self, folder: Path) -> bool:
-        """Tell whether `folder` has this data set's layout."""
+        """Whether `folder` has the layout of this data set."""
         return any(
             os.path.isdir(folder / marker) if marker.endswith("/") else os.path.isfile(folder / marker)
             for marker in self.markers

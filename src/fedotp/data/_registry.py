@@ -10,19 +10,17 @@ from fedotp._files import cache_folder
 from fedotp._imports import bring, import_named, offered, origin, package_of, source_of
 from fedotp._text import one_line
 from fedotp.data._box import BOX, box_file
-from fedotp.data._catalog_field import FIELD
-from fedotp.data._catalog_paper import PAPER
-from fedotp.data._csv import read_csv
+from fedotp.data._catalog import CATALOG
 from fedotp.data._dataset import Dataset
 from fedotp.data._download import DatasetInfo
 from fedotp.data._folder import read_folder
-from fedotp.data._hf import read_hf
+from fedotp.data._tables import read_csv, read_hf
 from fedotp.data._zhou import read_listed, zhou_lists
 from fedotp.errors import FedotpError
 
 _HF_PREFIX = "hf:"
 
-DATASETS = {info.name: info for info in (*PAPER, *FIELD, *BOX)}
+DATASETS = {info.name: info for info in (*CATALOG, *BOX)}
 """All data sets that are known by name: those of the paper, those of its successors, and the two in the box."""
 
 

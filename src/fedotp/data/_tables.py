@@ -1,19 +1,21 @@
-"""A table of images: a CSV file with a line for each and the columns path, label, split, site and group.
-
-Only path and label are needed. Paths are relative to the table's folder, or to another one.
-"""
+"""Data sets in tables: lines of a CSV file, and data sets of Hugging Face."""
 
 import csv
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fedotp.data._dataset import ONE_DOMAIN, Dataset, group_names
+import numpy as np
+
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split, group_names
 from fedotp.data._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data._lists import read_text
 from fedotp.data._names import readable
 from fedotp.data._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
 from fedotp.errors import FedotpError, listed
+from fedotp.images import read_image
 
 _COLUMNS = ("path", "label", "split", "site", "group")
 
@@ -154,3 +156,73 @@ def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: 
     for row in rows:
         if classes.index(row.label) not in trained:
             raise FedotpError(f"{table}, line {row.line}: label {row.label!r} has no line of split train")
+
+
+@dataclass(frozen=True, eq=False)
+class _Table(FileContents):
+    """Rows of a Hugging Face split whose column `column` holds undecoded images."""
+
+    rows: Any
+    column: str
+    label: str
+
+    def name(self, row: int) -> str:
+        return f"{self.label}[{row}]"
+
+    where = name
+
+    def read(self, row: int) -> bytes:
+        cell = self.rows[row][self.column]
+        if cell["bytes"] is not None:
+            return bytes(cell["bytes"])
+        return read_image(cell["path"])
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("datasets")
+    except ImportError as error:
+        raise FedotpError("reading from Hugging Face needs its library: pip install 'fedotp[hf]'") from error
+
+
+def read_hf(path: str, *, config: str | None = None) -> Dataset:
+    """Load `path` (for example `uoft-cs/cifar10`) with `datasets.load_dataset` and read it."""
+    datasets = _library()
+    try:
+        tables = datasets.load_dataset(path, config)
+    except Exception as error:  # the library raises its own, requests' and the file system's errors
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FedotpError(f"Hugging Face data set {path!r} cannot be loaded: {first_line}") from error
+    return from_hf(tables, name=path)
+
+
+def from_hf(tables: Any, *, name: str) -> Dataset:
+    """Read a `DatasetDict` with the splits `train` and `test` (or `validation`).
+
+    The first image column and the first class-label column are used; class names come from the label column.
+    """
+    datasets = _library()
+    test = next((split for split in ("test", "validation", "valid") if split in tables), None)
+    if "train" not in tables or test is None:
+        raise FedotpError(f"{name} has the splits {', '.join(tables)}; it needs train and test")
+    features = tables["train"].features
+    image = next((c for c, f in features.items() if isinstance(f, datasets.Image)), None)
+    label = next((c for c, f in features.items() if isinstance(f, datasets.ClassLabel)), None)
+    if image is None or label is None:
+        raise FedotpError(f"{name} has the columns {', '.join(features)}; it needs an image and a class label")
+
+    def split(key: str) -> Split:
+        rows = tables[key].cast_column(image, datasets.Image(decode=False))
+        labels = np.asarray(tables[key][label], np.int64)
+        n = len(labels)
+        return Split(_Table(rows, image, f"{name}/{key}"), np.arange(n), labels, np.zeros(n, np.int64))
+
+    return Dataset(
+        name=name,
+        classes=tuple(readable(c) for c in features[label].names),
+        domains=ONE_DOMAIN,
+        train=split("train"),
+        test=split(test),
+        validation=next((split(key) for key in ("validation", "valid") if key in tables and key != test), None),
+        split_note=f"Hugging Face splits train and {test}",
+    )

@@ -1,4 +1,8 @@
-"""The nine data sets of the paper: facts, official sources, and who reads them."""
+"""Data sets known by name: facts, layouts, official sources and readers.
+
+The nine of the paper, then those on which its successors evaluate. The sizes of data sets with domains are those of
+the split that is drawn.
+"""
 
 from pathlib import Path
 
@@ -9,6 +13,7 @@ from fedotp.data._download import DatasetInfo, Resource
 _VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 _DOMAINNET = "https://csr.bu.edu/ftp/visda/2019/multi-source"
 _COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
+_DOMAINBED = "https://github.com/facebookresearch/DomainBed has a script that fetches it"
 _FEDBN = "https://github.com/med-air/FedBN"
 
 
@@ -16,7 +21,7 @@ def _zhou(name: str) -> str:
     return f"for the paper's split put split_zhou_{name}.json beside the images: {_COOP}"
 
 
-PAPER = (
+CATALOG = (
     DatasetInfo(
         name="caltech101",
         title="Caltech101",
@@ -24,10 +29,8 @@ PAPER = (
         markers=("101_ObjectCategories/", "split_zhou_Caltech101.json"),
         read=_official.read_caltech101,
         n_classes=100,
-        n_domains=1,
         n_train=4128,
         n_test=2465,
-        template="a photo of a {}.",
         resources=(
             Resource(
                 "https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",
@@ -46,7 +49,6 @@ PAPER = (
         markers=("imagelabels.mat", "split_zhou_OxfordFlowers.json"),
         read=_official.read_flowers102,
         n_classes=102,
-        n_domains=1,
         n_train=4093,
         n_test=2463,
         template="a photo of a {}, a type of flower.",
@@ -79,7 +81,6 @@ PAPER = (
         markers=("annotations/trainval.txt", "split_zhou_OxfordPets.json"),
         read=_official.read_oxford_pets,
         n_classes=37,
-        n_domains=1,
         n_train=2944,
         n_test=3669,
         template="a photo of a {}, a type of pet.",
@@ -106,7 +107,6 @@ PAPER = (
         markers=("meta/classes.txt", "split_zhou_Food101.json"),
         read=_official.read_food101,
         n_classes=101,
-        n_domains=1,
         n_train=50500,
         n_test=30300,
         template="a photo of {}, a type of food.",
@@ -127,7 +127,6 @@ PAPER = (
         markers=("labels/train1.txt", "split_zhou_DescribableTextures.json"),
         read=_official.read_dtd,
         n_classes=47,
-        n_domains=1,
         n_train=2820,
         n_test=1692,
         template="{} texture.",
@@ -148,10 +147,8 @@ PAPER = (
         markers=("batches.meta", "batches.meta.txt"),
         read=read_cifar10,
         n_classes=10,
-        n_domains=1,
         n_train=50000,
         n_test=10000,
-        template="a photo of a {}.",
         resources=(
             Resource(
                 "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
@@ -169,10 +166,8 @@ PAPER = (
         markers=("meta", "fine_label_names.txt"),
         read=read_cifar100,
         n_classes=100,
-        n_domains=1,
         n_train=50000,
         n_test=10000,
-        template="a photo of a {}.",
         resources=(
             Resource(
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
@@ -193,7 +188,6 @@ PAPER = (
         n_domains=6,
         n_train=18278,
         n_test=4573,
-        template="a photo of a {}.",
         resources=tuple(
             Resource(f"{_DOMAINNET}/{path}", f"sha256:{sha}", provides=f"DomainNet/{Path(path).stem}")
             for path, sha in (
@@ -223,8 +217,125 @@ PAPER = (
         n_domains=4,
         n_train=2025,
         n_test=508,
-        template="a photo of a {}.",
-        resources=(),
         advice=f"no direct link exists: fetch FedBN's archive from {_FEDBN}",
+    ),
+    DatasetInfo(
+        name="eurosat",
+        title="EuroSAT",
+        folder="eurosat",
+        markers=("2750/", "split_zhou_EuroSAT.json"),
+        read=_official.read_eurosat,
+        n_classes=10,
+        n_train=13500,
+        n_test=8100,
+        template="a centered satellite photo of {}.",
+        advice=f"put 2750/ and, for CoOp's split, split_zhou_EuroSAT.json there: see {_COOP}",
+    ),
+    DatasetInfo(
+        name="fgvc_aircraft",
+        title="FGVC-Aircraft",
+        folder="fgvc_aircraft",
+        markers=("variants.txt",),
+        read=_official.read_fgvc_aircraft,
+        n_classes=100,
+        n_train=3334,
+        n_test=3333,
+        template="a photo of a {}, a type of aircraft.",
+        advice=f"put there what is in fgvc-aircraft-2013b/data: see {_COOP}",
+    ),
+    DatasetInfo(
+        name="stanford_cars",
+        title="Stanford Cars",
+        folder="stanford_cars",
+        markers=("split_zhou_StanfordCars.json",),
+        read=_official.read_stanford_cars,
+        n_classes=196,
+        n_train=6509,
+        n_test=8041,
+        advice=f"put cars_train/, cars_test/ and split_zhou_StanfordCars.json there: see {_COOP}",
+    ),
+    DatasetInfo(
+        name="sun397",
+        title="SUN397",
+        folder="sun397",
+        markers=("split_zhou_SUN397.json",),
+        read=_official.read_sun397,
+        n_classes=397,
+        n_train=15880,
+        n_test=19850,
+        advice=f"put SUN397/ and split_zhou_SUN397.json there: see {_COOP}",
+    ),
+    DatasetInfo(
+        name="ucf101",
+        title="UCF101, the middle frame of every video",
+        folder="ucf101",
+        markers=("split_zhou_UCF101.json",),
+        read=_official.read_ucf101,
+        n_classes=101,
+        n_train=7639,
+        n_test=3783,
+        template="a photo of a person doing {}.",
+        advice=f"put UCF-101-midframes/ and split_zhou_UCF101.json there: see {_COOP}",
+    ),
+    DatasetInfo(
+        name="imagenet",
+        title="ImageNet",
+        folder="imagenet",
+        markers=("images/train/n01440764/",),
+        read=_official.read_imagenet,
+        n_classes=1000,
+        n_train=1281167,
+        n_test=50000,
+        advice=f"put images/train/, images/val/ (a folder per class each) and classnames.txt there: see {_COOP}",
+    ),
+    DatasetInfo(
+        name="pacs",
+        title="PACS",
+        folder="PACS",
+        markers=("art_painting/", "kfold/art_painting/", "images/art_painting/"),
+        read=_domains.read_pacs,
+        n_classes=7,
+        n_domains=4,
+        n_train=7992,
+        n_test=1999,
+        advice=f"put art_painting/, cartoon/, photo/ and sketch/ there; {_DOMAINBED}",
+    ),
+    DatasetInfo(
+        name="office_home",
+        title="Office-Home",
+        folder="OfficeHomeDataset_10072016",
+        markers=("Real World/", "Real_World/", "RealWorld/", "real_world/"),
+        read=_domains.read_office_home,
+        n_classes=65,
+        n_domains=4,
+        n_train=12469,
+        n_test=3119,
+        advice=f"put Art/, Clipart/, Product/ and Real World/ there; {_DOMAINBED}",
+        others=("OfficeHome",),
+    ),
+    DatasetInfo(
+        name="office31",
+        title="Office-31",
+        folder="office31",
+        markers=("dslr/images/", "dslr/bike_helmet/"),
+        read=_domains.read_office31,
+        n_classes=31,
+        n_domains=3,
+        n_train=3287,
+        n_test=823,
+        advice="put amazon/, dslr/ and webcam/ there, with or without images/ in them",
+        others=("Office31", "office_31"),
+    ),
+    DatasetInfo(
+        name="vlcs",
+        title="VLCS",
+        folder="VLCS",
+        markers=("LabelMe/", "LABELME/", "labelme/"),
+        read=_domains.read_vlcs,
+        n_classes=5,
+        n_domains=4,
+        n_train=8581,
+        n_test=2148,
+        advice=f"put Caltech101/, LabelMe/, SUN09/ and VOC2007/ there; {_DOMAINBED}",
     ),
 )
