@@ -8,8 +8,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from near_sites import NearGrid, make_deployable, named, parts
+
 from fedotp.flower.link import _transport
-from fedotp.flower.server import _registration, _secure_rounds
+from fedotp.flower.server import ServerSettings, _registration, _secure_rounds
+from fedotp.flower.server._serve import serve
+from fedotp.runs.directory import RunDirectory
 from runs.toy_run import make_inputs
 
 
@@ -30,6 +34,14 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Two rounds of three honest sites."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    grid = NearGrid(parts(folder, 3))
+    return serve(grid, make_deployable(inputs), ServerSettings(), folder / "run", **named(grid))
 
 
 @pytest.fixture

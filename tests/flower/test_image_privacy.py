@@ -306,6 +306,7 @@ def test_an_honest_run_within_what_is_required_is_obeyed(inputs: Path, tmp_path:
         assert spent == pytest.approx(oracle(tmp_path / name / "releases.jsonl"), rel=1e-9)
 
 
+@pytest.mark.processes
 def test_a_real_site_refuses_a_real_server_that_orders_less(inputs: Path, tmp_path: Path) -> None:
     """Processes, keys and TLS: what the owner requires on the command line is what the site holds the server to."""
     (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())

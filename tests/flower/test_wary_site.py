@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,23 +188,6 @@ def test_more_than_any_site_needs_is_refused(inputs: Path, asked: str) -> None:
         require_bounded(config.override([asked]), "north")
 
 
-@pytest.mark.parametrize(
-    ("section", "key"),
-    [
-        ("prompt", "n_ctx"),
-        ("federation", "batch_size"),
-        ("evaluation", "batch_size"),
-        ("method", "n_shared"),
-        ("method", "n_private"),
-    ],
-)
-def test_numbers_beyond_every_configuration_are_refused(inputs: Path, section: str, key: str) -> None:
-    tables = make_deployable(inputs).to_dict()
-    tables[section][key] = 2**40
-    with pytest.raises(DisagreementError, match=f"{key} = 1099511627776"):
-        agreement_of(inputs, config=tables)
-
-
 def test_classes_and_prompts_that_do_not_fit_into_memory_are_refused(
     inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,23 +219,37 @@ def test_views_that_do_not_fit_on_the_disk_are_refused(
         require_room(config.override(["data.crops=1000"]), clip, 100, 100, "north")
 
 
+@pytest.fixture(scope="module")
+def order(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[NearGrid, Message]:
+    """The message by which a server had a site train, and the site."""
+    folder = tmp_path_factory.mktemp("order")
+    grid = NearGrid(parts(folder, 1))
+    serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, folder / "run", **named(grid))
+    return grid, next(message for message in grid.sent if message.metadata.message_type == "train")
+
+
+def refusal_of(order: tuple[NearGrid, Message], **fields: Any) -> str:
+    """What the site answers to the order with other fields."""
+    grid, content = order[0], deepcopy(order[1].content)
+    content.config_records["config"].update(fields)
+    (reply,) = grid.pull_messages(grid.push_messages([Message(content, dst_node_id=100, message_type="train")]))
+    return str(reply.content.config_records["config"]["refused"])
+
+
 @pytest.mark.parametrize("number", [-1, 10**12])
-def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 1))
-    serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
-    order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    order.content["config"]["number"] = number  # type: ignore[index]
-    again = Message(order.content, dst_node_id=100, message_type="train")
-    (reply,) = grid.pull_messages(grid.push_messages([again]))
-    assert f"is number {number}" in str(reply.content.config_records["config"]["refused"])
+def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, order: Any) -> None:
+    assert f"is number {number}" in refusal_of(order, number=number)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"config": {"prompt": {"n_ctx": 10**9}}}, "prompt.n_ctx = 1000000000: must be from 1 to 1000"),
-        ({"config": {"data": {"crops": 9000}}}, "data.crops = 9000 is more than"),
+        ({"config": {"federation": {"batch_size": 2**40}}}, "batch_size = 1099511627776"),
+        ({"config": {"evaluation": {"batch_size": 2**40}}}, "batch_size = 1099511627776"),
+        ({"config": {"method": {"n_shared": 2**40}}}, "n_shared = 1099511627776"),
         ({"config": {"method": {"n_private": 10**9}}}, "there must be from 1 to 256 prompts"),
+        ({"config": {"data": {"crops": 9000}}}, "data.crops = 9000 is more than"),
         ({"config": {"federation": {"local_epochs": 10**6}}}, "local_epochs = 1000000 is more than"),
         ({"config": {"federation": {"colour": 1}}}, "colour"),
         ({"config": 5}, "cannot be read"),
@@ -259,15 +257,9 @@ def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, 
         ({"run": None}, "not a run's name"),
     ],
 )
-def test_a_site_does_not_agree_to_everything(change: dict[str, Any], reason: str, inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 1))
-    serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
-    order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    config = order.content.config_records["config"]
-    config["agreement"] = json.dumps(_merged(json.loads(str(config["agreement"])), change))
-    again = Message(order.content, dst_node_id=100, message_type="train")
-    (reply,) = grid.pull_messages(grid.push_messages([again]))
-    assert reason in str(reply.content.config_records["config"]["refused"])
+def test_a_site_does_not_agree_to_everything(change: dict[str, Any], reason: str, order: Any) -> None:
+    agreed = json.loads(str(order[1].content.config_records["config"]["agreement"]))
+    assert reason in refusal_of(order, agreement=json.dumps(_merged(agreed, change)))
 
 
 def _merged(table: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

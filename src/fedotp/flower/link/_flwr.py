@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.app import Context, Message
-from flwr.common.constant import (
-    SYSTEM_TIME_TOLERANCE,
-    TIMESTAMP_HEADER,
-    TIMESTAMP_TOLERANCE,
-    ErrorCode,
-    SubStatus,  # how a task ended
-)
+from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
+from flwr.common.constant import ErrorCode as ErrorCode
+from flwr.common.constant import SubStatus as SubStatus
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TaskType
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.constant import TaskType as TaskType
 from flwr.supercore.error import ApiErrorCode, FlowerError
-from flwr.supercore.heartbeat import HeartbeatSender  # the worker's signs of life, from a thread of their own
+from flwr.supercore.heartbeat import HeartbeatSender as HeartbeatSender
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectPushError
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
@@ -34,64 +31,22 @@ from flwr.supercore.interceptors import (
 )
 from flwr.supercore.logger import FLOWER_LOGGER
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes, verify_signature
-from flwr.supercore.protobuf.client import ProtobufRequestContext  # what a request of SuperNode's is about
-from flwr.supercore.retry import (
-    RetryInvoker,
-    make_simple_http_retry_invoker,  # how SuperNode tries again: made more patient
-)
+from flwr.supercore.protobuf.client import ProtobufRequestContext as ProtobufRequestContext
+from flwr.supercore.retry import RetryInvoker as RetryInvoker
+from flwr.supercore.retry import make_simple_http_retry_invoker as make_simple_http_retry_invoker
 from flwr.supercore.run import RunNotRunningException
-from flwr.supercore.runtime import RuntimeHttpClient  # how tasks are had and answered
-from flwr.supernode.fleet_http_client import FleetHttpClient  # SuperNode's connection
+from flwr.supercore.runtime import RuntimeHttpClient as RuntimeHttpClient  # how tasks are had and answered
+from flwr.supernode.fleet_http_client import FleetHttpClient as FleetHttpClient  # SuperNode's connection
 from flwr.supernode.runtime.run_clientapp import (  # how Flower's own worker takes a message and answers it
-    pull_task_input,
-    push_message,
-    push_task_output,
+    pull_task_input as pull_task_input,
 )
+from flwr.supernode.runtime.run_clientapp import push_message as push_message
+from flwr.supernode.runtime.run_clientapp import push_task_output as push_task_output
 
 if TYPE_CHECKING:
     from flwr.supercore.control import ControlHttpClient
     from flwr.superlink.grid import HttpGrid
     from starlette.applications import Starlette
-
-__all__ = [
-    "EARLIEST",
-    "FAILURES",
-    "HOLDS_A_CONNECTION",
-    "KEY_HEADER",
-    "LATEST",
-    "LOST",
-    "SIGNATURE_HEADER",
-    "TIME_HEADER",
-    "ErrorCode",
-    "FleetHttpClient",
-    "HeartbeatSender",
-    "ProtobufRequestContext",
-    "RetryInvoker",
-    "RuntimeHttpClient",
-    "SubStatus",
-    "TaskType",
-    "acquire_task",
-    "begin_run",
-    "control_client",
-    "end_run",
-    "has_signed",
-    "key_bytes",
-    "make_app",
-    "make_grid",
-    "make_simple_http_retry_invoker",
-    "pull_task_input",
-    "push_message",
-    "push_task_output",
-    "refusal_of_key",
-    "register_node",
-    "run_supernode",
-    "runtime_client",
-    "send_heartbeat",
-    "set_sender",
-    "silence",
-    "start_run",
-    "use_clock",
-]
 
 # Words and numbers -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from fedotp.flower.secure._crypto import digest as digest
 from fedotp.flower.secure._fixed_point import Average as Average
 from fedotp.flower.secure._server_side import ServerSession as ServerSession
 from fedotp.flower.secure._session import Advert as Advert
-from fedotp.flower.secure._session import Identity as Identity
 from fedotp.flower.secure._session import Session as Session
 from fedotp.flower.secure._session import Terms as Terms
 from fedotp.flower.secure._session import VoidSumError as VoidSumError

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedotp.errors import FedotpError
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure._crypto import SHARE_BYTES, KeyPair, combine, derive, mask, weights_at_zero
 from fedotp.flower.secure._fixed_point import Average, Floats, Words, average_of, n_numbers
-from fedotp.flower.secure._session import Advert, Cohort, Identity, Session, VoidSumError
+from fedotp.flower.secure._session import Advert, Cohort, Session, VoidSumError
 from fedotp.flower.secure._site_side import SealedShares, add_pair, mark_of
 
 _MARKS_BYTES = 64
@@ -20,7 +21,7 @@ class ServerSession:
     says that the sum cannot be opened any more.
     """
 
-    def __init__(self, session: Session, identity: Identity, like: Mapping[str, Floats]) -> None:
+    def __init__(self, session: Session, identity: KeyIdentity, like: Mapping[str, Floats]) -> None:
         """A site sends values with the shapes of `like`; `identity` checks signatures where there are any."""
         self.session, self._identity, self._like = session, identity, like
         self.n_values = n_numbers(like)

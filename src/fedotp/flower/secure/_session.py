@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 from fedotp.errors import FedotpError
 from fedotp.flower._defaults import LEAST_SITES
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure._crypto import KEY_BYTES, digest
 from fedotp.flower.secure._fixed_point import FixedPoint
 
@@ -17,16 +17,6 @@ _MOST_SITES, _MOST_BOUND = 10_000, 10**6
 _MOST_IMAGES = 10**8  # times a float32, a number that a float64 still holds
 _MOST_ROUNDS = 2**32
 _COUNT_BYTES = 8
-
-
-class Identity(Protocol):
-    """Signs statements, and checks the signatures of others."""
-
-    def sign(self, statement: bytes) -> bytes:
-        """This party's signature."""
-
-    def check(self, name: str, statement: bytes, signature: bytes) -> None:
-        """Refuse a signature that is not that of the site called `name`."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +200,7 @@ class Cohort:
         """The sites' places on the polynomial, by number: 1, 2, ..."""
         return {number: place for place, number in enumerate(self.numbers, 1)}
 
-    def check_names(self, identity: Identity) -> None:
+    def check_names(self, identity: KeyIdentity) -> None:
         """Refuse keys that a site did not sign, or not for this session."""
         for number, advert in self.adverts.items():
             identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)

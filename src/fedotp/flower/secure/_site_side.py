@@ -15,9 +15,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from fedotp.errors import FedotpError
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure._crypto import SHARE_BYTES, KeyPair, derive, digest, mask, seal, split, unseal
 from fedotp.flower.secure._fixed_point import Floats, Words, row_of
-from fedotp.flower.secure._session import Advert, Cohort, Identity, Session
+from fedotp.flower.secure._session import Advert, Cohort, Session
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class SiteSession:
     """Site `number`, called `name`, in one session."""
 
     def __init__(
-        self, session: Session, number: int, name: str, identity: Identity, *, n_images: int, accepted: int
+        self, session: Session, number: int, name: str, identity: KeyIdentity, *, n_images: int, accepted: int
     ) -> None:
         """Of a site that has `n_images` images and starts from where it stood after round `accepted`; keys are drawn.
 

@@ -24,7 +24,7 @@ from fedotp.federation import (
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server, Updates
 from fedotp.federation.testing import Evaluation, Predictions, View
-from fedotp.flower.secure import Identity
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.server._members import Fault, Member
 from fedotp.flower.server._registration import Registration
 from fedotp.flower.server._requests import Requests
@@ -48,13 +48,13 @@ class Deployed:
         settings: ServerSettings,
         *,
         releases: Releases,
-        identity: Identity,
+        identity: KeyIdentity,
         n_sites: int | None = None,
         on_save: Callable[[], object] | None = None,
     ) -> None:
         """The sites of `registration` have gathered.
 
-        `releases` are the private averages published before; `identity` tells sites' signatures in secure sums. Of a
+        `releases` are the private averages published before; `identity` checks sites' signatures in secure sums. Of a
         run that goes on, `n_sites` is the number of sites it began with. `on_save` is called before each checkpoint.
         """
         self.config = config
@@ -122,7 +122,7 @@ class Deployed:
         return {}
 
     def join_held_out(self, on_images: OnImages | None = None) -> None:
-        """Nobody is held out: a site that comes later joins by itself."""
+        """No site is held out: a site that comes later joins without help."""
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write a checkpoint: the server's parameters and how far the run has come."""
@@ -131,7 +131,7 @@ class Deployed:
         Checkpoint.write(path, self, progress)
 
     def stop_waiting(self) -> None:
-        """Somebody asked to stop: if no site is there, do not wait for one."""
+        """The user has stopped the server: if no site is connected, do not wait for one."""
         self._requests.is_stopping = True
 
     def may_go_on(self) -> bool:
@@ -175,7 +175,7 @@ class Deployed:
             return self._secure_round(self._sums, on_images)
         start = time.perf_counter()
         answers: dict[int, Message] = {}
-        while not answers:  # a round that nobody answered has not taken place
+        while not answers:  # a round without an answer is repeated
             asked, present = self._requests.to_train(self.round)
             messages = self._requests.orders_to_train(present, self.round, self.server.params)
             answers = self._requests.exchange(messages)
@@ -218,9 +218,9 @@ class Deployed:
             averaged=averaged,
         )
 
-    def _count_steps(self, number: int, told: int | None) -> None:
+    def _count_steps(self, number: int, reported: int | None) -> None:
         if isinstance(self._privacy, ReportedPrivacy):
-            self._privacy.count(self.registry.members[number], told)
+            self._privacy.count(self.registry.members[number], reported)
 
     def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
         """One round of which the server sees the sum."""

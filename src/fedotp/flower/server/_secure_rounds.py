@@ -19,10 +19,10 @@ from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower._wire import content_of, digest_of, pack, read_array, unpack, untrusted_input
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import (
     Advert,
     Average,
-    Identity,
     SealedShares,
     ServerSession,
     Session,
@@ -63,7 +63,7 @@ class SecureRound:
         requests: Requests,
         registry: Registry,
         agreement: Agreement,
-        identity: Identity,
+        identity: KeyIdentity,
         round_: int,
         weights: Mapping[int, int],
         server: Parameters,
@@ -121,8 +121,8 @@ class SecureRound:
     # Requests -------------------------------------------------------------------------------------------------------
 
     def _query(self, action: str, numbers: Iterable[int], facts: Mapping[str, object], take: Take) -> None:
-        told = {number: self._record(facts) for number in numbers}
-        self._ask(list(told), self._requests.queries(action, told, self._round), take)
+        fields = {number: self._record(facts) for number in numbers}
+        self._ask(list(fields), self._requests.queries(action, fields, self._round), take)
 
     def _record(self, facts: Mapping[str, object]) -> ConfigRecord:
         return ConfigRecord({**facts, wire.SESSION: self._session.text})  # type: ignore[dict-item]
@@ -185,8 +185,8 @@ class SecureRound:
 class SecureRounds:
     """Makes the secure sums of a run with the sites of `registration`."""
 
-    def __init__(self, requests: Requests, intake: Intake, registration: Registration, identity: Identity) -> None:
-        """`identity` tells sites' signatures, where they have keys."""
+    def __init__(self, requests: Requests, intake: Intake, registration: Registration, identity: KeyIdentity) -> None:
+        """`identity` checks the signatures of sites that have keys."""
         self._requests, self._intake, self._registration, self._identity = requests, intake, registration, identity
         self._registry = registration.registry
         self.sums = self.voids = 0

@@ -14,7 +14,7 @@ from fedotp.images import read_window
 
 if TYPE_CHECKING:
     from fedotp.config import Config
-    from fedotp.flower.site._source import Source
+    from fedotp.flower.site._source import OwnImages, Part
     from fedotp.flower.site._state import Required
 
 Share = Literal["nothing", "loss", "scores", "predictions"]
@@ -82,7 +82,7 @@ class SiteSettings:
         return Required(self.require_privacy, *terms) if self.require_privacy else None
 
     @property
-    def source(self) -> "Source":
+    def source(self) -> "OwnImages | Part":
         """Where its images come from."""
         from fedotp.flower.site._source import OwnImages, Part
 

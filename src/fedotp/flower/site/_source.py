@@ -3,7 +3,6 @@
 import logging
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
@@ -16,21 +15,6 @@ from fedotp.flower._agreement import DisagreementError
 from fedotp.runs.one import Prepared, class_numbers, encode_for, prepare
 
 log = logging.getLogger("fedotp.site")
-
-
-class Source(Protocol):
-    """A site's images."""
-
-    def classes(self, config: Config) -> tuple[str, ...]:
-        """The class names the site knows, in order."""
-
-    def sizes(self, config: Config) -> tuple[int, int]:
-        """Images to train on and to test with, before any is encoded."""
-
-    def images(
-        self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
-    ) -> FederatedData:
-        """The site's images, encoded once; it is the only client. Labels are places in `classes`."""
 
 
 @dataclass(frozen=True)
