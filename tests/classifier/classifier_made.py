@@ -13,7 +13,6 @@ from runs.toy_run import make_config, make_inputs
 
 KINDS: dict[str, dict[str, Any]] = {
     "fedotp": {},
-    "fedotp, classical": {"method": {"rule": "classical"}},
     "fedotp, average": {"method": {"rule": "average"}},
     "fedotp, per class": {"prompt": {"per_class": True}},
     "fedotp, int8 and float64": {"data": {"storage": "int8"}, "compute": {"precision": "float64"}},
@@ -22,7 +21,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "zeroshot": {"method": {"name": "zeroshot"}},
     "promptfl": {"method": {"name": "promptfl"}},
     "promptfl-ft": {"method": {"name": "promptfl-ft"}},
-    "promptfl-fedprox": {"method": {"name": "promptfl-fedprox"}},
     "promptfl-fedper": {"method": {"name": "promptfl-fedper"}},
     "promptfl-fedamp": {"method": {"name": "promptfl-fedamp"}},
     "pfedprompt": {"method": {"name": "pfedprompt"}},

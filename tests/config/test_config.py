@@ -1,7 +1,7 @@
 """Configurations: defaults, reading, writing."""
 
 import tomllib
-from dataclasses import MISSING, FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings, Settings
 from fedotp.methods import METHODS, FedOTP, PromptSettings
-from fedotp.methods._promptfl import CoOp, PromptFLProx
 
 PETS = Config(DataSettings("oxford_pets"))
 
@@ -79,26 +78,9 @@ def test_defaults_are_the_papers() -> None:
     assert (optimizer.name, optimizer.lr, config.evaluation.batch_size) == ("sgd", 0.001, 100)
 
 
-def test_only_the_data_set_has_no_default() -> None:
-    required = [item.name for item in fields(DataSettings) if item.default is MISSING]
-    assert required == ["dataset"]
-
-
 def test_a_configuration_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         PETS.seed = 1  # type: ignore[misc]
-
-
-def test_whole_numbers_become_floats() -> None:
-    config = Config.from_dict({"data": {"dataset": "x"}, "method": {"mass": 1}})
-    assert isinstance(config.method, FedOTP)
-    assert isinstance(config.method.mass, float)
-
-
-def test_another_method_by_name() -> None:
-    config = Config.from_dict({"data": {"dataset": "x"}, "method": {"name": "promptfl-fedprox", "mu": 2}})
-    assert config.method == PromptFLProx(mu=2.0)
-    assert Config.from_dict({"data": {"dataset": "x"}, "method": {"name": "coop"}}).method == CoOp()
 
 
 def test_settings_are_what_the_federation_needs() -> None:

@@ -43,7 +43,6 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "unknown key federation.epochs; did you mean federation.local_epochs or federation.join_epochs?",
         ),
         ("federation.seed = 2", "unknown key federation.seed; did you mean seed?"),
-        ("federation.round = 5", "unknown key federation.round; did you mean federation.rounds?"),
         ("rounds = 5", "unknown key rounds; did you mean federation.rounds?"),
         ("sead = 5", "unknown key sead; did you mean seed?"),
         ("qqq = 5", "unknown key qqq; `fedotp config` lists all keys"),
@@ -84,10 +83,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "federation.rounds = 9223372036854775808: must be a number of at most 64 bits",
         ),
         (f"seed = 0x{'f' * 5000}", "seed = a huge number: must be a number of at most 64 bits"),
-        ("optimizer.lr = true", "optimizer.lr = true: must be a number such as 0.5 or paper, mini or falling"),
         ('optimizer.lr = "0.1"', 'optimizer.lr = "0.1": must be a number such as 0.5 or paper, mini or falling'),
         ("optimizer.lr = inf", "optimizer.lr = inf: must be a finite number or paper, mini or falling"),
-        ("optimizer.lr = nan", "optimizer.lr = nan: must be a finite number or paper, mini or falling"),
         (f"server.lr = 1{'0' * 400}", f"server.lr = 1{'0' * 79}...: must be a number such as 0.5"),
         (
             'optimizer.lr = "papers"',
@@ -95,10 +92,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ),
         ("federation.drop_last = 1", "federation.drop_last = 1: must be true or false"),
         ("data.root = 5", 'data.root = 5: must be text such as "abc"'),
-        ("partition.shots = 1.5", "partition.shots = 1.5: must be a whole number"),
-        ('seed = "1"', 'seed = "1": must be a whole number'),
         ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be own, sgd, adam or adamw; did you mean sgd?'),
-        ('server.name = "adma"', 'server.name = "adma": must be average, momentum, adam or yogi; did you mean adam?'),
         ('data.storage = "zip"', 'data.storage = "zip": must be float16 or int8'),
         ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),
         (
@@ -111,7 +105,6 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ("federation.batch_size = 0", "federation.batch_size = 0: must be from 1 to 1000000, for example 32"),
         ("prompt.n_ctx = 0", "prompt.n_ctx = 0: must be from 1 to 1000 (the paper uses 16)"),
         ("server.momentum = 1.0", "server.momentum = 1.0: must be in [0, 1)"),
-        ("server.beta2 = -0.1", "server.beta2 = -0.1: must be in [0, 1)"),
         ("server.epsilon = 0", "server.epsilon = 0.0: must be from 1e-12 to 1000000 (the paper uses 0.001)"),
         ("server.lr = 0", "server.lr = 0.0: must be from 1e-12 to 1000000 (with adam and yogi for example 0.02)"),
         ("server.malicious = 0.5", "server.malicious = 0.5: must be a share in [0, 0.5) or a whole number"),
@@ -119,14 +112,6 @@ def _refusal(text: str, tmp_path: Path) -> str:
         (
             "data.crops = -1",
             "data.crops = -1: must be from 0 to 10000 (0: the central crop; the authors' code: rounds x local_epochs)",
-        ),
-        (
-            'data.template = "a photo"',
-            'data.template = "a photo": must have {} once, where the class name goes, for example "a photo of a {}."',
-        ),
-        (
-            'data.template = "{} {}"',
-            'data.template = "{} {}": must have {} once, where the class name goes, for example "a photo of a {}."',
         ),
         (
             'data.template = "{:>99999999999} {}"',  # formatting would fill the memory
@@ -147,11 +132,6 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "partition: unknown scheme 'dirichlett'; did you mean 'dirichlet'? "
             "(iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, quantity, given, or one of "
             "your own with --import FILE.py)",
-        ),
-        (
-            'partition.scheme = "qqq"',
-            "partition: unknown scheme 'qqq' (iid, pathological, dirichlet, domain, domain-dirichlet, site, coarse, "
-            "quantity, given, or one of your own with --import FILE.py)",
         ),
     ],
 )

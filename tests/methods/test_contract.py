@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import ot as pot
 from anchored import Anchored
 from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
@@ -212,6 +211,8 @@ class Weighted(FedOTP):
 
 
 def test_prompts_take_the_shares_of_the_mass_they_are_given(task: Task, batch: Batch) -> None:
+    import ot as pot
+
     method = Weighted(reg=0.2, mass=0.6)
     params = params_of(method, task, C)
     predictor = Predictor.of(method, task, params, C)

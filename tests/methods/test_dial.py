@@ -8,10 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import entropy
 from torch import Tensor
 
-import ot as pot
 from federation.toy_federation import make_settings, simulator, state_of, worst_difference
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
@@ -72,6 +70,8 @@ def test_the_papers_masses_are_one_of_its_positions(
 
 def pot_scores(predictor: Predictor, image: ImageFeatures, c: int, b: int, dial: float, mass: float) -> np.ndarray:
     """(K,) with one global and one local prompt, each problem by POT."""
+    import ot as pot
+
     patches = image.tokens[c, b] / image.tokens[c, b].norm(dim=-1, keepdim=True)
     found = []
     for k in range(K):
@@ -99,6 +99,8 @@ def test_it_divides_the_mass(task: Task, image: ImageFeatures, dial: float) -> N
 
 def test_by_confidence_each_end_counts_as_it_is_certain(task: Task, image: ImageFeatures) -> None:
     """Every image restated alone: POT at both ends, SciPy's entropies, POT at the dial they give."""
+    from scipy.stats import entropy
+
     method = FedOTP(mass=0.7, dial="confidence")
     predictor = Predictor.of(method, task, params_of(method, task), C)
     found = predictor.scores(image)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from federation.toy_federation import make_data, make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
-from fedotp.errors import FedotpError, SettingError
+from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
 from fedotp.methods import Batch, Parameters, Task
 from fedotp.methods._fedtpg import FedTPG
@@ -98,8 +98,6 @@ def test_every_client_counts_alike(task: Task) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"method\.n_ctx = 0: must be from 1 to 1000 \(the paper uses 4\)"):
-        FedTPG(n_ctx=0)
     with pytest.raises(FedotpError, match=r"prompt\.per_class = true: FedTPG makes one prompt for all classes"):
         simulator(FedTPG(), task=make_task(per_class=True))
     with pytest.raises(FedotpError, match="positions"):
