@@ -13,6 +13,7 @@ from runs.toy_run import make_config, make_inputs
 
 KINDS: dict[str, dict[str, Any]] = {
     "fedotp": {},
+    "fedotp, classical": {"method": {"rule": "classical"}},
     "fedotp, average": {"method": {"rule": "average"}},
     "fedotp, per class": {"prompt": {"per_class": True}},
     "fedotp, int8 and float64": {"data": {"storage": "int8"}, "compute": {"precision": "float64"}},

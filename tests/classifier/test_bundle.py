@@ -60,7 +60,7 @@ def refuses_names(kind: str) -> bool:
     return kind in ("fedotp, per class", "pfedprompt, labels")
 
 
-def test_a_bundle_is_small_and_tells_nothing_of_this_machine(made: Made, bundle: Path) -> None:
+def test_a_bundle_is_small_and_has_nothing_of_this_machine(made: Made, bundle: Path) -> None:
     assert sorted(path.name for path in bundle.iterdir()) == [
         "bundle.json",
         "classifier.safetensors",
@@ -144,7 +144,7 @@ def test_a_full_disk_leaves_the_old_bundle_or_none(
     assert fedotp.load(tmp_path / "old", backbone=made.backbone).client == "client-1"
 
 
-# Reading what somebody tampered with ------------------------------------------------------------------------
+# Reading what was tampered with -------------------------------------------------------------------------------
 
 
 def facts_changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -157,7 +157,7 @@ def facts_changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path]
 
 
 def tensors_changed(name: str, change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
-    """The checksum is made right again: whoever writes a bundle can do that too."""
+    """The checksum is made right again, as an attacker can do, too."""
 
     def tamper(bundle: Path) -> None:
         tensors = safetensors.torch.load_file(bundle / name)

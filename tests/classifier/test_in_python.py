@@ -1,4 +1,4 @@
-"""What somebody meets who uses fedotp in Python: names, short representations, images of every kind."""
+"""What users of fedotp in Python meet: names, short representations, images of every kind."""
 
 import subprocess
 import sys
@@ -158,7 +158,7 @@ def test_greys_and_masks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "told"),
+    ("given_", "why"),
     [
         (np.zeros((3, 8, 8), np.uint8), r"shape \(3, 8, 8\) is no picture; give \(height, width\)"),
         (torch.zeros(8, 8, 3, dtype=torch.uint8), r"shape \(8, 8, 3\) is no picture"),
@@ -171,6 +171,6 @@ def test_greys_and_masks() -> None:
         (np.array([["a"]]), "an array of <U1 is no picture"),
     ],
 )
-def test_numbers_that_are_no_picture_are_refused(classifier: Classifier, given_: object, told: str) -> None:
-    with pytest.raises(FedotpError, match=told):
+def test_numbers_that_are_no_picture_are_refused(classifier: Classifier, given_: object, why: str) -> None:
+    with pytest.raises(FedotpError, match=why):
         classifier.predict(given_)

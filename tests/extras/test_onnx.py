@@ -87,13 +87,13 @@ def test_a_resnet_with_four_prompts_and_a_dial(tmp_path: Path) -> None:
 def test_a_file_says_what_it_is(made: Made, tmp_path: Path) -> None:
     classifier = fedotp.load(made.run("promptfl").path, "client-1", device="cpu")
     classifier.save_onnx(tmp_path / "client.onnx")
-    told = runtime.InferenceSession(tmp_path / "client.onnx").get_modelmeta().custom_metadata_map
-    assert json.loads(told["classes"]) == list(classifier.classes)
-    facts = json.loads(told["fedotp"])
+    metadata = runtime.InferenceSession(tmp_path / "client.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["classes"]) == list(classifier.classes)
+    facts = json.loads(metadata["fedotp"])
     assert facts["client"] == "client-1"
     assert facts["preprocessing"]["image_size"] == classifier.tower.config.image_size
     assert facts["backbone"]["digest"] == classifier.tower.digest
-    assert str(made.inputs) not in json.dumps(told)  # where things lie is nobody's business
+    assert str(made.inputs) not in json.dumps(metadata)
 
 
 def test_the_page_runs_as_printed(

@@ -84,9 +84,9 @@ def test_wandb_offline(inputs: Path) -> None:
                 identities.add(record.run.run_id)
                 settings |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
             if kind == "history":
-                told = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
-                for key, value in told.items():
-                    history.setdefault(key, {})[told["round"]] = value
+                logged = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+                for key, value in logged.items():
+                    history.setdefault(key, {})[logged["round"]] = value
             if kind == "exit":
                 ends.append(record.exit.exit_code)
             if kind == "summary":

@@ -123,6 +123,22 @@ REFUSED: dict[str, list[tuple[str, object, str]]] = {
         ("lam", -1, "must be from 0 to 1000000"),
         ("gate_rate", -1, "must be from 0 to 1000000 .times optimizer.lr; the paper: 0.01 / 0.002 = 5"),
     ],
+    "fedmgp": [
+        ("groups", 0, "must be from 1 to 256"),
+        ("vectors", 5, 'must be from 1 to 4, the words of "a photo of a"'),
+        ("drawn", 6, "must be from 1 to method.groups = 5"),
+        ("drawn", 0, "must be from 1"),
+        ("diversity", -1.0, "must be from 0"),
+        ("variant", "mine", "must be paper or code"),
+        ("tau", 0.0, "must be from 1e-06"),
+    ],
+    "fedpha": [
+        ("rho", 1.5, "must be from 0 to 1"),
+        ("rho", math.nan, "must be from 0 to 1"),
+        ("alpha", -1.0, "must be from 0"),
+        ("subspace", "column", "must be null or row"),
+        ("n_ctx_private", -1, "must be from 0"),
+    ],
     "fedtpg": [("n_ctx", 0, "must be from 1 to 1000 .the paper uses 4")],
 }
 

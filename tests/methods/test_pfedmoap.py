@@ -76,7 +76,7 @@ def test_the_first_round_is_promptfls() -> None:
     reports = [federation.run_round() for federation in (one, other)]
     torch.testing.assert_close(one.server.params["prompt"], other.server.params["prompt"])
     np.testing.assert_allclose(reports[0].loss, reports[1].loss)
-    # Nobody's gating network has been trained: predictions are those of each client's own prompt.
+    # No gating network has been trained: predictions are those of each client's own prompt.
     kept = one.kept.read(np.arange(5), one.device)
     params, features = one.parameters(np.arange(5)), images()
     image = ImageFeatures(features.pooled[:1].expand(5, -1, -1), features.tokens[:1].expand(5, -1, -1, -1))

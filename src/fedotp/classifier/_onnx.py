@@ -33,7 +33,7 @@ def save_onnx(classifier: Classifier, path: str | Path, *, force: bool = False, 
 
     Args:
         force: replace a file that is there already.
-        with_memory: as for `save_bundle`.
+        with_memory: as for `Classifier.save`.
     """
     target = Path(path)
     require_memory_may_leave(classifier, with_memory)
