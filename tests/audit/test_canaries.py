@@ -26,9 +26,10 @@ from fedotp.audit._bound import Bound
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Settings, draws
 from fedotp.methods import METHODS
-from fedotp.privacy import PrivacySettings, clip_and_add
+from fedotp.privacy import PrivacySettings
 from fedotp.privacy import _mechanism as mechanism
 from fedotp.privacy._canaries import LENGTH, Canaries
+from fedotp.privacy._clipping import clip_and_add
 
 NOISE = {"example": 5.0, "group": 5.0, "site": 5.0}
 CANARIES = {"example": 400, "group": 400, "site": 90}

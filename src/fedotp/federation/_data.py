@@ -75,7 +75,7 @@ class Images:
     ) -> tuple[ImageFeatures, Tensor]:
         """Features and labels of `rows` (C, B); where a row is -1, the features are another image's, the label -1.
 
-        `needs` is what a method must see of them: tokens are most of an image, and read only if somebody looks at them.
+        `needs` is what a method must see of them: tokens are most of an image, and read only if needed.
         """
         tokens = Need.TOKENS in needs
         image = self.features.read(np.maximum(rows, 0), crop, device=device, dtype=dtype, tokens=tokens)
@@ -89,8 +89,8 @@ class FederatedData:
 
     `numbers` are what the federation calls them: draws depend on a client's number, not on its row here. In a
     simulation they are the same, and need not be given. `seeds` are the clients' own where they belong to several
-    federations. `n_skipped` images could not be decoded and were left out. `withheld` are test images that nobody may
-    be shown, as those who had them have no part in the federation.
+    federations. `n_skipped` images could not be decoded and were left out. `withheld` are test images that
+    are not used, because the clients that had them are excluded.
     """
 
     names: tuple[str, ...]
@@ -139,7 +139,7 @@ class FederatedData:
         return len(self.names)
 
     def without(self, clients: Ints) -> "FederatedData":
-        """The same, but `clients` (C,) have no images, and what only they had to test is shown to nobody."""
+        """The same, but `clients` (C,) have no images, and test images that only they had are not used."""
         away, rows = set(clients.tolist()), self.test.clients
         theirs = np.concatenate([self.withheld, *(rows[i] for i in away)])
         others = np.concatenate([_NONE, *(rows[i] for i in range(len(self)) if i not in away)])

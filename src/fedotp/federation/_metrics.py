@@ -54,7 +54,7 @@ class Metric:
         title: its name for people.
         of: from the tests of C clients, (C,); nan where a client has none.
         better: which of two is.
-        range: what a site may tell; a number from 0 to 1 is a share, which people read in percent and find in tables.
+        range: the values that a site may report; from 0 to 1 it is a share, shown in percent and in tables.
         if_wide: it is left out of tables in a narrow terminal.
     """
 

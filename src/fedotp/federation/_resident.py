@@ -26,7 +26,7 @@ class ResidentImages:
         return cls(features, images.labels)
 
     def batch(self, rows: Tensor, crops: Tensor, dtype: torch.dtype, needs: frozenset[Need]) -> Batch:
-        """The images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); V is 0 where nobody needs tokens."""
+        """The images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); V is 0 without tokens."""
         at = rows.clamp_min(0)
         of = crops[:, None].expand_as(at)
         tokens = self.features.tokens if Need.TOKENS in needs else self.features.tokens[:, :, :0]

@@ -5,7 +5,6 @@ from fedotp.privacy._account import composed_epsilon as composed_epsilon
 from fedotp.privacy._account import epsilon as epsilon
 from fedotp.privacy._account import noise_for as noise_for
 from fedotp.privacy._canaries import Canaries as Canaries
-from fedotp.privacy._clipping import clip_and_add as clip_and_add
 from fedotp.privacy._clipping import clipped as clipped
 from fedotp.privacy._clipping import clipped_sums as clipped_sums
 from fedotp.privacy._clipping import length as length

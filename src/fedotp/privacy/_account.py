@@ -126,14 +126,14 @@ def _of_one_release(noise: float, rate: float) -> tuple[Any, Any, Any]:
         raise FedotpError("accounting for privacy needs dp-accounting: pip install 'fedotp[privacy]'") from error
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)  # by nothing
     release = GaussianDpEvent(noise)
-    with _orders_left_out_untold():
+    with _without_warnings():
         accountant.compose(release if rate >= 1 else PoissonSampledDpEvent(rate, release))
     return rdp.compute_epsilon, accountant._orders, accountant._rdp
 
 
 @contextmanager
-def _orders_left_out_untold() -> Iterator[None]:
-    """An order that is too hard to compute is left out, which makes epsilon larger at most: nobody need know."""
+def _without_warnings() -> Iterator[None]:
+    """An order that is too hard to compute is left out, which makes epsilon larger at most: no warning."""
     log = logging.getLogger("absl")
     before, log.disabled = log.disabled, True
     try:

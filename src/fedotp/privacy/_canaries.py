@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedotp._values import require
 from fedotp.methods import Parameters
-from fedotp.privacy._clipping import CHUNK
+from fedotp.privacy._clipping import CHUNK, clip_and_add
 from fedotp.privacy._settings import PrivacySettings
 
 Floats = NDArray[np.float64]
@@ -104,6 +104,10 @@ class Canaries:
                 part.reshape(CHUNK, *leaf.shape).to(leaf)
                 for part, leaf in zip(rows.split(sizes, dim=2), leaves, strict=True)
             ]
+
+    def planted(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
+        """Sums (C, ...) of those that take part in a step, clipped as images are."""
+        return clip_and_add(self.gradients(clients, rates, leaves), leaves, self._privacy.clip)
 
     def see_sums(self, clients: Ints, rates: Sequence[float], sums: Sequence[Tensor]) -> None:
         """See the noisy sums (C, ...) of a step of `clients` (C,), less what is real in them."""

@@ -53,10 +53,10 @@ class Entropy:
 
 
 def gaussian(shape: tuple[int, ...]) -> Floats:
-    """Standard normal numbers from the operating system's entropy: those of NumPy's generators can be foretold.
+    """Standard normal numbers from the operating system's entropy: those of NumPy's generators are predictable.
 
-    Each is made of four by Box and Muller: of a single one, the gaps between floating-point numbers could tell what
-    it was added to (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
+    Each is made of four by Box and Muller: of a single one, the gaps between floating-point numbers could reveal
+    what it was added to (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
     """
     uniform = ((_bits(8 * math.prod(shape)) + 0.5) * 2.0**-53).reshape(2, 4, *shape)  # never 0
     four = np.sqrt(-2 * np.log(uniform[0])) * np.cos(2 * np.pi * uniform[1])

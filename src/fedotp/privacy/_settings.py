@@ -17,7 +17,7 @@ _NEIGHBOURS = {
 
 @dataclass(frozen=True)
 class PrivacySettings:
-    """Differential privacy: whose presence what is released must not tell, and at what price.
+    """Differential privacy: whose presence a release must not reveal, and at what price.
 
     Attributes:
         unit: what one may replace by nothing unnoticed: an "example" (a training image), a "group" of them (a patient,

@@ -126,12 +126,12 @@ class Clients(ABC):
             todo = todo[len(clients) :]
 
     def _left_behind(self) -> Parameters:
-        """The optimizer (1, ...) of who trained last before this round; a fresh one where nobody did."""
+        """The optimizer (1, ...) of the client that trained last before this round; a fresh one if none did."""
         last = self._last_trained()
         return _optimizer_of(self.kept.read(np.array([last or 0]), self.device, initial=last is None))
 
     def _last_trained(self) -> int | None:
-        """Who trained last before this round, where somebody knows."""
+        """The client that trained last before this round, where that is known."""
         return None
 
     def upload(self, clients: Ints, result: LocalResult) -> Parameters:

@@ -24,8 +24,8 @@ from fedotp.methods import Parameters
 class KeptRows:
     """The private parameters of `n_clients` clients, which all start from `initial` (no client axis).
 
-    `slot` (n,) says which slot of a client counts, -1 the initial values; `checksum` (n,) guards the row. Whoever has
-    recorded them says so by `commit`: what counted then stays until the next one.
+    `slot` (n,) says which slot of a client counts, -1 the initial values; `checksum` (n,) guards the row. After they
+    have been recorded, `commit` keeps the rows that count then until the next commit.
     """
 
     def __init__(self, initial: Parameters, n_clients: int, path: Path | None = None) -> None:
@@ -42,7 +42,7 @@ class KeptRows:
         self._writable = False
         self._held: NDArray[np.uint8] | None = None
         if path is None:
-            self._held = np.zeros((n_clients, len(self._initial)), np.uint8)  # pages nobody wrote take no memory
+            self._held = np.zeros((n_clients, len(self._initial)), np.uint8)  # pages never written take no memory
 
     def read(self, clients: Ints, device: torch.device, *, initial: bool = False) -> Parameters:
         """The rows of `clients` (C,), or the `initial` ones whatever they keep: (C, ...)."""

@@ -1,7 +1,7 @@
 """Local training with differential privacy: DP-SGD of every client, side by side.
 
-A step of a client with n images takes each of its units (images, or groups of them) with probability q, unknown to
-anybody else, and follows
+A step of a client with n images takes each of its units (images, or groups of them) with probability q, secretly,
+and follows
 
     (sum_u clip(g_u, C) + z C N(0, 1)) / (q n) + the gradient of what does not look at images,
 
@@ -9,9 +9,9 @@ with g_u the gradient, over all parameters that are to be private, of what unit 
 with differential privacy, CCS 2016). q n is a constant, not how many were drawn. What follows from it, momentum, later
 steps, averages, spends no more.
 
-Unless `privacy.private`, what a client keeps learns without noise. Gradients of what it sends would then tell what its
-own prompt knows of the images, whatever they are clipped to. So they are taken beside parameters that know nothing:
-those its own began with. What it keeps is trained beside what is sent, in the same steps.
+Unless `privacy.private`, what a client keeps learns without noise. Gradients of what it sends would then reveal
+what its own prompt knows of the images, whatever they are clipped to. So they are taken beside parameters that know
+nothing: the initial ones. What it keeps is trained beside what is sent, in the same steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from fedotp.federation._rounds import RoundSettings
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._steps import Step, step_gradients
 from fedotp.methods import Batch, Method, Parameters, Task
-from fedotp.privacy import Canaries, Chance, clip_and_add, clipped_sums
+from fedotp.privacy import Canaries, Chance, clipped_sums
 
 _AT_ONCE = (64, 512)  # gradients taken at once, of all clients together, on a CPU and on a GPU
 
@@ -164,7 +164,7 @@ class NoisySteps:
         expected = [m * rate for m, rate in zip(sizes, rates, strict=True)]
         added = [self._noise(total, chances) for total in sums]
         if self.canaries:
-            planted = self._planted(clients, rates, leaves)
+            planted = self.canaries.planted(clients, rates, leaves)
             added = [noise + more for noise, more in zip(added, planted, strict=True)]
             self.canaries.see_sums(clients, rates, added)
         found = {}
@@ -177,11 +177,6 @@ class NoisySteps:
         """What each client (C,) adds to a sum (C, ...)."""
         noise = np.stack([chance.standard_normal(tuple(like.shape[1:])) for chance in chances])
         return self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(like.device)
-
-    def _planted(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
-        """Sums (C, ...) of the canaries of an audit, clipped as images are."""
-        assert self.canaries is not None
-        return clip_and_add(self.canaries.gradients(clients, rates, leaves), leaves, self._privacy.clip)
 
 
 def _unit_numbers(units: Ints, places: Ints) -> Ints:

@@ -125,7 +125,7 @@ class LocalTester:
 class Evaluation:
     """How well the clients `clients` (C,) classify their own test images.
 
-    Per client (C,): `n` test images, and `values` by the key of each metric, nan where a client does not tell it.
+    Per client (C,): `n` test images, and `values` by the key of each metric, nan where it is unknown.
     Per class (K,): `class_accuracy`, nan for a class without test image. `domain_accuracy`: mean over the clients of
     each domain.
     """
@@ -184,23 +184,23 @@ class Evaluation:
 
     @property
     def pooled(self) -> float:
-        """Accuracy over all test images, whosever they are."""
+        """Accuracy over all test images of all clients."""
         return float((self.accuracy * self.n).sum() / self.n.sum())
 
     def totals(self) -> dict[str, float]:
-        """The numbers over clients, of a metric the mean of those that tell it."""
-        told = {key: values[~np.isnan(values)] for key, values in self.values.items()}
+        """The numbers over clients, of a metric the mean of those that are known."""
+        known = {key: values[~np.isnan(values)] for key, values in self.values.items()}
         return {
             "accuracy": self.mean,
             "accuracy_std": self.std,
             "accuracy_worst_decile": self.worst_decile,
             "accuracy_min": float(self.accuracy.min()),
             "accuracy_pooled": self.pooled,
-            **{key: float(values.mean()) for key, values in told.items() if len(values)},
+            **{key: float(values.mean()) for key, values in known.items() if len(values)},
         }
 
     def of_client(self, place: int) -> dict[str, float]:
-        """What the client at `place` among `clients` tells, by metric."""
+        """The known metrics of the client at `place` among `clients`."""
         return {key: float(values[place]) for key, values in self.values.items() if not np.isnan(values[place])}
 
     def domains(self) -> dict[str, dict[str, float]]:
@@ -224,7 +224,7 @@ class Evaluation:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON has it; null stands for what a client does not tell, and a class without test image."""
+        """Everything, as JSON has it; null stands for an unknown metric, and a class without test image."""
         return {
             **self.totals(),
             "clients": self.clients.tolist(),

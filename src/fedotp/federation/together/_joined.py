@@ -20,7 +20,7 @@ Answer = LocalResult | Predictions
 
 
 class Stopped(Exception):  # noqa: N818  (nothing went wrong)
-    """Nobody waits for answers any more."""
+    """Answers are not needed any more."""
 
 
 @dataclass(eq=False)
@@ -57,13 +57,13 @@ class Job:
         return self.federation.testers[self.test]
 
     def alone(self) -> Answer:
-        """Do it as if there were nobody else."""
+        """Do it alone, not joined with other jobs."""
         if self.work is None:
             return self.tester.predict(self.clients, self.params)
         return self.federation.trainer.train(self.work, self.params, self.private, self.optimizer, self.go_on)
 
     def go_on(self, _n_images: int) -> None:
-        """After every step: stop where nobody waits any more."""
+        """After every step: stop where the answer is not needed any more."""
         if self.closed.is_set():
             raise Stopped
 

@@ -25,7 +25,7 @@ from fedotp.federation.testing import Predictions
 from fedotp.federation.together._joined import Answer, Job, Joined, Stopped, can_join
 from fedotp.methods import Parameters
 
-_PATIENCE = 0.2  # seconds after which somebody who waits looks whether he still should
+_PATIENCE = 0.2  # seconds between two checks whether to wait any longer
 _CPU_BYTES = 2**25  # of features in a step: larger tensors are new memory from the system each time (measured)
 
 
@@ -46,8 +46,8 @@ class Together:
     def go(self, works: Sequence[tuple[Clients, Callable[[], object]]]) -> Generator[tuple[int, BaseException | None]]:
         """Do the work of every federation; yield its place among `works` when it has ended, with what went wrong.
 
-        Each works in a thread of its own. What is expensive is done here, in the thread of whoever iterates (on a CPU
-        with a core for each part of it); where that ends early, so do they.
+        Each works in a thread of its own. What is expensive is done here, in the thread that iterates (on a CPU with
+        a core for each part of it); where that ends early, so do they.
         """
         self._most = min(federation.group_size for federation, _ in works)
         self._n_fitting = min(federation.n_fitting for federation, _ in works)
@@ -190,7 +190,7 @@ class _Place:
         error: BaseException | None = None
         try:
             work()
-        except BaseException as raised:  # whatever it is, somebody waits to hear of it
+        except BaseException as raised:  # `go` reports it
             error = raised
         finally:
             self.federation.place = None
