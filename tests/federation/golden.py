@@ -7,7 +7,7 @@ path over all 77 positions) and the documented random draws: who is sampled, and
 import copy
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from toy_federation import CLASSES, TRAIN, make_settings, make_task, simulator
+from toy_federation import CLASSES, TRAIN, kept_rows, make_settings, make_task, simulator
 
 from fedotp.federation import FederatedData, RoundReport, Settings, Simulator
 from fedotp.methods import Method, Task
@@ -224,3 +224,28 @@ def exact_task() -> Task:
     with torch.no_grad():
         clip.logit_scale.fill_(-math.log(TAU))
     return replace(task, clip=clip)
+
+
+def captions(task: Task, template: str = "a photo of a {}.") -> Tensor:
+    """Features (K, e) of the captions, all 77 positions of them."""
+    words = task.clip.tokenizer
+    rows = [[words.sot, *words.encode(template.format(name)), words.eot] for name in CLASSES]
+    ids = torch.tensor([row + [0] * (77 - len(row)) for row in rows])
+    ends = torch.tensor([len(row) - 1 for row in rows])
+    return task.clip.encode_embeddings(task.clip.token_embedding(ids), ends).detach()
+
+
+def assert_golden(
+    federation: Simulator,
+    reports: list[RoundReport],
+    losses: list[list[float]],
+    server: dict[str, Tensor],
+    kept: dict[str, Sequence[Tensor]] | None = None,
+) -> None:
+    """The engine's losses of each round are these, its shared prompts `server`, and its clients' own ones `kept`."""
+    for report, expected in zip(reports, losses, strict=True):
+        np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
+    for name, value in server.items():
+        torch.testing.assert_close(federation.server.params[name][0], value, rtol=0, atol=TOLERANCE)
+    for name, own in (kept or {}).items():
+        torch.testing.assert_close(kept_rows(federation)[name][:, 0], torch.stack([*own]), rtol=0, atol=TOLERANCE)

@@ -10,19 +10,23 @@ from golden import (
     TOLERANCE,
     Recorder,
     Restated,
+    Scorer,
+    assert_golden,
     averaged,
     exact_task,
     golden_settings,
     pooled_scores,
     run_engine,
     transport_scores,
+    unit,
 )
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import FedOTP, PromptFL, Task
+from fedotp.methods import CoOp, FedOTP, PromptFL, Task
 from fedotp.methods._fedamp import PromptFLAmp
-from fedotp.methods._promptfl import CoOp, PromptFLPer, PromptFLProx
+from fedotp.methods._promptfl import PromptFLPer, PromptFLProx
+from fedotp.methods._promptfolio import PromptFolio
 
 
 @pytest.fixture(scope="module")
@@ -70,53 +74,38 @@ def test_three_rounds_of_fedotp_are_algorithm_2(
     assert (shared - task.contexts(2)[0]).abs().max() > 0.05  # it moved
 
 
-def test_three_rounds_of_promptfl(task: Task) -> None:
+@pytest.mark.parametrize("mu", [0.0, 0.7])
+def test_three_rounds_of_promptfl_and_fedprox(task: Task, mu: float) -> None:
     data = make_data()
-    federation, reports = run_engine(PromptFL(), task, data, golden_settings(0.6))
-    restated = Restated(task, data, pooled_scores, list, 0.6)
-    (shared,), losses = averaged(restated, [task.contexts(1)[0]], [[] for _ in TRAIN])
-    torch.testing.assert_close(federation.server.params["prompt"][0], shared, rtol=0, atol=TOLERANCE)
-    for report, expected in zip(reports, losses, strict=True):
-        np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
-
-
-def test_three_rounds_of_fedprox(task: Task) -> None:
-    data, mu = make_data(), 0.7
-    federation, reports = run_engine(PromptFLProx(mu=mu), task, data, golden_settings(0.6))
+    method = PromptFLProx(mu=mu) if mu else PromptFL()
+    federation, reports = run_engine(method, task, data, golden_settings(0.6))
 
     def penalty(params: list[Tensor], received: list[Tensor]) -> Tensor:
         return mu / 2 * ((params[0] - received[0]) ** 2).sum()
 
     restated = Restated(task, data, pooled_scores, list, 0.6, penalty)
     (shared,), losses = averaged(restated, [task.contexts(1)[0]], [[] for _ in TRAIN])
-    torch.testing.assert_close(federation.server.params["prompt"][0], shared, rtol=0, atol=TOLERANCE)
-    for report, expected in zip(reports, losses, strict=True):
-        np.testing.assert_allclose(report.loss, expected, rtol=0, atol=TOLERANCE)
+    assert_golden(federation, reports, losses, {"prompt": shared})
 
 
 def test_three_rounds_of_local_coop(task: Task) -> None:
     data = make_data()
-    federation, _ = run_engine(CoOp(), task, data, golden_settings(0.6))
+    federation, reports = run_engine(CoOp(), task, data, golden_settings(0.6))
     own = [[task.contexts(1)[0]] for _ in TRAIN]
-    averaged(Restated(task, data, pooled_scores, list, 0.6), [], own)
-    torch.testing.assert_close(
-        kept_rows(federation)["prompt"][:, 0], torch.stack([P for (P,) in own]), rtol=0, atol=TOLERANCE
-    )
+    _, losses = averaged(Restated(task, data, pooled_scores, list, 0.6), [], own)
+    assert_golden(federation, reports, losses, {}, {"prompt": [P for (P,) in own]})
     assert federation.server.params == {}
 
 
 def test_three_rounds_of_fedper(task: Task) -> None:
     """The first of three context vectors is shared."""
     data = make_data()
-    federation, _ = run_engine(PromptFLPer(), task, data, golden_settings(0.6))
+    federation, reports = run_engine(PromptFLPer(), task, data, golden_settings(0.6))
     context = task.contexts(1)[0]
     own = [[context[1:]] for _ in TRAIN]
     restated = Restated(task, data, pooled_scores, lambda params: [torch.cat(params)], 0.6)
-    (shared,), _ = averaged(restated, [context[:1]], own)
-    torch.testing.assert_close(federation.server.params["base"][0], shared, rtol=0, atol=TOLERANCE)
-    torch.testing.assert_close(
-        kept_rows(federation)["personal"][:, 0], torch.stack([P for (P,) in own]), rtol=0, atol=TOLERANCE
-    )
+    (shared,), losses = averaged(restated, [context[:1]], own)
+    assert_golden(federation, reports, losses, {"base": shared}, {"personal": [P for (P,) in own]})
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.5])
@@ -156,3 +145,22 @@ def test_three_rounds_of_fedamp(task: Task, sigma: float) -> None:
     torch.testing.assert_close(federation.server.params["prompts"][:, 0], torch.stack(last), rtol=0, atol=TOLERANCE)
     assert federation.server.params["sent"].nonzero().flatten().tolist() == sent
     torch.testing.assert_close(kept_rows(federation)["prompt"][:, 0], torch.stack(last), rtol=0, atol=TOLERANCE)
+
+
+def mixed_scores(theta: float) -> Scorer:
+    def score(pooled: Tensor, _tokens: Tensor, features: list[Tensor]) -> Tensor:
+        z_g, z_l = (unit(H) for H in features)
+        return unit(pooled) @ ((1 - theta) * z_g + theta * z_l).T
+
+    return score
+
+
+@pytest.mark.parametrize("theta", [0.4, 0.9])
+def test_three_rounds_of_promptfolio(theta: float) -> None:
+    task, data = exact_task(), make_data()
+    federation, reports = run_engine(PromptFolio(theta=theta), task, data, golden_settings(0.6))
+    P_g, P_l = task.contexts(2)
+    own = [[P_l] for _ in TRAIN]
+    (shared,), losses = averaged(Restated(task, data, mixed_scores(theta), list, 0.6), [P_g], own)
+    assert_golden(federation, reports, losses, {"prompt": shared}, {"private": [prompt for (prompt,) in own]})
+    assert (shared - P_g).abs().max() > 0.01  # it moved

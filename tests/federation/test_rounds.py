@@ -125,10 +125,11 @@ def test_the_average_is_of_those_that_answered() -> None:
 
 
 def test_a_round_with_too_few_answers_leaves_the_server_as_it_was() -> None:
-    federation = simulator("fedotp", make_settings(min_clients=6))
+    federation = simulator("fedotp", make_settings(min_clients=6, server={"name": "momentum"}))
     before = federation.server.params["shared"].clone()
     federation.run_round()
     assert torch.equal(federation.server.params["shared"], before)
+    assert federation.server.step.state == {}
     enough = simulator("fedotp", make_settings(min_clients=5))
     enough.run_round()
     assert not torch.equal(enough.server.params["shared"], before)
@@ -177,7 +178,7 @@ def test_every_epoch_shows_every_image_once(sizes: list[int], batch_size: int, e
 
 
 @pytest.mark.parametrize("method", STRUCTURES)
-def test_tokens_that_nobody_needs_change_nothing(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_that_are_not_needed_change_nothing(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def result() -> tuple[dict[str, torch.Tensor], np.ndarray]:
         federation = simulator(method)
         if federation.learns:
@@ -235,7 +236,7 @@ def test_several_shared_prompts_all_travel() -> None:
 FIVE = ("a", "b-0", "b-1", "c", "d"), ("art", "photo", "photo", "sketch", None)
 
 
-def test_held_out_clients_are_drawn_from_the_seed_and_leave_somebody() -> None:
+def test_held_out_clients_are_drawn_from_the_seed_and_leave_one_to_train() -> None:
     settings = RoundSettings(holdout_clients=2)
     assert settings.held_out(*FIVE, 0).tolist() == settings.held_out(*FIVE, 0).tolist()
     assert len({tuple(settings.held_out(*FIVE, seed)) for seed in range(20)}) > 3

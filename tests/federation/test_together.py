@@ -1,7 +1,8 @@
 """Federations side by side: each ends as it would alone, and what they do is done as one."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -125,18 +126,34 @@ def assert_alike(one: Simulator, two: Simulator, found: list[Any], expected: lis
             np.testing.assert_allclose(mine.loss, theirs.loss, rtol=0, atol=1000 * tolerance)
 
 
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many clients were trained at once, every time."""
+def before_training(monkeypatch: pytest.MonkeyPatch, check: Callable[[LocalTrainer, int], object]) -> list[int]:
+    """How many clients are trained at once, every time; `check` is called before with the trainer and this number."""
     sizes: list[int] = []
     plain = LocalTrainer.train
 
-    def compute(self, work, *args):  # type: ignore[no-untyped-def]
+    def train(self, work, *args):  # type: ignore[no-untyped-def]
         sizes.append(len(work.clients))
+        check(self, len(work.clients))
         return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "train", compute)
+    monkeypatch.setattr(LocalTrainer, "train", train)
     return sizes
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    return before_training(monkeypatch, lambda *_: None)
+
+
+@contextmanager
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        yield
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(
@@ -220,15 +237,11 @@ def test_one_that_diverges_leaves_the_others_going() -> None:
 
 
 def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = LocalTrainer.train
-
-    def compute(self, work, *args):  # type: ignore[no-untyped-def]
-        seeds = [self.settings.seed] if self.data.seeds is None else self.data.seeds
-        if 2 in seeds:
+    def check(trainer: LocalTrainer, _: int) -> None:
+        if 2 in (trainer.data.seeds or [trainer.settings.seed]):
             raise RuntimeError("cannot do that")
-        return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "train", compute)
+    before_training(monkeypatch, check)
     several = federations("promptfl")
     _, errors = side_by_side(several)
     assert [repr(error) for error in errors] == ["None", "None", "RuntimeError('cannot do that')", "None"]
@@ -238,16 +251,12 @@ def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -
 def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     apart, several = (federations("fedotp") for _ in range(2))
     expected = alone(apart)
-    plain = LocalTrainer.train
-    tried = []
 
-    def compute(self, work, *args):  # type: ignore[no-untyped-def]
-        tried.append(len(work.clients))
-        if len(work.clients) > 7:
+    def check(_: LocalTrainer, n_clients: int) -> None:
+        if n_clients > 7:
             raise torch.OutOfMemoryError("too many")
-        return plain(self, work, *args)
 
-    monkeypatch.setattr(LocalTrainer, "train", compute)
+    tried = before_training(monkeypatch, check)
     found, _ = side_by_side(several)
     for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
         assert_alike(one, two, mine, theirs, 1e-13)
@@ -287,7 +296,7 @@ def test_a_prompt_of_a_whole_run_is_encoded_once(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(in_order(mine).loss, in_order(theirs).loss, rtol=0, atol=1e-10)
 
 
-def test_whoever_stops_listening_ends_them_all() -> None:
+def test_closing_the_iterator_ends_all() -> None:
     several = federations("promptfl")
     going = Together().go([(several[0], several[0].predict), *((one, partial(rounds, one, [])) for one in several[1:])])
     before = threading.active_count()
@@ -309,17 +318,12 @@ def test_calls_are_made_where_the_work_is_done() -> None:
 
 @pytest.mark.parametrize("method", ["fedotp", "pfedprompt", "promptfl-ft"])
 def test_with_a_core_for_each_part(method: str, trained: list[int]) -> None:
-    before = torch.get_num_threads()
     apart, several = (federations(method, dropout=0.0) for _ in range(2))
     expected = alone(apart)
     n_alone = len(trained)
     trained.clear()
-    try:
-        torch.set_num_threads(2)
+    with two_threads():
         found, errors = side_by_side(several)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
     assert errors == [None] * len(SEEDS)
     for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
         assert_alike(one, two, mine, theirs, 1e-13)
@@ -340,30 +344,21 @@ def test_federations_that_fill_a_group_have_a_core_each_where_memory_allows(
         plain(self, works)
 
     monkeypatch.setattr(Cores, "do", do)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
+    with two_threads():
         list(Together().go([(one, one.run_round) for one in several]))
-    finally:
-        torch.set_num_threads(before)
     assert max(seen) == at_a_time
 
 
-def test_whoever_stops_listening_does_not_wait_for_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_does_not_wait_for_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although it goes on in other threads, as after a second Ctrl-C."""
-    before, n_threads = torch.get_num_threads(), threading.active_count()
+    n_threads = threading.active_count()
     several = federations("promptfl", dropout=0.0, local_epochs=3_000)
 
     def interrupted(self: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
-    try:
-        torch.set_num_threads(2)
-        with pytest.raises(KeyboardInterrupt):
-            list(Together().go([(one, one.run_round) for one in several]))
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    with two_threads(), pytest.raises(KeyboardInterrupt):
+        list(Together().go([(one, one.run_round) for one in several]))
     assert threading.active_count() == n_threads
     assert all(one.round == 0 for one in several)
