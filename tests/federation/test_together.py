@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 from toy_federation import (
-    CODE,
-    SINGLE,
     assert_same_bits,
     in_order,
     make_data,
@@ -24,12 +22,13 @@ from toy_federation import (
     worst_difference,
 )
 
+from anchored import STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Settings, Simulator
 from fedotp.federation._hardware import Cores
 from fedotp.federation.clients import LocalTrainer
 from fedotp.federation.together import Together
-from fedotp.methods import METHODS, FedOTP, Method
+from fedotp.methods import FedOTP, Method
 from fedotp.methods._promptfolio import PromptFolio
 
 SEEDS = (0, 1, 2, 3)
@@ -159,8 +158,11 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("method", "dtype", "tolerance"),
     [
-        *((name, torch.float64, 1e-13) for name in (*METHODS, *CODE)),
-        *((name, torch.float32, 5e-6) for name in SINGLE),
+        *(
+            (name, torch.float64, 1e-13)
+            for name in dict.fromkeys((*STRUCTURES, "fedotp", "promptfolio", "fedmgp:code"))
+        ),
+        ("fedotp", torch.float32, 5e-6),
     ],
 )
 def test_each_ends_as_it_would_alone(method: str, dtype: torch.dtype, tolerance: float, trained: list[int]) -> None:

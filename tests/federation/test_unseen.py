@@ -7,7 +7,6 @@ from recipes.unseen import study
 from recipes.unseen.measure import measure_base, measure_novel
 from recipes.unseen.table import Lines
 from recipes.unseen.world import Division, Material, Scheme, deal
-from sklearn.metrics import balanced_accuracy_score
 from toy_federation import SMALL, small_clip
 
 from fedotp.federation import HeldFeatures
@@ -55,6 +54,8 @@ def test_base_images_are_dealt_once_and_novel_ones_never(material: Material, sch
 
 def test_what_is_measured_of_scores() -> None:
     """Restated client by client and image by image; the mean over classes is scikit-learn's."""
+    from sklearn.metrics import balanced_accuracy_score
+
     rng = np.random.default_rng(0)
     scores, labels = rng.normal(size=(2, 40, 4)), rng.permutation(np.repeat(np.arange(4), 10))
     own = [(0, 1), (1, 3)]

@@ -96,7 +96,7 @@ class LocalTrainer:
         """
         falling = np.argsort(-self.data.train.sizes(work.clients), kind="stable")  # most images make most steps
         at = torch.from_numpy(falling).to(self.device)
-        group = self._begin(work, at, received, private, optimizer)
+        group = self._begin(replace(work, clients=work.clients[falling]), at, received, private, optimizer)
         total = self._recorded(group)
         if total is None:
             total = torch.zeros(len(at), device=self.device, dtype=torch.float64)
@@ -127,9 +127,10 @@ class LocalTrainer:
     def _begin(
         self, work: LocalWork, at: Tensor, received: Parameters, private: Parameters, optimizer: Parameters | None
     ) -> "_Group":
-        """What the clients at the places `at` (C,), in this order, begin with."""
-        clients = work.clients[at.cpu().numpy()]
-        work = replace(work, clients=clients, lr=work.lr[at] if isinstance(work.lr, Tensor) else work.lr)
+        """What the clients of `work`, at the places `at` (C,) of all else, begin with."""
+        clients = work.clients
+        if isinstance(work.lr, Tensor):
+            work = replace(work, lr=work.lr[at])
         received = _rows(received, at)
         params = {name: value.clone() for name, value in self.method.start(received, _rows(private, at)).items()}
         trained = {name: value for name, value in params.items() if name not in work.frozen | self.method.fixed}
