@@ -34,11 +34,13 @@ def test_momentum_goes_from_client_to_client_and_from_round_to_round() -> None:
                 leaves["shared"].copy_(server)
                 leaves["private"].copy_(private[client])
             work = LocalWork(np.array([client]), round_, 2, 0.05, 2 * round_)
-            for step in federation.trainer._steps(work, work.clients, None):
-                batch = federation.trainer._batch(work, work.clients, step, None)
+            for step in federation.trainer._steps(work, None):
+                crop = (work.crops_from + step.epochs[:, None]) % data.train.features.n_crops
+                rows = data.train.rows(work.clients, step.places)
+                image, labels = data.train.read(rows, crop, torch.device("cpu"), torch.float64)
                 one.zero_grad()
                 params = {name: leaf[None] for name, leaf in leaves.items()}
-                FedOTP().loss(task, params, {}, Batch(batch.image, batch.labels)).sum().backward()
+                FedOTP().loss(task, params, {}, Batch(image, labels)).sum().backward()
                 one.step()
             private[client] = leaves["private"].detach().clone()
             sent.append(leaves["shared"].detach().clone())
