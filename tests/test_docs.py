@@ -67,7 +67,7 @@ def test_a_run_in_ten_lines(
 
 
 def test_a_method_in_the_documentation_runs() -> None:
-    """docs/methods.md: a method of one's own."""
+    """docs/methods.md: a method of the user."""
     sys.path.insert(0, str(ROOT / "tests" / "federation"))
     from toy_federation import make_settings, simulator
 

@@ -1,4 +1,4 @@
-"""What a package index shows, and what the usual forge is told to run."""
+"""What a package index shows, and the commands of continuous integration."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Locks between processes: they end with their holder, and whoever looks at one is in nobody's way."""
+"""Locks between processes: they end with their holder, and looking at one blocks no other process."""
 
 import fcntl
 import subprocess

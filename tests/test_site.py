@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, and whoever reads it needs no network."""
+"""The documentation as a site: it builds without a warning, and reading it needs no network."""
 
 import os
 import re

@@ -244,7 +244,7 @@ def test_the_middle_of_a_long_picture_is_what_it_always_was() -> None:
         assert apart.max() <= 5  # half a pixel aside at most
 
 
-def test_specs_are_stable_and_tell_transforms_apart() -> None:
+def test_specs_are_stable_and_differ_between_transforms() -> None:
     numbers = "mean (0.48145466, 0.4578275, 0.40821073) std (0.26862954, 0.26130258, 0.27577711)"
     assert EvalTransform(64).spec == f"rgb-upright, short side 64 bicubic, centre crop 64, {numbers}"
     assert TrainTransform(64).spec == (

@@ -57,7 +57,7 @@ def assert_sound(partition: Partition, dataset: Dataset) -> None:
         domains = np.union1d(dataset.train.domains[client.train], dataset.test.domains[client.test])
         if client.domain is not None:
             assert [dataset.domains[d] for d in domains] == [client.domain]
-        # nobody is tested on a class it never saw
+        # no client is tested on a class it never saw
         assert np.isin(dataset.test.labels[client.test], dataset.train.labels[client.train]).all()
     if settings.shots is None:
         assert len(train) == len(dataset.train)

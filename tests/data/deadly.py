@@ -1,4 +1,4 @@
-"""A picture that ends whoever decodes it. Decoding processes import this: without torch it takes no time."""
+"""A picture that ends the process that decodes it. Decoding processes import this: without torch it takes no time."""
 
 import os
 import random

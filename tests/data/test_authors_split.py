@@ -131,7 +131,7 @@ def test_labels_stand_beside_the_first_images_of_their_domain() -> None:
     seen = other_images(domains, clients, seed=3)
     assert seen[clients[0]].tolist() == seen[clients[1]].tolist()  # both see the same three
     assert (domains[seen] == domains).all()
-    assert seen[[7, 9, 10]].tolist() == [7, 9, 10]  # nobody's stay
+    assert seen[[7, 9, 10]].tolist() == [7, 9, 10]  # images of no client stay
     few = other_images(domains, clients, seed=3, among=np.array([0, 1, 2, 6, 8]))
     assert set(few[clients[0]]) == {0, 1, 2}
     assert not np.array_equal(seen, other_images(domains, clients, seed=4))

@@ -71,7 +71,7 @@ def test_validation_images_take_the_place_of_the_test_images(ward: Path) -> None
         load_dataset(plain, test_split="val")
 
 
-def test_two_columns_are_enough_and_others_are_told_of(ward: Path) -> None:
+def test_two_columns_are_enough_and_others_are_listed(ward: Path) -> None:
     path = table(ward, [f"{line};71" for line in lines("path", "label")], "Path ; LABEL;age")
     path.write_text("\ufeff" + path.read_text().replace(",", ";"), encoding="utf-8")
     dataset = load_dataset(path)

@@ -91,9 +91,9 @@ def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) 
     for name in ("a/1.NEF", "b/2.nef", "b/3.nii", "b/4.NII.gz", "b/notes.txt", "b/._1.nef"):
         (tmp_path / name).write_bytes(b"x")
     dataset = read_folder(tmp_path)
-    (told,) = dataset.notes
-    assert told.startswith("left out, as fedotp does not read them: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG or ")
-    assert told.endswith("nibabel and rawpy can read them")
+    (note,) = dataset.notes
+    assert note.startswith("left out, as fedotp does not read them: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG or ")
+    assert note.endswith("nibabel and rawpy can read them")
     for path in (tmp_path / "a").glob("*.png"):
         path.unlink()
     with pytest.raises(FedotpError, match=f"no image in {tmp_path / 'a'}; left out, .*: 1 .nef; .*; add some or"):

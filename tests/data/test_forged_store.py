@@ -1,4 +1,4 @@
-"""A store of tokens that somebody else wrote."""
+"""A forged store of tokens."""
 
 import json
 from pathlib import Path

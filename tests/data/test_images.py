@@ -109,12 +109,16 @@ def test_pipes_devices_and_endless_files_in_an_image_folder_are_broken_images(
 
 
 def test_encoding_leaves_pipes_and_devices_out(folder: Path, odd_files: list[Path], tmp_path: Path) -> None:
-    told: list[str] = []
+    broken_at: list[str] = []
     dataset = read_folder(folder)
     encoded = encode(
-        dataset, tiny_clip(), root=tmp_path / "store", skip_broken=True, on_broken=lambda each: told.append(each.where)
+        dataset,
+        tiny_clip(),
+        root=tmp_path / "store",
+        skip_broken=True,
+        on_broken=lambda each: broken_at.append(each.where),
     )
-    assert told == [str(path) for path in odd_files]
+    assert broken_at == [str(path) for path in odd_files]
     assert len(encoded.train) == len(dataset.train) - 3
 
 

@@ -212,11 +212,11 @@ def test_broken_images_are_named_or_skipped(tmp_path: Path) -> None:
     for name in ("2.png", "3.png", "7.png"):
         (tmp_path / "here" / name).write_bytes(whole[:200])
     (tmp_path / "here" / "0.png").unlink()
-    told: list[str] = []
+    broken_at: list[str] = []
     with pytest.raises(FedotpError, match=r"made: 4 broken images, first .*0\.png \(No such file") as raised:
-        encode(dataset, clip, root=store, on_broken=lambda broken: told.append(broken.where))
+        encode(dataset, clip, root=store, on_broken=lambda broken: broken_at.append(broken.where))
     assert "\n" not in str(raised.value)
-    assert told[0].endswith("0.png")
+    assert broken_at[0].endswith("0.png")
     assert clip.n_images == 4
     encoded = encode(dataset, clip, root=store, skip_broken=True)
     assert clip.n_images == 4

@@ -97,10 +97,10 @@ def test_a_stranger_cannot_say_what_greys_mean() -> None:
     """A PNG may have a text of any name."""
     from PIL.PngImagePlugin import PngInfo
 
-    told = PngInfo()
-    told.add_text("greys", "evil")
+    info = PngInfo()
+    info.add_text("greys", "evil")
     values = np.array([[0, 65535]], np.uint16)
-    assert grey(saved(Image.fromarray(values), "PNG", pnginfo=told)).tolist() == [[0, 255]]
+    assert grey(saved(Image.fromarray(values), "PNG", pnginfo=info)).tolist() == [[0, 255]]
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ class Worker:
         wall: float = _WALL_SECONDS,
     ) -> None:
         """Nothing is started yet; a case may compute for `cpu` seconds and take `wall` in all."""
-        told = {"--seeds": seeds, "--scratch": scratch, "--seed": seed, "--readers": readers}
-        words = [str(word) for pair in told.items() for word in pair]
+        options = {"--seeds": seeds, "--scratch": scratch, "--seed": seed, "--readers": readers}
+        words = [str(word) for pair in options.items() for word in pair]
         self._command = [sys.executable, "-m", "fuzz.worker", *words]
         self._scratch, self._cpu, self._wall = scratch, cpu, wall
         self._process: subprocess.Popen[bytes] | None = None
@@ -172,5 +172,5 @@ def _cpu_seconds(pid: int) -> float:
 
 def _environment() -> dict[str, str]:
     """Of a worker: no network, one thread, the modules of this process."""
-    told = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
-    return {**os.environ, **told, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    fixed = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
+    return {**os.environ, **fixed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -72,12 +72,12 @@ class Guard:
             paths = [arg for arg in args[:2] if isinstance(arg, str | bytes | os.PathLike)]
             if not all(self._is_allowed(path, follows=event in _FOLLOWING) for path in paths):
                 self._note(event, args)
-        elif event in ("compile", "exec", "import") and _MARK in _told(args[:2]):
+        elif event in ("compile", "exec", "import") and _MARK in _shown(args[:2]):
             self._note(event, args)
 
     def _note(self, event: str, args: tuple[Any, ...]) -> None:
-        self._watching = False  # of what follows from it nobody need hear
-        self.noted.append(f"{event} {_told(args)[:200]}")
+        self._watching = False  # what follows from it is not noted
+        self.noted.append(f"{event} {_shown(args)[:200]}")
 
     def _is_allowed(self, path: Any, *, follows: bool) -> bool:
         """Whether what lies at `path`, or what a link there leads to, may be written."""
@@ -116,5 +116,5 @@ def _writes(mode: str | None, flags: int) -> bool:
     return any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(flags & _WRITING)
 
 
-def _told(args: Sequence[object]) -> str:
+def _shown(args: Sequence[object]) -> str:
     return " ".join(str(getattr(arg, "co_filename", arg))[:1000] for arg in args)

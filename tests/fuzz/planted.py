@@ -72,7 +72,7 @@ def _run_planted_code(folder: Path) -> None:
 
 
 def _write_unheard(folder: Path) -> None:
-    """As foreign code below Python does: no audit event tells of it."""
+    """As foreign code below Python does: there is no audit event."""
     os.close(os.open("intruder-was-here", os.O_CREAT | os.O_WRONLY))
 
 

@@ -45,7 +45,7 @@ def make_case(reader: Reader, seed_folder: Path, folder: Path, key: str) -> None
 
 
 def _misplace(path: Path, folder: Path, kind: str) -> None:
-    """Put something else in the place of a file: a pipe nobody writes to, a link to itself, to an endless device.
+    """Put something else in the place of a file: a pipe without a writer, a link to itself, to an endless device.
 
     A link to a file outside may be read, but what it leads to may not be written.
     """

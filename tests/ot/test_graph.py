@@ -47,7 +47,7 @@ def test_shares_of_each_image() -> None:
 
 
 def test_it_is_a_graph_in_the_block_only() -> None:
-    """And marginals of one's own, which no method has, are refused."""
+    """Other marginals, which no method has, are refused."""
     similar = torch.rand(2, 9, 2)
     own = torch.full((9,), 1 / 9)
     with ot.as_graph(), pytest.raises(ValueError, match="leave a and b out"):

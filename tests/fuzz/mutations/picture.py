@@ -56,7 +56,7 @@ def _saved(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def _foreign(rng: random.Random) -> bytes:
-    """A format that nobody asked for."""
+    """A format that is not read."""
     kind = rng.choice(("EPS", *_FOREIGN))
     if kind == "EPS":
         return EPS

@@ -152,7 +152,7 @@ def _make_zhou(folder: Path) -> None:
 
 
 def _make_any_zhou(folder: Path) -> None:
-    """A list of a data set that nobody knows."""
+    """A list of an unknown data set."""
     _make_zhou(folder)
     (folder / "caltech-101" / "split_zhou_Caltech101.json").rename(folder / "caltech-101" / "split_zhou_Mine.json")
     (folder / "caltech-101" / "101_ObjectCategories").rename(folder / "caltech-101" / "pictures")

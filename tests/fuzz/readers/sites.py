@@ -164,7 +164,7 @@ def _make_orders(folder: Path) -> None:
 
 
 def _obey(folder: Path) -> None:
-    """A site that is told all that was recorded, one message forged."""
+    """A site that gets all that was recorded, one message forged."""
     prepare_process()
     node, config = min(_nodes(folder / "state").items())
     context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
