@@ -23,7 +23,7 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import ManyObserver, Outcome, Trial, Update, by_grid, by_method, run_many
 from fedotp.runs.many import _together as together_module
 from fedotp.runs.many._together import side_by_side
-from fedotp.runs.one import make_simulator, prepare
+from fedotp.runs.one import Preparation, make_simulator, prepare
 
 EXACT = {"compute": {"precision": "float64"}}
 NOT_COMPARED = {"seconds", "command", "started", "sha256"}
@@ -100,6 +100,24 @@ def test_seeds_of_every_method(method: str, inputs: Path, tmp_path: Path, traine
     outcomes = run_many(by_method(config, [method], [0, 1]), tmp_path / "together")
     assert max(trained) > (0 if method == "zeroshot" else 5)  # more than there are clients in a run
     assert_as_alone(outcomes, tmp_path / "alone")
+
+
+@pytest.mark.parametrize("methods", [["fedotp"], ["fedotp", "coop", "zeroshot"]])
+def test_data_are_read_once(methods: list[str], inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all runs of a comparison in one process, whether they go side by side or one after the other."""
+    made: list[Config] = []
+    plain = Preparation.__init__
+
+    def counted(self, config, *args):  # type: ignore[no-untyped-def]
+        made.append(config)
+        plain(self, config, *args)
+
+    monkeypatch.setattr(Preparation, "__init__", counted)
+    trials = by_method(make_config(inputs, federation={"rounds": 1}), methods, [0, 1])
+    outcomes = run_many(trials, tmp_path)
+    assert [outcome.error for outcome in outcomes] == [""] * len(trials)
+    assert all(outcome.directory.is_complete for outcome in outcomes)
+    assert len(made) == 1
 
 
 GRIDS = {

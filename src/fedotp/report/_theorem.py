@@ -1,7 +1,7 @@
 """The generalisation bound of the paper's Theorem 1, and what of it can be measured in a run."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundSettings
+from fedotp.federation import Floats, RoundSettings
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters
 
@@ -99,12 +99,7 @@ def generalization_bound(
         lipschitz_private: L_l,i, of the outputs in the local prompts, one for all clients or (N,).
     """
     m = np.asarray(examples, np.float64)
-    if m.ndim != 1 or not len(m) or not (m > 0).all():
-        raise FedotpError("examples must be one positive number of training images for each client")
-    if not 0 < delta < 1:
-        raise FedotpError(f"delta = {delta}: must be between 0 and 1, the probability that the bound fails")
-    if not vc_dimension > 0:
-        raise FedotpError(f"vc_dimension = {vc_dimension}: must be positive")
+    _require_possible(m, delta, vc_dimension)
     n, total, d = len(m), float(m.sum()), float(vc_dimension)
     lengths = {
         "A_g": radius_shared,
@@ -113,9 +108,7 @@ def generalization_bound(
         "L_g": lipschitz_shared,
         "L_l": _norm(lipschitz_private, n, "lipschitz_private"),
     }
-    for name, value in lengths.items():
-        if not 0 <= value < math.inf:
-            raise FedotpError(f"{name} = {value}: must be finite and not negative")
+    _require_lengths(lengths)
     growth = math.log(math.e * total / d) if total >= d else total / d * math.log(2)
     confidence = math.log(n / delta)
     return Bound(
@@ -125,6 +118,22 @@ def generalization_bound(
         deviation_mcdiarmid=math.sqrt(confidence / (2 * total)),
         symbols={"M": total, "N": n, "d": d, "delta": delta, **lengths},
     )
+
+
+def _require_possible(examples: Floats, delta: float, vc_dimension: float) -> None:
+    """Refuse numbers that the theorem is not about."""
+    if examples.ndim != 1 or not len(examples) or not (examples > 0).all():
+        raise FedotpError("examples must be one positive number of training images for each client")
+    if not 0 < delta < 1:
+        raise FedotpError(f"delta = {delta}: must be between 0 and 1, the probability that the bound fails")
+    if not vc_dimension > 0:
+        raise FedotpError(f"vc_dimension = {vc_dimension}: must be positive")
+
+
+def _require_lengths(lengths: Mapping[str, float]) -> None:
+    for name, value in lengths.items():
+        if not 0 <= value < math.inf:
+            raise FedotpError(f"{name} = {value}: must be finite and not negative")
 
 
 def measure_bound(
