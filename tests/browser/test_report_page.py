@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 from playwright.sync_api import Locator, Page, expect
 
 from coloured_squares import draw_day_and_night

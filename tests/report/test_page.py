@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix
 
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
@@ -94,6 +93,8 @@ def test_the_clients_table_has_the_metrics_there_are(tmp_path: Path, request: py
 
 
 def test_confusions_are_counted_for_each_client(tmp_path: Path) -> None:
+    from sklearn.metrics import confusion_matrix
+
     made = invent_run(tmp_path / "run")
     predictions = made.predictions()
     for client, triples in enumerate(only(make_page([made]))["confusion"]):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

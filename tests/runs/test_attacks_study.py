@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from recipes.attacks.judge import Results, interval, judge
 from recipes.attacks.page import main
 from recipes.attacks.settings import AIMED, ATTACKS, METHODS, RULES, SHARES, SPLITS, STAGES, Asked, asked
 from recipes.attacks.study import NUMBERS
-from scipy import stats
 
 ROOT = Path(__file__).parents[2]
 LOSS = {"sign-flip": 0.5, "backdoor": 0.1}
@@ -61,11 +61,11 @@ def test_what_nobody_attacked_is_of_the_clients_that_are_honest_under_an_attack(
 def test_intervals_are_students_and_families_are_holms() -> None:
     values = [0.1, 0.3, 0.2, 0.25]
     mean, half = interval({(split, 0): value for split, value in enumerate(values)})
-    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    low, high = scipy.stats.t.interval(0.95, 3, np.mean(values), scipy.stats.sem(values))
     assert (mean - half, mean + half) == pytest.approx((low, high))
     ours = {(split, 0): value for split, value in enumerate([0.01, 0.03, 0.04, 0.02, 0.05])}
     zero = dict.fromkeys(ours, 0.0)
-    p = stats.ttest_1samp(list(ours.values()), 0).pvalue
+    p = scipy.stats.ttest_1samp(list(ours.values()), 0).pvalue
     assert 0.05 / 10 < p < 0.05
     assert judge([(ours, zero)])[0].apart
     assert not any(told.apart for told in judge([(ours, zero)] * 10))

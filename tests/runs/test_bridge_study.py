@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+import scipy
 from recipes.bridge.settings import OURS as OURS_
 from recipes.bridge.settings import SETTINGS, Change, Setting, trials
 from recipes.bridge.study import FIELDS, main
 from recipes.bridge.tables import EFFECTS, MARK, NOT_RUN, NUMBERS, PAGE, TEMPLATE, adjusted, effect, filled, read, shown
-from scipy import stats
 
 from fedotp.config import difference
 
@@ -34,7 +34,7 @@ def numbers(tmp_path: Path) -> Path:
 def test_an_effect_is_the_paired_difference(numbers: Path) -> None:
     found = read(numbers)
     one = effect(found.accuracy, "some/half")
-    right = stats.ttest_rel(HALF, OURS)
+    right = scipy.stats.ttest_rel(HALF, OURS)
     assert one is not None
     assert one.mean == pytest.approx(0.0075)
     assert [one.low, one.high] == pytest.approx([*right.confidence_interval(0.95)])
@@ -44,7 +44,7 @@ def test_an_effect_is_the_paired_difference(numbers: Path) -> None:
     )
     told = shown(one, told_apart=True)
     assert page == f"{told} 92.00 −1.00 ±0.00 {NOT_RUN} {told}"
-    smaller = stats.ttest_1samp([0.2 - split / 10 for split in range(12)], 0).pvalue  # of the other comparison
+    smaller = scipy.stats.ttest_1samp([0.2 - split / 10 for split in range(12)], 0).pvalue  # of the other comparison
     assert smaller < right.pvalue < 2 * smaller
     assert adjusted(found.accuracy) == dict.fromkeys(["some/half", "split2023/fixed"], pytest.approx(2 * smaller))
 

@@ -4,13 +4,13 @@ import random
 from pathlib import Path
 
 import pytest
+import scipy
 from recipes.claims.claims import CLAIMS
 from recipes.claims.data import Results
 from recipes.claims.judge import Comparison, Judged, Verdict, Word, judge, verdict
 from recipes.claims.page import all_lines, fill, tables
 from recipes.claims.settings import CHOOSING, SETTINGS, asked
 from recipes.claims.study import Lines, best_rates
-from scipy import stats
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "claims.md"
@@ -45,7 +45,7 @@ def test_the_interval_is_the_paired_t_tests_over_splits() -> None:
     each = comparison(0.004, 0.01)
     (found,) = judge([each])
     units = [sum(each.ours[split, seed] - each.theirs[split, seed] for seed in range(2)) / 2 for split in range(6)]
-    low, high = stats.ttest_1samp(units, 0).confidence_interval(0.95)
+    low, high = scipy.stats.ttest_1samp(units, 0).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
 
 
@@ -60,7 +60,7 @@ def test_a_word_allows_for_all_comparisons_of_its_claim() -> None:
 
 def _p(each: Comparison) -> float:
     units = [sum(each.ours[split, seed] - each.theirs[split, seed] for seed in range(2)) for split in range(6)]
-    return round(float(stats.ttest_1samp(units, 0).pvalue), 2)
+    return round(float(scipy.stats.ttest_1samp(units, 0).pvalue), 2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp

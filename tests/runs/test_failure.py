@@ -1,4 +1,4 @@
-"""Whatever ends a run, those who watch hear of it, once."""
+"""However a run ends, its observers are called, once."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class _Fails(Observer):
 
 class _NeverStarts(Observer):
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        raise ConnectionError("nobody answers")
+        raise ConnectionError("no answer")
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
@@ -53,10 +53,10 @@ def test_a_run_that_fails_says_so_and_goes_on(tmp_path: Path, error: type[BaseEx
     with pytest.raises(error, match="in round 2"):
         run(config, tmp_path / "one", observer=Observers(_Fails(error), heard))
     assert heard.words == ["start", "failure of one"]
-    with pytest.raises(ConnectionError, match="nobody answers"):
+    with pytest.raises(ConnectionError, match="no answer"):
         resume(tmp_path / "one", observer=Observers(heard, _NeverStarts()))
     assert heard.words[2:] == ["start", "failure of one"]
     assert resume(tmp_path / "one", observer=heard).is_complete
     assert heard.words[4:] == ["start", "end"]
-    with pytest.raises(error, match="in round 2"):  # alone, it has no one to be told by
+    with pytest.raises(error, match="in round 2"):  # without other observers
         run(config, tmp_path / "two", observer=_Fails(error))

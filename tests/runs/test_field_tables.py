@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from recipes.field.tables import SETTINGS, clients, markdown, read, recomputed, rows
-from scipy import stats
 from toy_run import make_config
 
 import fedotp
@@ -36,7 +36,7 @@ def test_differences_are_those_of_the_paired_test(study: Path) -> None:
     made = rows(read(study / "fifty", numbers))
     assert [row["method"] for row in made if row["number"] == "accuracy"] == list(ACCURACY)
     row = next(row for row in made if row["method"] != "fedotp" and row["number"] == "accuracy")
-    right = stats.ttest_rel(*ACCURACY.values())
+    right = scipy.stats.ttest_rel(*ACCURACY.values())
     assert row["fedotp_minus_it"] == pytest.approx(0.02)
     assert [row["low"], row["high"]] == pytest.approx([*right.confidence_interval(0.95)])
     assert row["p_holm"] == pytest.approx(right.pvalue)
@@ -91,7 +91,7 @@ def test_the_table_of_the_readme_is_what_the_clients_of_the_demo_give() -> None:
         accuracy, worst = (100 * np.mean([each[:k].mean() for each in own]) for k in (50, 5))
         ahead = ""
         if method != "fedotp":
-            test = stats.ttest_rel(ours, [each.mean() for each in own])
+            test = scipy.stats.ttest_rel(ours, [each.mean() for each in own])
             low, high = test.confidence_interval(0.95)
             assert low > 0
             ahead = f"{100 * (np.mean(ours) - accuracy / 100):+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"

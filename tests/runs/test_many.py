@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import scipy.stats
+import scipy
 
 from fedotp.cli._trials import _print as print_table
 from fedotp.config import Config, DataSettings, load_config

@@ -34,6 +34,12 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The outcome of the plain configuration, never stopped."""
+    return outcome(fedotp.run(make_config(inputs), tmp_path_factory.mktemp("whole") / "run"))
+
+
 class Killed(BaseException):
     """Nothing may catch it, as nothing catches SIGKILL."""
 
@@ -140,44 +146,41 @@ class Interrupting(Observer):
 
     def __init__(self, round_: int, number: int) -> None:
         self.round, self.number = round_, number
-        self.told = self.ended = 0
+        self.heard = self.ended = 0
 
     def on_round(self, report: RoundReport) -> None:
         if report.round == self.round:
             os.kill(os.getpid(), self.number)
 
     def on_interrupt(self) -> None:
-        self.told += 1
+        self.heard += 1
 
     def on_end(self, path: Path) -> None:
         self.ended += 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("round_", [1, 2, 3])
-def test_an_interrupted_run_ends_its_round_and_goes_on_later(
-    inputs: Path, tmp_path: Path, round_: int, number: int
+@pytest.mark.parametrize(("round_", "number"), [(1, signal.SIGINT), (2, signal.SIGTERM), (3, signal.SIGINT)])
+def test_an_interrupted_run_ends_its_round_and_is_resumed_later(
+    inputs: Path, tmp_path: Path, expected: dict[str, Any], round_: int, number: int
 ) -> None:
     config = make_config(inputs)
-    expected = outcome(fedotp.run(config, tmp_path / "whole"))
     before = signal.getsignal(number)
     observer = Interrupting(round_, number)
     stopped = fedotp.run(config, tmp_path / "stopped", observer=observer)
-    assert (observer.told, observer.ended) == (1, 1)
+    assert (observer.heard, observer.ended) == (1, 1)
     assert signal.getsignal(number) is before
     assert stopped.is_complete == (round_ == 3)
     assert [record["round"] for record in stopped.metrics("round")] == list(range(1, round_ + 1))
     assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)
 
 
-def test_a_second_interrupt_ends_the_run_at_once(inputs: Path, tmp_path: Path) -> None:
+def test_a_second_interrupt_ends_the_run_at_once(inputs: Path, tmp_path: Path, expected: dict[str, Any]) -> None:
     class Impatient(Interrupting):
         def on_interrupt(self) -> None:
             os.kill(os.getpid(), self.number)
 
     with pytest.raises(KeyboardInterrupt):
         fedotp.run(make_config(inputs), tmp_path / "run", observer=Impatient(1, signal.SIGINT))
-    expected = outcome(fedotp.run(make_config(inputs), tmp_path / "whole"))
     assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), expected)
 
 
@@ -193,11 +196,12 @@ def test_a_complete_run_is_left_as_it_is(inputs: Path, tmp_path: Path) -> None:
     assert before == after
 
 
-def test_two_runs_of_one_configuration_are_the_same_and_another_seed_is_not(inputs: Path, tmp_path: Path) -> None:
-    one, two = (outcome(fedotp.run(make_config(inputs), tmp_path / name)) for name in ("one", "two"))
-    assert_same_outcome(one, two)
+def test_two_runs_of_one_configuration_are_the_same_and_another_seed_is_not(
+    inputs: Path, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    assert_same_outcome(outcome(fedotp.run(make_config(inputs), tmp_path / "again")), expected)
     other = outcome(fedotp.run(make_config(inputs, seed=1), tmp_path / "other"))
-    assert other["server.shared"] != one["server.shared"]
+    assert other["server.shared"] != expected["server.shared"]
 
 
 _KILLED = """
@@ -251,10 +255,10 @@ def test_a_process_killed_by_sigkill_at_random_moments(inputs: Path, tmp_path: P
     assert int(done.stdout) >= 3
 
 
-def test_lines_written_after_the_last_checkpoint_are_forgotten(inputs: Path, tmp_path: Path) -> None:
-    config = make_config(inputs)
-    expected = outcome(fedotp.run(config, tmp_path / "whole"))
-    stopped = fedotp.run(config, tmp_path / "stopped", observer=Interrupting(2, signal.SIGINT))
+def test_lines_written_after_the_last_checkpoint_are_forgotten(
+    inputs: Path, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    stopped = fedotp.run(make_config(inputs), tmp_path / "stopped", observer=Interrupting(2, signal.SIGINT))
     with open(stopped.path / "metrics.jsonl", "a") as file:
         file.write(json.dumps({"kind": "round", "round": 3}) + "\n" + '{"kind": "eval')
     assert [record["round"] for record in stopped.metrics("round")] == [1, 2, 3]  # the broken line is not read
@@ -264,7 +268,7 @@ def test_lines_written_after_the_last_checkpoint_are_forgotten(inputs: Path, tmp
 
 
 @pytest.mark.parametrize("unit", ["example", "site", "group"])
-def test_a_run_that_goes_on_has_spent_what_one_never_stopped_has(unit: str, inputs: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_has_spent_what_one_never_stopped_has(unit: str, inputs: Path, tmp_path: Path) -> None:
     """A round that is made again releases the same bits again, and is counted once."""
     config = make_config(inputs).override([f"privacy.unit={unit}", "privacy.noise=2"])
     if unit == "group":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_run import assert_same_outcome, make_config, outcome

@@ -20,7 +20,7 @@ from fedotp.runs.watch import Observer
 
 @pytest.fixture
 def three() -> Iterator[int]:
-    """PyTorch has three threads, as where nobody told it otherwise."""
+    """PyTorch has three threads, its default on a machine of three cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield 3

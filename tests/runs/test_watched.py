@@ -1,4 +1,4 @@
-"""A bar where somebody looks, and quiet elsewhere."""
+"""A progress bar at a terminal and in a notebook, nothing elsewhere."""
 
 import io
 import sys
@@ -36,7 +36,7 @@ def at(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False, notebook: boo
         ("notebook", True, NotebookDisplay),
     ],
 )
-def test_a_bar_where_somebody_looks(
+def test_a_bar_at_a_terminal_and_in_a_notebook(
     where: str, progress: bool | None, shown: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, terminal=where == "terminal", notebook=where == "notebook")
@@ -44,7 +44,7 @@ def test_a_bar_where_somebody_looks(
         assert type(observer) is shown
 
 
-def test_an_observer_of_ones_own_is_alone_unless_a_bar_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_observer_is_alone_unless_a_bar_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, terminal=True)
     own = Observer()
     with watched(own, None) as observer:
