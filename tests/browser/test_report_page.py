@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import scipy
-from playwright.sync_api import Locator, Page, expect
+from expected import expect
 
 from coloured_squares import draw_day_and_night
 from fedotp.cli import demo
@@ -22,6 +22,9 @@ from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
 from report.findings import a_probe, an_audit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
@@ -69,7 +72,7 @@ def address(folder: Path, runs: list[RunDirectory], analyses: list[Any] | None =
     return write_page(runs, folder / "report.html", analyses).as_uri()
 
 
-def chart(page: Page, label: str) -> Locator:
+def chart(page: "Page", label: str) -> "Locator":
     """A chart, scrolled to and drawn."""
     found = page.locator(f'.chart[aria-label^="{label}"]')
     found.scroll_into_view_if_needed()
@@ -77,7 +80,7 @@ def chart(page: Page, label: str) -> Locator:
     return found
 
 
-def picture(found: Locator) -> list[str]:
+def picture(found: "Locator") -> list[str]:
     """What a chart shows, layer by layer."""
     found.scroll_into_view_if_needed()
     expect(found).to_have_attribute("data-drawn", "")
@@ -85,7 +88,7 @@ def picture(found: Locator) -> list[str]:
     return layers
 
 
-def hover(found: Locator, x: float = 0.5, y: float = 0.5) -> Locator:
+def hover(found: "Locator", x: float = 0.5, y: float = 0.5) -> "Locator":
     """The tooltip over a point of the chart, given as shares of its size."""
     box = found.bounding_box()
     assert box is not None
@@ -96,7 +99,7 @@ def hover(found: Locator, x: float = 0.5, y: float = 0.5) -> Locator:
     return tip
 
 
-def to_the_end(page: Page) -> None:
+def to_the_end(page: "Page") -> None:
     """Scroll through the page, so that everything is drawn."""
     for found in page.locator(".chart:visible").all():
         found.scroll_into_view_if_needed()
@@ -104,7 +107,7 @@ def to_the_end(page: Page) -> None:
     page.evaluate("scrollTo(0, 0)")
 
 
-def test_the_comparison_shows_controls_and_differences(page: Page, tmp_path: Path) -> None:
+def test_the_comparison_shows_controls_and_differences(page: "Page", tmp_path: Path) -> None:
     low, high = {"majority": 0.4, "zero_shot": 0.3, "global": 0.35}, {"majority": 0.95, "zero_shot": 0.3}
     runs = [invent_run(tmp_path / f"coop{split}", method="coop", split=split, controls=high) for split in range(3)]
     runs += [invent_run(tmp_path / f"fedotp{split}", split=split, controls=low) for split in range(3)]
@@ -143,7 +146,7 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[list[Run
 
 
 def test_runs_that_differ_in_split_and_seed_are_one_line_of_one_colour(
-    page: Page, splits: tuple[str, list[list[RunDirectory]]]
+    page: "Page", splits: tuple[str, list[list[RunDirectory]]]
 ) -> None:
     url, (fedotp, *_) = splits
     page.goto(url)
@@ -164,7 +167,7 @@ def test_runs_that_differ_in_split_and_seed_are_one_line_of_one_colour(
 
 
 def test_bars_of_clients_are_means_over_the_seeds_of_one_split(
-    page: Page, splits: tuple[str, list[list[RunDirectory]]]
+    page: "Page", splits: tuple[str, list[list[RunDirectory]]]
 ) -> None:
     url, (fedotp, *_) = splits
     page.goto(url)
@@ -179,7 +182,7 @@ def test_bars_of_clients_are_means_over_the_seeds_of_one_split(
 
 @pytest.mark.parametrize("width", [1280, 1440])
 def test_tables_fit_the_screen(
-    page: Page, one: str, many: str, splits: tuple[str, list[list[RunDirectory]]], width: int
+    page: "Page", one: str, many: str, splits: tuple[str, list[list[RunDirectory]]], width: int
 ) -> None:
     for url in (one, many, splits[0]):
         page.set_viewport_size({"width": width, "height": 900})
@@ -192,7 +195,7 @@ def test_tables_fit_the_screen(
         assert cut == []
 
 
-def test_many_runs_are_chosen_by_what_they_have_in_common(page: Page, tmp_path: Path) -> None:
+def test_many_runs_are_chosen_by_what_they_have_in_common(page: "Page", tmp_path: Path) -> None:
     runs = [
         invent_run(tmp_path / f"{method}{split}", method=method, split=split)
         for method in ("fedotp", "coop")
@@ -211,7 +214,7 @@ def test_many_runs_are_chosen_by_what_they_have_in_common(page: Page, tmp_path: 
     expect(settings).not_to_contain_text("partition.seed")
 
 
-def test_a_run_that_is_no_better_than_a_control_says_so_if_clients_are_enough(page: Page, tmp_path: Path) -> None:
+def test_a_run_that_is_no_better_than_a_control_says_so_if_clients_are_enough(page: "Page", tmp_path: Path) -> None:
     controls = {"majority": 0.99, "zero_shot": 0.125}
     names = [f"site {number}" for number in range(12)]
     page.goto(address(tmp_path, [invent_run(tmp_path / "twelve", clients=names, controls=controls)]))
@@ -224,7 +227,7 @@ def test_a_run_that_is_no_better_than_a_control_says_so_if_clients_are_enough(pa
 
 
 @pytest.mark.usefixtures("worst_recall")
-def test_the_table_of_clients_has_a_column_for_every_metric(page: Page, tmp_path: Path) -> None:
+def test_the_table_of_clients_has_a_column_for_every_metric(page: "Page", tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run")
     page.goto(address(tmp_path, [made]))
     table = page.locator("#clients .scroll[aria-label=Clients]")
@@ -239,7 +242,7 @@ def test_the_table_of_clients_has_a_column_for_every_metric(page: Page, tmp_path
     expect(table.locator("tbody tr").first.locator("td")).to_have_text(expected)
 
 
-def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
+def test_views_are_a_table_and_a_chart(page: "Page", tmp_path: Path) -> None:
     made = invent_run(tmp_path / "run", views=True)
     page.goto(address(tmp_path, [made, invent_run(tmp_path / "coop", method="coop")]))
     page.get_by_label("In detail").select_option(label="FedOTP")
@@ -258,7 +261,7 @@ def test_views_are_a_table_and_a_chart(page: Page, tmp_path: Path) -> None:
     expect(page.locator("#views")).to_have_count(0)
 
 
-def test_privacy_from_above_and_below(page: Page, tmp_path: Path) -> None:
+def test_privacy_from_above_and_below(page: "Page", tmp_path: Path) -> None:
     """Audit and probe beside the account; runs without either do not matter."""
     kept, broken = (invent_run(tmp_path / name, method=name, spent=0.5) for name in ("fedotp", "promptfl"))
     kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
@@ -283,7 +286,7 @@ def test_privacy_from_above_and_below(page: Page, tmp_path: Path) -> None:
     expect(part.get_by_text("the promise is broken")).to_have_count(0)
 
 
-def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirectory) -> None:
+def test_a_page_of_one_run_shows_everything(page: "Page", one: str, toy: RunDirectory) -> None:
     page.goto(one)
     to_the_end(page)
     accuracy = f"{100 * toy.summary['final']['accuracy']:.1f}"
@@ -306,7 +309,7 @@ def test_a_page_of_one_run_shows_everything(page: Page, one: str, toy: RunDirect
     expect(page.locator("#origin")).to_contain_text(toy.manifest["backbone"]["digest"])
 
 
-def test_sites_are_shown_with_their_images_classes_and_scores(page: Page, one: str, toy: RunDirectory) -> None:
+def test_sites_are_shown_with_their_images_classes_and_scores(page: "Page", one: str, toy: RunDirectory) -> None:
     page.goto(one)
     cards = page.locator("#sites .site")
     expect(cards).to_have_count(4)
@@ -322,7 +325,7 @@ def test_sites_are_shown_with_their_images_classes_and_scores(page: Page, one: s
     expect(page.get_by_label("Client", exact=True)).to_have_value(last["name"])
 
 
-def test_hovering_shows_the_values(page: Page, one: str, toy: RunDirectory) -> None:
+def test_hovering_shows_the_values(page: "Page", one: str, toy: RunDirectory) -> None:
     page.goto(one)
     last = f"{100 * toy.summary['final']['accuracy']:.1f} ± {100 * toy.summary['final']['accuracy_std']:.1f} %"
     tip = hover(chart(page, "Accuracy over rounds"), 0.97)
@@ -332,7 +335,7 @@ def test_hovering_shows_the_values(page: Page, one: str, toy: RunDirectory) -> N
     expect(hover(chart(page, "Bytes over rounds"), 0.9)).to_contain_text("up · down")
 
 
-def test_arrow_keys_read_a_chart(page: Page, one: str) -> None:
+def test_arrow_keys_read_a_chart(page: "Page", one: str) -> None:
     page.goto(one)
     found = chart(page, "Accuracy over rounds")
     found.focus()
@@ -343,7 +346,7 @@ def test_arrow_keys_read_a_chart(page: Page, one: str) -> None:
     expect(found.locator(".tip")).to_be_hidden()
 
 
-def test_everything_that_acts_is_reached_by_tab(page: Page, many: str) -> None:
+def test_everything_that_acts_is_reached_by_tab(page: "Page", many: str) -> None:
     page.goto(many)
     page.locator("body").press("Tab")
     expect(page.locator(".skip")).to_be_focused()
@@ -363,7 +366,7 @@ def test_everything_that_acts_is_reached_by_tab(page: Page, many: str) -> None:
     ]
 
 
-def test_runs_are_chosen_and_tables_sorted(page: Page, many: str) -> None:
+def test_runs_are_chosen_and_tables_sorted(page: "Page", many: str) -> None:
     page.goto(many)
     rows = page.locator("#comparison table").first.locator("tbody tr")
     expect(rows).to_have_count(5)
@@ -382,7 +385,7 @@ def test_runs_are_chosen_and_tables_sorted(page: Page, many: str) -> None:
     assert picture(found) != before
 
 
-def test_a_client_is_followed_on_the_whole_page(page: Page, many: str) -> None:
+def test_a_client_is_followed_on_the_whole_page(page: "Page", many: str) -> None:
     page.goto(many)
     page.get_by_label("In detail").select_option(label="CoOp (local)")
     expect(page.locator("#clients")).to_contain_text("Clients of CoOp (local)")
@@ -399,7 +402,7 @@ def test_a_client_is_followed_on_the_whole_page(page: Page, many: str) -> None:
     expect(page.locator("#origin .columns tr")).to_have_count(2)
 
 
-def test_maps_follow_the_slider_and_the_client(page: Page, one: str) -> None:
+def test_maps_follow_the_slider_and_the_client(page: "Page", one: str) -> None:
     page.goto(one)
     maps = page.locator("#analysis .map")
     maps.first.scroll_into_view_if_needed()
@@ -425,14 +428,14 @@ def test_maps_follow_the_slider_and_the_client(page: Page, one: str) -> None:
     expect(page.locator("#analysis")).to_contain_text("Nearest words")
 
 
-def test_a_run_without_analysis_says_why(page: Page, many: str) -> None:
+def test_a_run_without_analysis_says_why(page: "Page", many: str) -> None:
     page.goto(many)
     page.get_by_label("In detail").select_option(label="FedOTP, seed 0")
     expect(page.locator("#analysis .notice")).to_have_text("Not analysed: the images are gone")
     assert page.locator("#analysis .chart:visible").count() == 0
 
 
-def test_real_sites_that_tell_little(page: Page, tmp_path: Path) -> None:
+def test_real_sites_that_tell_little(page: "Page", tmp_path: Path) -> None:
     silent, scores = (invent_run(tmp_path / share, share=share) for share in ("nothing", "scores"))
     page.goto(address(tmp_path, [silent]))
     expect(page.locator("#top .lead")).to_contain_text(
@@ -452,7 +455,7 @@ def limits_of(client: str, **changed: Any) -> dict[str, Any]:
     return {"client": client, "images": 61, "size": 1.86, **shares, **changed}
 
 
-def test_limits(page: Page, tmp_path: Path) -> None:
+def test_limits(page: "Page", tmp_path: Path) -> None:
     """How often sets hold the true class, how large they are; of one client there are no others."""
     run = invent_run(tmp_path / "run")
     nothing = {"sites": [], "maps": [], "plans": None, "tsne": None, "words": [], "bound": None, "notes": []}
@@ -468,7 +471,7 @@ def test_limits(page: Page, tmp_path: Path) -> None:
     assert page.locator("#limits").count() == 0
 
 
-def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
+def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
     names = {"clients": CLASSES[:3], "classes": CLASSES, "domains": CLASSES[:3], "dataset": HOSTILE}
     runs = [invent_run(tmp_path / f"{HOSTILE[:4]}{seed}", **names, seed=seed) for seed in (0, 1)]
     vectors = [{"words": [HOSTILE], "distances": [1.0]}]
@@ -498,7 +501,7 @@ def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
     assert page.locator("script").count() == 3
 
 
-def test_light_and_dark(page: Page, one: str) -> None:
+def test_light_and_dark(page: "Page", one: str) -> None:
     page.emulate_media(color_scheme="light")
     page.goto(one)
     background = "() => getComputedStyle(document.body).backgroundColor"
@@ -515,7 +518,7 @@ def test_light_and_dark(page: Page, one: str) -> None:
 
 @pytest.mark.parametrize("width", [1280, 1024, 390])
 def test_every_section_is_in_the_navigation_uncut_and_not_hidden_by_it(
-    page: Page, one: str, many: str, width: int
+    page: "Page", one: str, many: str, width: int
 ) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     for url in (one, many):
@@ -541,7 +544,7 @@ def test_every_section_is_in_the_navigation_uncut_and_not_hidden_by_it(
 
 
 @pytest.mark.parametrize("width", [390, 320])
-def test_a_phone_scrolls_down_only(page: Page, one: str, many: str, width: int) -> None:
+def test_a_phone_scrolls_down_only(page: "Page", one: str, many: str, width: int) -> None:
     for url in (one, many):
         page.set_viewport_size({"width": width, "height": 800})
         page.goto(url)
@@ -549,7 +552,7 @@ def test_a_phone_scrolls_down_only(page: Page, one: str, many: str, width: int) 
         assert page.evaluate("() => document.documentElement.scrollWidth") == width
 
 
-def test_it_prints_on_light_paper_with_all_charts(page: Page, one: str, tmp_path: Path) -> None:
+def test_it_prints_on_light_paper_with_all_charts(page: "Page", one: str, tmp_path: Path) -> None:
     page.emulate_media(color_scheme="dark")
     page.add_init_script("""addEventListener('afterprint', () => {
       const shown = [...document.querySelectorAll('.chart')].filter((chart) => chart.checkVisibility());
@@ -562,7 +565,7 @@ def test_it_prints_on_light_paper_with_all_charts(page: Page, one: str, tmp_path
     assert (tmp_path / "report.pdf").read_bytes().count(b"/Subtype /Image") >= n_charts
 
 
-def test_what_each_client_contributed(page: Page, tmp_path: Path) -> None:
+def test_what_each_client_contributed(page: "Page", tmp_path: Path) -> None:
     """Exact and sampled values, most first; a run that nobody asked about has no such panel."""
     runs = [invent_run(tmp_path / name, seed=seed) for seed, name in enumerate(("asked", "not-asked"))]
     names = [*runs[0].manifest["clients"][:2], HOSTILE]
@@ -587,7 +590,7 @@ def test_what_each_client_contributed(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="FEDOTP_SCREENSHOTS names no folder")
-def test_screenshots(page: Page, tmp_path: Path) -> None:
+def test_screenshots(page: "Page", tmp_path: Path) -> None:
     """Pictures for the documentation: the demo's runs, from the folder FEDOTP_DEMO or made here."""
     trials = by_method(load_config(demo.PRESET), demo.METHODS, [0], demo.SPLITS)
     runs = [outcome.directory for outcome in run_many(trials, os.environ.get("FEDOTP_DEMO", tmp_path))]

@@ -5,15 +5,19 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from expected import expect
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
 
 from fedotp.classifier import Classifier, calibrated_by
 from fedotp.runs.directory import RunDirectory
 from serve.serve_made import EVIL, Served, make_run, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +37,25 @@ def image(run: RunDirectory) -> Path:
 
 
 @pytest.fixture
-def opened(page: Page, site: Served) -> Page:
+def opened(page: "Page", site: Served) -> "Page":
     page.goto(site.server.url)
     page.wait_for_selector("body[data-ready]")
     page.wait_for_selector("#samples button img")
     return page
 
 
-def upload(page: Page, path: Path) -> None:
+def upload(page: "Page", path: Path) -> None:
     answered(page, lambda: page.set_input_files("#file", path))
 
 
-def answered(page: Page, act: Callable[[], object]) -> None:
+def answered(page: "Page", act: Callable[[], object]) -> None:
     """Act, and wait until the page shows the answer."""
     before = page.evaluate("document.body.dataset.answered ?? null")
     act()
     page.wait_for_function("before => (document.body.dataset.answered ?? null) !== before", arg=before)
 
 
-def shown(page: Page) -> list[tuple[str, str]]:
+def shown(page: "Page") -> list[tuple[str, str]]:
     """Names and probabilities, as they stand on the page."""
     rows = page.locator("#best li").all()
     return [(row.locator(".name").inner_text(), row.locator(".share").inner_text()) for row in rows]
@@ -62,14 +66,14 @@ def predicted(run: RunDirectory, client: str, image: Path, mass: float = 0.8) ->
     return [(name, f"{100 * p:.1f} %") for name, p in best]
 
 
-def pixels(page: Page, name: str) -> np.ndarray:
+def pixels(page: "Page", name: str) -> np.ndarray:
     """A map as it is drawn."""
     data = page.evaluate("name => document.querySelector(`canvas[data-map='${name}']`).toDataURL()", name)
     with Image.open(io.BytesIO(base64.b64decode(data.split(",")[1]))) as picture:
         return np.asarray(picture.convert("RGB")).astype(float)
 
 
-def test_an_upload_is_predicted_as_in_python(opened: Page, run: RunDirectory, image: Path) -> None:
+def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
     assert shown(opened) == predicted(run, "client-0", image)
     assert opened.locator("#name").inner_text() == "1.png"
@@ -79,7 +83,7 @@ def test_an_upload_is_predicted_as_in_python(opened: Page, run: RunDirectory, im
     assert opened.locator(".prompt h3").all_inner_texts() == ["Global prompt", "Local prompt"]
 
 
-def test_an_image_is_dropped_anywhere(opened: Page, run: RunDirectory, image: Path) -> None:
+def test_an_image_is_dropped_anywhere(opened: "Page", run: RunDirectory, image: Path) -> None:
     dropped = opened.evaluate_handle(
         """bytes => {
             const files = new DataTransfer();
@@ -95,7 +99,7 @@ def test_an_image_is_dropped_anywhere(opened: Page, run: RunDirectory, image: Pa
     assert shown(opened) == predicted(run, "client-0", image)
 
 
-def test_another_client_sees_it_otherwise(opened: Page, run: RunDirectory, image: Path) -> None:
+def test_another_client_sees_it_otherwise(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
     first = shown(opened)
     answered(opened, lambda: opened.select_option("#client", "client-1"))
@@ -103,7 +107,7 @@ def test_another_client_sees_it_otherwise(opened: Page, run: RunDirectory, image
 
 
 def test_the_slider_changes_plan_and_prediction_but_not_similarity(
-    opened: Page, run: RunDirectory, image: Path
+    opened: "Page", run: RunDirectory, image: Path
 ) -> None:
     upload(opened, image)
     expect(opened.locator("#amount button")).to_be_disabled()
@@ -121,7 +125,7 @@ def test_the_slider_changes_plan_and_prediction_but_not_similarity(
     np.testing.assert_array_equal(pixels(opened, "local plan"), before["local plan"])
 
 
-def test_the_dial_goes_from_global_to_local(opened: Page, run: RunDirectory, image: Path) -> None:
+def test_the_dial_goes_from_global_to_local(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
     assert opened.locator("#between button").inner_text() == "as trained: 0.5"
     opened.focus("#dial")
@@ -133,7 +137,7 @@ def test_the_dial_goes_from_global_to_local(opened: Page, run: RunDirectory, ima
     assert shown(opened) == predicted(run, "client-0", image)
 
 
-def test_any_class_can_be_explained(opened: Page, run: RunDirectory, image: Path) -> None:
+def test_any_class_can_be_explained(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
     before = pixels(opened, "local similarity")
     least = opened.locator("#best button").last
@@ -148,7 +152,7 @@ def test_any_class_can_be_explained(opened: Page, run: RunDirectory, image: Path
     np.testing.assert_array_equal(pixels(opened, "local similarity"), before)
 
 
-def test_the_map_is_bright_where_the_value_is_high(opened: Page, run: RunDirectory, image: Path) -> None:
+def test_the_map_is_bright_where_the_value_is_high(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
     maps = Classifier.from_run(run.path, "client-0").explain(image)
     drawn = pixels(opened, "local similarity").sum(-1).reshape(4, 80, 4, 80).mean((1, 3))  # by patch
@@ -156,7 +160,7 @@ def test_the_map_is_bright_where_the_value_is_high(opened: Page, run: RunDirecto
     assert drawn.flat[maps.similarity[1].argmax()] > dark
 
 
-def test_names_are_text(opened: Page, image: Path, tmp_path: Path) -> None:
+def test_names_are_text(opened: "Page", image: Path, tmp_path: Path) -> None:
     """The page's fixture fails on a dialog, a line on the console or a request to elsewhere."""
     evil = tmp_path / f"{EVIL}.png"
     evil.write_bytes(image.read_bytes())
@@ -168,7 +172,7 @@ def test_names_are_text(opened: Page, image: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def lenient(browser: Browser, site: Served) -> Iterator[Page]:
+def lenient(browser: "Browser", site: Served) -> Iterator["Page"]:
     """On a phone; chromium's own line about an answer that is a refusal is let through, nothing else is."""
     page = browser.new_page(viewport={"width": 390, "height": 844})
     complaints: list[str] = []
@@ -182,7 +186,7 @@ def lenient(browser: Browser, site: Served) -> Iterator[Page]:
     assert [line for line in complaints if "responded with a status of 422" not in line] == []
 
 
-def test_a_bad_upload_says_why_and_takes_the_last_answer_away(lenient: Page, image: Path, tmp_path: Path) -> None:
+def test_a_bad_upload_says_why_and_takes_the_last_answer_away(lenient: "Page", image: Path, tmp_path: Path) -> None:
     upload(lenient, image)
     evil = tmp_path / f"{EVIL}.png"
     evil.write_text("hello")
@@ -195,14 +199,14 @@ def test_a_bad_upload_says_why_and_takes_the_last_answer_away(lenient: Page, ima
     expect(lenient.locator("#error")).to_be_hidden()
 
 
-def test_too_large_is_said_before_anything_is_sent(opened: Page, tmp_path: Path) -> None:
+def test_too_large_is_said_before_anything_is_sent(opened: "Page", tmp_path: Path) -> None:
     with open(tmp_path / "large.png", "wb") as file:
         file.truncate(64_000_001)
     opened.set_input_files("#file", tmp_path / "large.png")
     expect(opened.locator("#error")).to_have_text("large.png has 64.0 MB; at most 64 MB are taken.")
 
 
-def test_test_images_of_the_client_and_the_keyboard(opened: Page, run: RunDirectory) -> None:
+def test_test_images_of_the_client_and_the_keyboard(opened: "Page", run: RunDirectory) -> None:
     first = opened.locator("#samples button").first
     first.focus()
     answered(opened, lambda: opened.keyboard.press("Enter"))
@@ -212,7 +216,7 @@ def test_test_images_of_the_client_and_the_keyboard(opened: Page, run: RunDirect
     expect(opened.locator("#samples button[aria-pressed=true]")).to_have_count(0)
 
 
-def test_a_phone_needs_no_sideways_scrolling(lenient: Page, image: Path) -> None:
+def test_a_phone_needs_no_sideways_scrolling(lenient: "Page", image: Path) -> None:
     upload(lenient, image)
     assert lenient.evaluate("document.documentElement.scrollWidth") <= 390
     boxes = [lenient.locator(f"canvas[data-map='{kind} plan']").bounding_box() for kind in ("global", "local")]
@@ -220,7 +224,7 @@ def test_a_phone_needs_no_sideways_scrolling(lenient: Page, image: Path) -> None
     assert min(box["width"] for box in boxes) > 120
 
 
-def test_a_method_without_transport(page: Page, tmp_path: Path) -> None:
+def test_a_method_without_transport(page: "Page", tmp_path: Path) -> None:
     run = make_run(tmp_path, method={"name": "promptfl"})
     with served(run.path) as site:
         page.goto(site.server.url)
@@ -233,7 +237,7 @@ def test_a_method_without_transport(page: Page, tmp_path: Path) -> None:
         page.goto("about:blank")
 
 
-def test_limits_of_a_calibrated_client(page: Page, run: RunDirectory, image: Path, tmp_path: Path) -> None:
+def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:
     """A set at the coverage chosen, a flag on a stranger, and no promise for another mass."""
     Image.effect_noise((32, 32), 200).convert("RGB").save(tmp_path / "noise.png")
     own = tmp_path / "own"
@@ -268,7 +272,7 @@ def test_limits_of_a_calibrated_client(page: Page, run: RunDirectory, image: Pat
 
 
 @pytest.mark.skipif("FEDOTP_SCREENSHOTS" not in os.environ, reason="FEDOTP_SCREENSHOTS names no folder")
-def test_screenshots(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_screenshots(browser: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the demo's federation on the backbone that comes with the package: docs/serve-*.png."""
     import fedotp
 
