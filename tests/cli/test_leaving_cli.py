@@ -59,4 +59,4 @@ def test_wrong_requests_are_one_line(place: Path, fedotp: Fedotp) -> None:
         assert (refused.status, refused.err) == (2, line)
     missing = fedotp("forget", "--check", "none/forgotten.json")
     assert missing.status == 2
-    assert missing.err.startswith("error: cannot read none/forgotten.json")
+    assert missing.err == "error: none has no certificate: there is no forgotten.json\n"

@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(trained: RunDirectory, client: str, made: Path, p
         ((trained.path, image, "--client", "nobody"), f"error: {trained.path} has no client 'nobody'; its clients are"),
         ((trained.path, "empty", "--client", client), "error: no image in empty and below; images end in .avif, .bmp"),
         (("nowhere", image), "error: nowhere is neither a run nor a bundle"),
-        ((*of_run, "--set", "method.mass=2"), "error: mass = 2.0: must be from"),
+        ((*of_run, "--set", "method.mass=2"), "error: method.mass = 2.0: must be from"),
         ((*of_run, "--set", "method.mass=x"), "error: --set method.mass=x: must be a number, for example method.mass="),
         ((*of_run, "--set", "method.dial=2"), "error: method.dial = 2.0: must be a number from 0"),
         ((*of_run, "--set", "method.dial=x"), "error: dial = 'x': must be a number from 0"),

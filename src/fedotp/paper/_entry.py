@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError, listed
+
+if TYPE_CHECKING:  # torch takes a second to import, which completion need not wait for
+    from fedotp.config import Config
 
 Drawing = Literal["against shots", "curves", "similarity", "maps", "tsne", "partition"]
 """The figures that are drawn from runs; "partition" needs data only."""
@@ -34,8 +36,10 @@ class Part:
     changes: tuple[str, ...] = ()
     cells: Mapping[str, str] = field(default_factory=lambda: WHOLE)
 
-    def config(self, changes: Sequence[str] = ()) -> Config:
+    def config(self, changes: Sequence[str] = ()) -> "Config":
         """The configuration of its runs, `changes` as for `--set`; method and seed are those of the preset."""
+        from fedotp.config import load_config
+
         return load_config(self.preset).override([*self.changes, *changes])
 
     @property
