@@ -1,11 +1,13 @@
 """A table of images: what it says is what is read, and what is wrong with it is said with the line."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from layouts import write_tree
 
-from fedotp.data import Dataset, load_dataset
+from fedotp.data import Dataset, check_dataset, load_dataset
+from fedotp.data._tables import from_hf
 from fedotp.data.partition import PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 
@@ -144,3 +146,28 @@ def test_a_missing_table_and_an_expression_that_finds_nothing(ward: Path) -> Non
     path = table(ward, lines("path", "label"), "path,label")
     with pytest.raises(FedotpError, match=r"data.groups = 'x\(.\)' finds no group in oslo/p0_0.png"):
         load_dataset(path, groups="x(.)")
+
+
+# Tables of Hugging Face
+
+
+def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(FedotpError, match=r"pip install 'fedotp\[hf\]'"):
+        load_dataset("hf:uoft-cs/cifar10")
+
+
+def test_a_hugging_face_table_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="needs the extra 'hf'")
+    write_tree(
+        tmp_path,
+        [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in ("Big_Cat", "dog") for i in range(2)],
+    )
+    tables = datasets.load_dataset("imagefolder", data_dir=str(tmp_path), cache_dir=str(tmp_path / "cache"))
+    dataset = from_hf(tables, name="mine")
+    assert dataset.classes == ("big cat", "dog")
+    assert dataset.train.labels.tolist() == [0, 0, 1, 1]
+    assert check_dataset(dataset).broken == ()
+    assert dataset.test.image(3).size == (10, 12)
+    with pytest.raises(FedotpError, match="it needs train and test"):
+        from_hf(datasets.DatasetDict({"train": tables["train"]}), name="mine")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from fedotp.clip import EvalTransform, Shown
 from fedotp.data import Dataset, Split, load_dataset
 from fedotp.data._dataset import ImageFiles
 from fedotp.data.store import _encode, _pool
-from fedotp.data.store._crops import Portable, Request
+from fedotp.data.store._crops import Request
 from fedotp.data.store._encode import encode
 from fedotp.data.store._pool import DecoderPool, DecodingProcess, Dispatcher, ProcessPool
 from fedotp.data.store._tokens import EncodedDataset
@@ -128,13 +128,13 @@ def test_processes_make_the_tokens_that_threads_make(
     assert theirs.content == ours.content
 
 
-@pytest.mark.parametrize(("cores", "n_images"), [(16, 300), (2, 601)])
-def test_little_work_or_few_cores_start_no_process(
-    cores: int, n_images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("cores", "images"), [(16, 300), (2, 601)])
+def test_little_work_and_few_cores_start_no_process(
+    cores: int, images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_pool, "n_cores", lambda: cores)
     monkeypatch.setattr(_pool, "Dispatcher", lambda *_: pytest.fail("a process was started"))
-    assert encode(array_dataset(n_images - 1, 1), tiny_clip(), root=tmp_path).n_encoded == n_images
+    assert encode(array_dataset(images - 1, 1), tiny_clip(), root=tmp_path).n_encoded == images
 
 
 def test_the_process_needs_neither_torch_nor_numpy() -> None:
@@ -221,21 +221,48 @@ def test_pictures_resized_on_the_device_are_the_same(
     assert_same_tokens(plain, other)
 
 
+def asked(split: Split, *, deadly: int = -1, portable: bool = False) -> list[Request]:
+    """Requests for the first six images of a split; the transform of one may end the process."""
+    images = [SplitImage(split, i) for i in range(6)]
+    return [
+        Request(
+            image.portable() or image if portable else image,
+            crops=((0, 0),),
+            transform=Deadly() if i == deadly else EvalTransform(32),
+            row=i,
+        )
+        for i, image in enumerate(images)
+    ]
+
+
+def assert_decoded(decoders: DecoderPool, split: Split, rows: Sequence[int] = range(6)) -> None:
+    for i in rows:
+        np.testing.assert_array_equal(decoders.pixels[i], np.asarray(EvalTransform(32).crop(split.image(i))))
+
+
 @pytest.mark.usefixtures("dispatchers")
 def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     split = file_dataset(tmp_path / "here").train
     with DecoderPool(6, 32) as decoders:
         decoders.expect(6)
-        requests = [
-            Request(SplitImage(split, i), crops=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
-            for i in range(6)
-        ]
-        found = list(decoders.submit(requests))
+        found = list(decoders.submit(asked(split, deadly=1)))
         assert [i for i in range(6) if found[i].broken] == [1]
         assert found[1].broken == "decoding it ended its process (signal SIGKILL)"
-        crops = [np.asarray(EvalTransform(32).crop(split.image(i))) for i in range(6)]
-        for i in (0, 2, 3, 4, 5):
-            np.testing.assert_array_equal(decoders.pixels[i], crops[i])
+        assert_decoded(decoders, split, (0, 2, 3, 4, 5))
+
+
+def test_the_picture_that_ended_a_process_is_found_by_asking_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[DecodingProcess] = []
+    start = DecodingProcess.start
+    monkeypatch.setattr(DecodingProcess, "start", lambda self: start(self) or started.append(self))
+    with DecoderPool(6, 32) as decoders:
+        pool = ProcessPool(decoders._file, 2)
+        found = pool.submit(asked(file_dataset(tmp_path / "here").train, deadly=1, portable=True), 8)()
+        pool.close()
+    assert [i for i in range(6) if found[i].broken] == [1]
+    assert len(started) == 4  # two at first, one to see which picture it was, one in its place
 
 
 def test_killed_processes_are_replaced(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
@@ -348,46 +375,16 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
                 with lock:
                     inside -= n
 
-    monkeypatch.setattr(_decode, "_ROOM", Noting(1_600 * 1_000))
+    monkeypatch.setattr(_decode, "_ROOM", Noting(400 * 250))
     split = file_dataset(tmp_path / "here", 6, 2).train
     for i in range(4):
-        Image.fromarray(noise(1, seed=i)[0]).resize((1_600, 1_000)).save(tmp_path / "here" / f"{i}.png")
+        Image.fromarray(noise(1, seed=i)[0]).resize((400, 250)).save(tmp_path / "here" / f"{i}.png")
     with DecoderPool(6, 32) as decoders:
         pool = ProcessPool(decoders._file, 2)
-        requests = [Request(portable(split, i), crops=((0, 0),), transform=EvalTransform(32), row=i) for i in range(6)]
-        assert not any(looked.broken for looked in pool.submit(requests, 1)())
+        assert not any(looked.broken for looked in pool.submit(asked(split, portable=True), 1)())
         pool.close()
-        for i in range(6):
-            np.testing.assert_array_equal(decoders.pixels[i], EvalTransform(32).crop(split.image(i)))
-    assert most == 1_600_000
-
-
-def test_who_ended_a_process_is_found_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[DecodingProcess] = []
-    start = DecodingProcess.start
-
-    def noted(self: DecodingProcess) -> None:
-        start(self)
-        started.append(self)
-
-    monkeypatch.setattr(DecodingProcess, "start", noted)
-    split = file_dataset(tmp_path / "here", 6, 2).train
-    with DecoderPool(6, 32) as decoders:
-        pool = ProcessPool(decoders._file, 2)
-        requests = [
-            Request(portable(split, i), crops=((0, 0),), transform=Deadly() if i == 1 else EvalTransform(32), row=i)
-            for i in range(6)
-        ]
-        found = pool.submit(requests, 8)()
-        pool.close()
-    assert [i for i in range(6) if found[i].broken] == [1]
-    assert len(started) == 4  # two at first, one to see which picture it was, one in its place
-
-
-def portable(split: Split, i: int) -> Portable:
-    image = SplitImage(split, i).portable()
-    assert image is not None
-    return image
+        assert_decoded(decoders, split)
+    assert most == 100_000
 
 
 def test_names_that_are_not_unicode(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fuzz.reader import Reader
@@ -26,33 +25,29 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Tally:
-    """What came of the cases of one reader; `last` is the number of the last one, its outcome and why."""
+    """What came of the cases of one reader; findings are numbers of cases and why."""
 
     cases: int = 0
     read: int = 0
     refused: int = 0
     findings: list[tuple[int, str]] = field(default_factory=list)
-    last: tuple[int, str, str] = (-1, "", "")
+    _shown: int = 0
+
+    def new_findings(self) -> list[tuple[int, str]]:
+        """Those since the last call."""
+        found, self._shown = self.findings[self._shown :], len(self.findings)
+        return found
 
 
 class Worker:
     """A process that reads; when it is lost, the next case gets a new one."""
 
-    def __init__(
-        self,
-        seeds: Path,
-        scratch: Path,
-        seed: int = 0,
-        *,
-        readers: str = "fuzz.readers",
-        cpu: float = _CPU_SECONDS,
-        wall: float = _WALL_SECONDS,
-    ) -> None:
+    def __init__(self, seeds: Path, scratch: Path, seed: int = 0, *, readers: str = "fuzz.readers") -> None:
         """Nothing is started yet; a case may compute for `cpu` seconds and take `wall` in all."""
         options = {"--seeds": seeds, "--scratch": scratch, "--seed": seed, "--readers": readers}
         words = [str(word) for pair in options.items() for word in pair]
         self._command = [sys.executable, "-m", "fuzz.worker", *words]
-        self._scratch, self._cpu, self._wall = scratch, cpu, wall
+        self._scratch, self.cpu, self.wall = scratch, _CPU_SECONDS, _WALL_SECONDS
         self._process: subprocess.Popen[bytes] | None = None
         self._warm: set[str] = set()
 
@@ -61,9 +56,7 @@ class Worker:
         self._scratch.mkdir(parents=True, exist_ok=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process."""
         self._end()
 
@@ -72,14 +65,14 @@ class Worker:
         """The folder of the last case."""
         return self._scratch / CASE
 
-    def ask(self, reader: str, **order: object) -> tuple[str, str]:
-        """Read one case (`case=N`) or one folder (`folder=PATH`): the outcome and why."""
+    def ask(self, reader: str, case: int) -> tuple[str, str]:
+        """Read one case: the outcome and why."""
         if reader not in self._warm:
             answer = self._exchange({"warm": reader}, _WARM_SECONDS, _WARM_SECONDS)
             if answer["outcome"] != "read":
                 return answer["outcome"], answer["why"]
             self._warm.add(reader)
-        answer = self._exchange({"reader": reader, **order}, self._cpu, self._wall)
+        answer = self._exchange({"reader": reader, "case": case}, self.cpu, self.wall)
         return answer["outcome"], answer["why"]
 
     def _exchange(self, order: dict[str, object], cpu: float, wall: float) -> dict[str, Any]:
@@ -120,24 +113,14 @@ class Worker:
 
 
 def run(
-    readers: Sequence[Reader],
-    worker: Worker,
-    *,
-    cases: int,
-    first: int = 0,
-    seconds: float = 0.0,
-    keep: Path | None = None,
-) -> Iterator[tuple[Reader, Tally]]:
-    """Give every reader its share of `cases`; yields the tally of a reader after each of its cases.
-
-    With `seconds` every reader gets its share of the time and may do fewer.
-    """
+    readers: Sequence[Reader], worker: Worker, *, cases: int, first: int = 0, keep: Path | None = None
+) -> Iterator[tuple[str, Tally]]:
+    """Give every reader its share of `cases`; yields the name and the tally of a reader after each of its cases."""
     share, more = divmod(cases, len(readers))
     for i, reader in enumerate(readers):
         tally = Tally()
-        end = time.monotonic() + seconds / len(readers) if seconds else float("inf")
         for number in range(first, first + share + (i < more)):
-            outcome, why = worker.ask(reader.name, case=number)
+            outcome, why = worker.ask(reader.name, number)
             tally.cases += 1
             tally.read += outcome == "read"
             tally.refused += outcome == "refused"
@@ -145,10 +128,7 @@ def run(
                 tally.findings.append((number, why))
                 if keep is not None:
                     _keep(worker.case_folder, keep / f"{reader.name}-{number}", why)
-            tally.last = (number, outcome, why)
-            yield reader, tally
-            if time.monotonic() > end:
-                break
+            yield reader.name, tally
 
 
 def _keep(case: Path, target: Path, why: str) -> None:
@@ -172,5 +152,5 @@ def _cpu_seconds(pid: int) -> float:
 
 def _environment() -> dict[str, str]:
     """Of a worker: no network, one thread, the modules of this process."""
-    fixed = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
-    return {**os.environ, **fixed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    own = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
+    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

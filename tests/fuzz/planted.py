@@ -14,10 +14,6 @@ from fuzz.reader import Reader
 _FILE = "input.bin"
 
 
-def _make(folder: Path) -> None:
-    (folder / _FILE).write_bytes(b"valid")
-
-
 def _once_damaged(fail: Callable[[Path], object]) -> Callable[[Path], object]:
     """A reader that reads valid input, and does `fail` with any other."""
 
@@ -33,29 +29,9 @@ def _refuse(folder: Path) -> None:
     raise FedotpError("not valid")
 
 
-def _stumble(folder: Path) -> None:
-    raise ValueError("not valid")
-
-
 def _hang(folder: Path) -> None:
     while True:
         pass
-
-
-def _wait(folder: Path) -> None:
-    time.sleep(1000)
-
-
-def _eat(folder: Path) -> None:
-    b"x" * (1100 << 20)
-
-
-def _unpickle(folder: Path) -> None:
-    pickle.loads(b"cposix\ngetpid\n)R.")
-
-
-def _start_process(folder: Path) -> None:
-    subprocess.run(["true"], check=False)
 
 
 def _connect(folder: Path) -> None:
@@ -63,44 +39,32 @@ def _connect(folder: Path) -> None:
         link.connect_ex(("127.0.0.1", 9))
 
 
-def _write_elsewhere(folder: Path) -> None:
-    Path("..", "elsewhere.txt").write_text("")
-
-
-def _run_planted_code(folder: Path) -> None:
-    exec(compile("intruder = 1", "planted", "exec"))
-
-
-def _write_unheard(folder: Path) -> None:
-    """As foreign code below Python does: there is no audit event."""
-    os.close(os.open("intruder-was-here", os.O_CREAT | os.O_WRONLY))
-
-
-def _crash(folder: Path) -> None:
-    os.abort()
-
-
 SOUND = {"refuses": _refuse, "writes-beside": lambda folder: (folder / "out").write_text("")}
-DEFECTS = {
-    "stumbles": (_stumble, "ValueError"),
+DEFECTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "stumbles": (lambda _: int("no number"), "ValueError"),
     "hangs": (_hang, "computes for more than"),
-    "waits": (_wait, "no end within"),
-    "eats-memory": (_eat, "MiB of memory"),
-    "unpickles": (_unpickle, "pickle.find_class"),
-    "starts-a-process": (_start_process, "subprocess.Popen"),
+    "waits": (lambda _: time.sleep(1000), "no end within"),
+    "eats-memory": (lambda _: b"x" * (1100 << 20), "MiB of memory"),
+    "unpickles": (lambda _: pickle.loads(b"cposix\ngetpid\n)R."), "pickle.find_class"),
+    "starts-a-process": (lambda _: subprocess.run(["true"], check=False), "subprocess.Popen"),
     "connects": (_connect, "socket.connect"),
-    "writes-elsewhere": (_write_elsewhere, "open for writing"),
-    "runs-planted-code": (_run_planted_code, "compile"),
-    "leaves-a-file": (_write_unheard, "intruder-was-here"),
-    "crashes": (_crash, "SIGABRT"),
+    "writes-elsewhere": (lambda _: Path("..", "elsewhere.txt").write_text(""), "open for writing"),
+    "runs-planted-code": (lambda _: exec(compile("intruder = 1", "planted", "exec")), "compile"),
+    # As code below Python does: there is no audit event.
+    "leaves-a-file": (lambda _: os.close(os.open("intruder-was-here", os.O_CREAT | os.O_WRONLY)), "intruder-was-here"),
+    "crashes": (lambda _: os.abort(), "SIGABRT"),
 }
 
 
 def all_readers() -> list[Reader]:
     """Sound and unsound; one refuses what is valid, another what it must not refuse."""
+
+    def make(folder: Path) -> object:
+        return (folder / _FILE).write_bytes(b"valid")
+
     return [
-        *(Reader(name, _make, _once_damaged(read)) for name, read in SOUND.items()),
-        *(Reader(name, _make, _once_damaged(fail)) for name, (fail, _) in DEFECTS.items()),
-        Reader("refuses-valid-input", _make, _refuse),
-        Reader("must-not-refuse", _make, _once_damaged(_refuse), may_refuse=False),
+        *(Reader(name, make, _once_damaged(read)) for name, read in SOUND.items()),
+        *(Reader(name, make, _once_damaged(fail)) for name, (fail, _) in DEFECTS.items()),
+        Reader("refuses-valid-input", make, _refuse),
+        Reader("must-not-refuse", make, _once_damaged(_refuse), may_refuse=False),
     ]
