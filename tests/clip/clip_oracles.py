@@ -2,14 +2,17 @@
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import CLIPConfig, CLIPModel
 
 from fedotp.clip import CLIP, ClipConfig, VitConfig
 from fedotp.clip._config import ResNetConfig, TextConfig
+
+if TYPE_CHECKING:
+    from transformers import CLIPModel
 
 TEXT = TextConfig(vocab_size=99, context_length=12, width=128, layers=2, heads=2, eot=98)
 # Heads are 64 wide, as in every CLIP by OpenAI, so that shapes alone tell the architecture.
@@ -44,8 +47,10 @@ def random_clip(config: ClipConfig, seed: int = 0) -> CLIP:
     return model
 
 
-def hugging_face_clip(config: ClipConfig, seed: int = 0) -> CLIPModel:
+def hugging_face_clip(config: ClipConfig, seed: int = 0) -> "CLIPModel":
     """transformers' model of the same shape."""
+    from transformers import CLIPConfig, CLIPModel  # takes seconds
+
     assert isinstance(config.vision, VitConfig)
 
     def tower(shape: VitConfig | TextConfig) -> dict[str, object]:
@@ -76,7 +81,7 @@ def hugging_face_clip(config: ClipConfig, seed: int = 0) -> CLIPModel:
     return oracle
 
 
-def openai_tensors(oracle: CLIPModel) -> dict[str, Tensor]:
+def openai_tensors(oracle: "CLIPModel") -> dict[str, Tensor]:
     """The tensors of transformers' model under OpenAI's names, module by module."""
     tensors = {
         "visual.class_embedding": oracle.vision_model.embeddings.class_embedding,

@@ -38,25 +38,19 @@ def class_features(model: CLIP, names: tuple[str, ...]) -> Tensor:
     return model.encode_text(ids)
 
 
-def test_loads_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_the_model_of_the_card_small_and_there_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the network was asked for")
 
     monkeypatch.setattr(socket, "socket", refuse)
-    model = load("mini")
-    assert not model.training
-    assert not any(p.requires_grad for p in model.parameters())
-
-
-def test_is_the_model_of_the_card_small_and_of_clips_shapes(mini: CLIP) -> None:
+    mini = load("mini")
     assert mini.digest == DIGEST
     assert sum(p.numel() for p in mini.parameters()) <= 13_000_000
     assert fetch("mini").stat().st_size <= 26_000_000
     assert (mini.config.image_size, mini.config.n_patches) == (64, 64)
     assert mini.config.text.context_length >= 44
-    features = mini.encode_image(torch.zeros(2, 3, 64, 64))
-    assert features.pooled.shape == (2, mini.config.embed_dim)
-    assert features.tokens.shape == (2, 64, mini.config.embed_dim)
+    with pytest.raises(FedotpError, match="mini"):
+        load("minni")
 
 
 @pytest.mark.parametrize("text", ["a photo of a dog.", "an egyptian mau, 2 weeks old", "crème brûlée", "东京 & ☕"])
@@ -64,11 +58,6 @@ def test_tokenizer_round_trip(mini: CLIP, text: str) -> None:
     ids = mini.tokenizer.encode(text)
     assert not {mini.tokenizer.sot, mini.tokenizer.eot} & set(ids)
     assert mini.tokenizer.decode(ids).replace(" ", "") == text.replace(" ", "")
-
-
-def test_a_misspelt_name_is_corrected() -> None:
-    with pytest.raises(FedotpError, match="mini"):
-        load("minni")
 
 
 def test_shared_prefix_equals_the_plain_path(mini: CLIP) -> None:
@@ -90,14 +79,14 @@ def test_zero_shot_on_drawings_of_every_vendor(mini: CLIP) -> None:
     transform = EvalTransform(mini.config.image_size)
     classes = F.normalize(class_features(mini, data.classes), dim=-1)
     for vendor in range(len(data.domains)):
-        rows = np.flatnonzero(data.test.domains == vendor)[::3]
+        rows = np.flatnonzero(data.test.domains == vendor)[::6]
         with torch.no_grad():
             image = mini.encode_image(torch.stack([transform(data.test.image(int(i))) for i in rows]))
         right = (image.pooled @ classes.T).argmax(1).numpy() == data.test.labels[rows]
         assert right.mean() > 0.4, data.domains[vendor]  # chance is 6 %
 
 
-@pytest.mark.parametrize(("rule", "n_prompts", "lr"), [("pooled", 1, 0.1), ("unbalanced", 2, 0.01)])
+@pytest.mark.parametrize(("rule", "n_prompts", "lr"), [("pooled", 1, 0.01), ("unbalanced", 2, 0.1)])
 def test_prompts_learn(
     mini: CLIP, cifar: tuple[Dataset, ImageFeatures, Tensor], rule: str, n_prompts: int, lr: float
 ) -> None:

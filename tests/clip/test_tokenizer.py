@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import CLIPTokenizer
 
 from fedotp.clip import Tokenizer
 from fedotp.errors import FedotpError
@@ -47,8 +46,10 @@ TEXTS = st.one_of(
 
 
 @cache
-def transformers_tokenizer() -> CLIPTokenizer:
+def transformers_tokenizer() -> Any:
     """Built from the same merges; the vocabulary is written out here once more."""
+    from transformers import CLIPTokenizer
+
     packed = resources.files("fedotp.clip").joinpath("bpe_simple_vocab_16e6.txt.gz").read_bytes()
     merges = [tuple(line.split()) for line in gzip.decompress(packed).decode().split("\n")[1:48895]]
     visible = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]

@@ -1,17 +1,20 @@
-"""What a file says about itself is checked against bounds and against its tensors before anything is built from it."""
+"""Files that are no CLIP give one clear line, nothing in them is run, and nothing is built from sizes that lie."""
 
 import copy
 import json
 import os
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from clip_oracles import RESNET, VIT, hugging_face_clip, openai_tensors, random_clip, write_open_clip
+from clip_oracles import RESNET, VIT, hugging_face_clip, openai_tensors, random_clip, write_open_clip, write_openai
 from safetensors.torch import save_file
+from torch import Tensor, nn
 
-from fedotp.clip import CLIP, ClipConfig, Tokenizer, load
+from fedotp.clip import CLIP, ClipConfig, Tokenizer, load, save
 from fedotp.clip import _load as loading
 from fedotp.clip._config import mini_file
 from fedotp.errors import FedotpError
@@ -27,6 +30,100 @@ def refused(path: Path, complaint: str) -> None:
     assert message.startswith(f"{path}: ")
     assert message.isprintable()
     assert len(message) < len(str(path)) + 600
+
+
+BAD_BYTES: dict[str, tuple[bytes, str]] = {
+    "text": (b"these are not the weights you are looking for\n" * 3, "not a file of weights; expected OpenAI's .pt"),
+    "empty": (b"", "not a file of weights"),
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
+    "start of an archive": (b"PK\x03\x04" + bytes(100), "archive is damaged or cut short"),
+    "bare pickle": (pickle.dumps({"weights": [1, 2, 3]}), "bare pickle is not read"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BYTES)
+def test_what_is_no_file_of_weights_gives_one_clear_line(case: str, tmp_path: Path) -> None:
+    content, complaint = BAD_BYTES[case]
+    (tmp_path / "weights.bin").write_bytes(content)
+    refused(tmp_path / "weights.bin", complaint)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "torchscript", "state dict"])
+def test_damaged_files_give_one_clear_line(form: str, tmp_path: Path) -> None:
+    model, path = random_clip(VIT), tmp_path / "weights.bin"
+    write = {"safetensors": save, "torchscript": lambda m, p: write_openai(m.state_dict(), p)}
+    write.get(form, lambda m, p: torch.save(m.state_dict(), p))(model, path)
+    content = path.read_bytes()
+    complaint = f"{'safetensors file' if form == 'safetensors' else 'archive'} is damaged or cut short"
+    path.write_bytes(content[: int(0.7 * len(content))])
+    refused(path, complaint)
+    if form == "safetensors":
+        path.write_bytes(content[:8] + b"{" * 192 + content[200:])
+    else:  # one bit of a tensor
+        at = content.index(model.ln_final.weight.detach().numpy().tobytes())
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    refused(path, complaint)
+
+
+class Intruder:
+    """Leaves a mark where it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (Path("intruder-was-here"),)
+
+
+def _renumbered(tensors: dict[str, Tensor]) -> None:
+    for name in [name for name in tensors if name.startswith("transformer.resblocks.0.")]:
+        tensors[name.replace("resblocks.0.", "resblocks.7.")] = tensors.pop(name)
+
+
+# What is put into the tensors of a CLIP, or a change of them, and the complaint.
+WRONG_TENSORS: dict[str, tuple[dict[str, Tensor] | Callable[[dict[str, Tensor]], object], str]] = {
+    "missing": (lambda t: t.pop("ln_final.bias"), "lacks tensors ln_final.bias"),
+    "block": (_renumbered, "lacks tensors .* and 9 more"),
+    "one more": ({"visual.gate": torch.zeros(3)}, "has unknown tensors visual.gate"),
+    "shape": ({"ln_final.bias": torch.zeros(3)}, "has ill-shaped tensors ln_final.bias"),
+    "rank": ({"text_projection": torch.zeros(3)}, r"not a CLIP, for its tensor text_projection has the shape \(3,\)"),
+    "int8": ({"ln_final.bias": torch.zeros(128, dtype=torch.int8)}, "has non-float tensors ln_final.bias"),
+    "oblong": ({"visual.positional_embedding": torch.zeros(9, 192)}, "8 image positions do not form a square"),
+    "heads": ({"text_projection": torch.zeros(100, 48)}, "number of heads of a tower 100 wide is unknown"),
+    "no layers": (
+        lambda t: [t.pop(name) for name in list(t) if name.startswith("transformer.")],
+        rf"text\.layers = 0: {WHOLE} 512",
+    ),
+    "harmless": ({"\x1b[31m\n" + 5000 * "x": torch.zeros(1)}, r"has unknown tensors \[31m x+ \.\.\.$"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TENSORS)
+def test_wrong_tensors_give_one_clear_line(case: str, tmp_path: Path) -> None:
+    change, complaint = WRONG_TENSORS[case]
+    tensors = {name: tensor.clone() for name, tensor in random_clip(VIT).state_dict().items()}
+    _ = tensors.update(change) if isinstance(change, dict) else change(tensors)
+    save_file(tensors, tmp_path / "m.safetensors")
+    refused(tmp_path / "m.safetensors", complaint)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ([torch.zeros(3)], "holds a list and not a state dict"),
+        (nn.Linear(8, 10).state_dict(), "not a CLIP, for it has no tensor text_projection; expected OpenAI's"),
+        ({"intruder": Intruder()}, r"holds a call of __builtin__\.getattr, which no file of weights does"),
+    ],
+)
+def test_other_pickles_give_one_clear_line(
+    content: object, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(content, tmp_path / "weights.pt")
+    refused(tmp_path / "weights.pt", complaint)
+    assert not Path("intruder-was-here").exists()
+
+
+def test_a_name_too_long_for_a_path_is_no_backbone() -> None:
+    with pytest.raises(FedotpError, match="neither a file nor the name of a backbone"):
+        load("long " * 1000)
 
 
 def changed(config: ClipConfig, key: str, value: object) -> str:
@@ -79,7 +176,7 @@ def test_nonsense_in_the_metadata_gives_one_clear_line(
 
 
 @pytest.mark.parametrize(
-    "text", [DEEP, '{"vision": ' + DEEP, "[]", "3", "", "nothing", '{"vision": 1e999}', 5000 * "9"]
+    "text", [DEEP, '{"vision": ' + DEEP, "{}", "[]", "3", "", "nothing", '{"vision": 1e999}', 5000 * "9"]
 )
 def test_metadata_that_is_no_configuration_gives_one_clear_line(text: str, tmp_path: Path) -> None:
     save_file({"w": torch.zeros(1)}, tmp_path / "m.safetensors", {"fedotp.config": text})
@@ -97,18 +194,6 @@ def test_a_model_of_other_depth_than_its_tensors_is_never_built(
     refused(path, rf"its configuration has {layers} layers .*resblocks\.\*, but its tensors 2|{WHOLE} 512")
     save_file(random_clip(RESNET).state_dict(), path, {"fedotp.config": changed(RESNET, "vision.layers", [1, 1, 1, 1])})
     refused(path, r"its configuration has 1 layers visual\.layer2\.\*, but its tensors 2")
-
-
-def test_a_tower_without_layers_is_refused(tmp_path: Path) -> None:
-    tensors = random_clip(VIT).state_dict()
-    save_file({n: t for n, t in tensors.items() if not n.startswith("transformer.")}, tmp_path / "m.safetensors")
-    refused(tmp_path / "m.safetensors", rf"text\.layers = 0: {WHOLE} 512")
-
-
-def test_names_of_tensors_are_shown_harmless(tmp_path: Path) -> None:
-    tensors = random_clip(VIT).state_dict() | {"\x1b[31m\n" + 5000 * "x": torch.zeros(1)}
-    save_file(tensors, tmp_path / "m.safetensors")
-    refused(tmp_path / "m.safetensors", r"has unknown tensors \[31m x+ \.\.\.$")
 
 
 def test_too_many_tensors_are_refused_before_they_are_read(tmp_path: Path) -> None:
@@ -138,16 +223,14 @@ def header(path: Path, fields: object, data: bytes = bytes(8)) -> None:
         b"{" + DEEP.encode(),
         b'{"\xff": 1}',
         b"{",
+        b"",
     ],
 )
 def test_safetensors_headers_that_lie_give_one_clear_line(fields: object, tmp_path: Path) -> None:
     header(tmp_path / "m.safetensors", fields)
+    if not fields:  # longer than the file
+        (tmp_path / "m.safetensors").write_bytes((2**62).to_bytes(8, "little") + b"{}" + bytes(8))
     refused(tmp_path / "m.safetensors", "damaged or cut short|not a CLIP")
-
-
-def test_a_header_longer_than_the_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "m.safetensors").write_bytes((2**62).to_bytes(8, "little") + b"{}" + bytes(8))
-    refused(tmp_path / "m.safetensors", "damaged or cut short")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -178,6 +261,9 @@ BESIDE: dict[str, tuple[tuple[str, str], str, str]] = {
     "NaN heads": (HF, '{"text_config": {"num_attention_heads": NaN}}', rf"heads = nan: {WHOLE}"),
     "heads that do not divide": (HF, '{"text_config": {"num_attention_heads": 3}}', "3 attention heads do not divide"),
     "activations in a list": (HF, '{"text_config": {"hidden_act": []}}', r"activations differ \(\[\], quick_gelu\)"),
+    "two activations": (HF, '{"vision_config": {"hidden_act": "gelu"}}', "towers' activations differ"),
+    "no JSON": (HF, "{", "config.json beside it cannot be read"),
+    "a word for a section": (HF, '{"text_config": "none"}', "text_config should be an object"),
     "a list for a section": (HF, '{"text_config": [1]}', "text_config should be an object, not a list"),
     "a large file": (HF, " " * (1 << 20) + "{}", "is not a configuration file"),
     "width as a word": (OPEN_CLIP, '{"model_cfg": {"vision_cfg": {"width": "9"}}}', rf"width = '9': {WHOLE}"),
@@ -239,7 +325,10 @@ def test_tokenizers_that_could_fill_the_memory_are_refused(case: str, minis_toke
 
 
 @pytest.mark.parametrize("text", [DEEP, "[]", "null", '{"normalizer": ' + DEEP, "9" * 5000])
-def test_what_is_no_tokenizer_gives_one_clear_line(text: str) -> None:
+def test_what_is_no_tokenizer_gives_one_clear_line(text: str, tmp_path: Path) -> None:
+    notes = {"fedotp.config": VIT.to_json(), "fedotp.tokenizer": text}
+    save_file(random_clip(VIT).state_dict(), tmp_path / "m.safetensors", notes)
+    refused(tmp_path / "m.safetensors", "its tokenizer is not a `tokenizers` JSON file")
     with pytest.raises(FedotpError, match="is not a `tokenizers` JSON file"):
         Tokenizer.from_json(text)
 
