@@ -88,7 +88,7 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         def standard_normal(self, *words: Any, **more: Any) -> Any:
             return 0.1 * draw(self, *words, **more)
 
-    monkeypatch.setattr("fedotp.federation._random.np.random.Generator", Quiet)
+    monkeypatch.setattr("fedotp.federation._sampling.np.random.Generator", Quiet)
 
 
 @pytest.mark.parametrize(("unit", "method"), [("example", "promptfl"), ("example", "dp-fpl"), ("site", "promptfl")])

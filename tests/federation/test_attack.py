@@ -18,7 +18,7 @@ from fedotp.federation import (
     Settings,
     Simulator,
 )
-from fedotp.federation._random import draws, order
+from fedotp.federation._sampling import draws, order
 from fedotp.methods import METHODS, weighted_average
 
 TRAIN = (7, 3, 10, 5, 4, 6)

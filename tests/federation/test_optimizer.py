@@ -8,7 +8,7 @@ import torch
 from toy_federation import TRAIN, kept_rows, make_data, make_settings, make_task, simulator, state_of
 
 from fedotp.federation import OptimizerSettings
-from fedotp.federation._random import draws
+from fedotp.federation._sampling import draws
 from fedotp.federation.clients import LocalWork
 from fedotp.federation.clients._steps import Optimizer, fresh_state, local_steps
 from fedotp.methods import Batch

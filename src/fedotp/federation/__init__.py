@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from fedotp.federation._metrics import Metric as Metric
     from fedotp.federation._progress import Progress as Progress
     from fedotp.federation._progress import RoundReport as RoundReport
-    from fedotp.federation._random import Ints as Ints
-    from fedotp.federation._random import draws as draws
-    from fedotp.federation._rounds import RoundSettings as RoundSettings
+    from fedotp.federation._sampling import Ints as Ints
+    from fedotp.federation._sampling import RoundSettings as RoundSettings
+    from fedotp.federation._sampling import draws as draws
     from fedotp.federation._settings import AttackSettings as AttackSettings
     from fedotp.federation._settings import ComputeSettings as ComputeSettings
     from fedotp.federation._settings import EvaluationSettings as EvaluationSettings

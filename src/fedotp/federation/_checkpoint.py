@@ -25,7 +25,7 @@ from fedotp.federation._progress import (
     require_file,
     require_sealed,
 )
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server
 from fedotp.methods import Parameters

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedotp._text import percent
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 
 Floats = NDArray[np.float64]
 

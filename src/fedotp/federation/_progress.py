@@ -11,7 +11,7 @@ import safetensors
 
 from fedotp._files import parse_json
 from fedotp.errors import FedotpError
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 
 FORMAT = "fedotp-checkpoint-1"
 _LARGEST = 2**63 - 1

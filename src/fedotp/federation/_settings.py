@@ -8,8 +8,7 @@ import numpy as np
 
 from fedotp._values import MOST, Words, alternatives, require, require_choices, require_from, require_one_of, show
 from fedotp.errors import SettingError
-from fedotp.federation._random import Ints, draws, order
-from fedotp.federation._rounds import RoundSettings
+from fedotp.federation._sampling import Ints, RoundSettings, draws, order
 from fedotp.methods import PRECISION, Method, OptimizerName, Precision, Rate
 from fedotp.privacy import PrivacySettings, epsilon
 

@@ -15,7 +15,7 @@ from fedotp.federation._data import Backdoor, FederatedData, Images, Novel, OnIm
 from fedotp.federation._hardware import group_size, n_fitting
 from fedotp.federation._metrics import Floats
 from fedotp.federation._progress import Progress, RoundReport
-from fedotp.federation._random import Ints, draws
+from fedotp.federation._sampling import Ints, draws
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients import Attack, Clients, KeptRows, LocalWork
 from fedotp.federation.server import Accountant, Server, Updates

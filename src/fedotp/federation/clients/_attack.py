@@ -23,7 +23,7 @@ import torch
 
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._data import Backdoor, FederatedData, Images
-from fedotp.federation._random import Ints, draws, order
+from fedotp.federation._sampling import Ints, draws, order
 from fedotp.federation._settings import AttackSettings
 from fedotp.methods import Parameters
 

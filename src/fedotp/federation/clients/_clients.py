@@ -9,7 +9,7 @@ import torch
 
 from fedotp.errors import FedotpError, listed
 from fedotp.federation._data import FederatedData, OnImages
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._kept import KeptRows
 from fedotp.federation.clients._local import LocalResult, LocalTrainer, LocalWork

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedotp._files import cannot_write, opened_at_once, opened_in_place
 from fedotp.errors import FedotpError
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.methods import Parameters
 
 

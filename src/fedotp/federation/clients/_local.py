@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._data import FederatedData, OnImages
-from fedotp.federation._random import Ints
-from fedotp.federation._resident import ResidentImages
+from fedotp.federation._data import FederatedData, OnImages, ResidentImages
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._noisy import GroupNoise, NoisySteps, poisson_steps
 from fedotp.federation.clients._resident import ResidentTrainer

@@ -27,8 +27,7 @@ from fedotp._values import show
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._data import FederatedData
-from fedotp.federation._random import Ints
-from fedotp.federation._rounds import RoundSettings
+from fedotp.federation._sampling import Ints, RoundSettings
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._steps import Step, step_gradients
 from fedotp.methods import Batch, Method, Parameters, Task

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp._graphs import Recordings
-from fedotp.federation._random import Ints
-from fedotp.federation._resident import ResidentImages, at_least
+from fedotp.federation._data import ResidentImages, at_least
+from fedotp.federation._sampling import Ints
 from fedotp.federation.clients._steps import Optimizer, step_gradients
 from fedotp.methods import Method, Parameters, Task
 

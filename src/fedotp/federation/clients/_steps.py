@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedotp.federation._random import Ints, order
+from fedotp.federation._sampling import Ints, order
 from fedotp.federation._settings import OptimizerSettings
 from fedotp.methods import Batch, Method, Parameters, Task
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.privacy import epsilon
 

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import ServerStepSettings
 from fedotp.methods import Parameters
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedotp._values import show
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.server._rule import Rule, Updates
 from fedotp.federation.server._step import ServerStep

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.federation._data import FederatedData
+from fedotp.federation._data import FederatedData, ResidentImages
 from fedotp.federation._metrics import METRICS, Floats, Tested
-from fedotp.federation._random import Ints
-from fedotp.federation._resident import ResidentImages
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.testing._predict import Predictor
 from fedotp.federation.testing._resident import ResidentTester

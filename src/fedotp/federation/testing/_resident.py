@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fedotp._graphs import Recordings
-from fedotp.federation._random import Ints
-from fedotp.federation._resident import ResidentImages, at_least
+from fedotp.federation._data import ResidentImages, at_least
+from fedotp.federation._sampling import Ints
 from fedotp.federation.testing._predict import Predictor
 from fedotp.methods import Method, Parameters, Task
 

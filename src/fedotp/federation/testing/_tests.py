@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedotp.errors import FedotpError
 from fedotp.federation._data import Backdoor, FederatedData, Images, Novel, OnImages
 from fedotp.federation._metrics import Floats
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Model, Settings
 from fedotp.federation.testing._evaluation import Evaluation, LocalTester, Predictions
 from fedotp.methods import Method, Parameters, Task, ZeroShot

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedotp.federation._data import FederatedData
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation.clients import Clients, LocalResult, LocalTrainer, LocalWork
 from fedotp.federation.testing import LocalTester, Predictions
 from fedotp.methods import Need, Parameters

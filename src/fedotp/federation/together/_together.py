@@ -19,7 +19,7 @@ import torch
 from fedotp._system import leave_out
 from fedotp.federation._data import OnImages
 from fedotp.federation._hardware import Cores
-from fedotp.federation._random import Ints
+from fedotp.federation._sampling import Ints
 from fedotp.federation.clients import Clients, LocalResult, LocalWork
 from fedotp.federation.testing import Predictions
 from fedotp.federation.together._joined import Answer, Job, Joined, Stopped, can_join

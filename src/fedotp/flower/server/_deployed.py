@@ -201,21 +201,30 @@ class Deployed:
         n_images = sum(update.n_images for update in updates.values())
         if on_images:
             on_images(n_images)
+        return self._report(
+            start,
+            asked,
+            answered,
+            faults,
+            loss=np.array([updates[n].loss for n in answered]),
+            examples=np.array([updates[n].n_examples for n in answered], np.int64),
+            bytes_down=sum(_array_bytes(message) for message in messages),
+            bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
+            n_images=n_images,
+            shortened={self.names[number]: how for number, how in shortened.items()},
+            averaged=averaged,
+        )
+
+    def _report(self, start: float, asked: Ints, answered: Ints, faults: dict[int, Fault], **more: Any) -> RoundReport:
         return RoundReport(
             round=self.round,
             sampled=np.asarray(asked, np.int64),
             answered=answered,
-            loss=np.array([updates[n].loss for n in answered]),
-            examples=np.array([updates[n].n_examples for n in answered], np.int64),
             lr=self.settings.optimizer.rate_at(self.round - 1, self.settings.federation.rounds),
-            bytes_down=sum(_array_bytes(message) for message in messages),
-            bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
-            n_images=n_images,
             seconds=time.perf_counter() - start,
             faults={self.names[number]: str(fault) for number, fault in faults.items()},
-            shortened={self.names[number]: how for number, how in shortened.items()},
             epsilon=None if self._privacy is None else self._privacy.epsilon,
-            averaged=averaged,
+            **more,
         )
 
     def _count_steps(self, number: int, reported: int | None) -> None:
@@ -244,19 +253,16 @@ class Deployed:
             self.registry.members[number].accepted = self.round
             self._count_steps(number, None)
         most = self._intake.most_images()
-        return RoundReport(
-            round=self.round,
-            sampled=np.asarray(asked, np.int64),
-            answered=np.array(opened.survivors, np.int64),
-            epsilon=None if self._privacy is None else self._privacy.epsilon,
+        return self._report(
+            start,
+            asked,
+            np.array(opened.survivors, np.int64),
+            faults,
             loss=np.full(len(opened.survivors), np.nan),
             examples=np.array([min(self.registry.members[n].agreed, most) for n in opened.survivors], np.int64),
-            lr=self.settings.optimizer.rate_at(self.round - 1, self.settings.federation.rounds),
             bytes_down=opened.bytes_down,
             bytes_up=opened.bytes_up,
             n_images=0 if average is None else average.n_images,
-            seconds=time.perf_counter() - start,
-            faults={self.names[number]: str(fault) for number, fault in faults.items()},
             known_loss=float("nan") if average is None else average.loss,
         )
 
