@@ -119,7 +119,7 @@ def test_by_confidence_each_end_counts_as_it_is_certain(task: Task, image: Image
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_an_image_has_its_dial_whoever_is_beside_it(task: Task, image: ImageFeatures, rule: str) -> None:
+def test_an_image_has_its_dial_alone_and_beside_others(task: Task, image: ImageFeatures, rule: str) -> None:
     method = FedOTP(rule=rule, dial="confidence", n_private=2)
     predictor = Predictor.of(method, task, params_of(method, task), C)
     together = predictor.scores(image)

@@ -53,7 +53,7 @@ def test_the_name_of_an_absent_class_changes_nothing(task: Task) -> None:
         torch.testing.assert_close(other[[0, 2]], gradient[[0, 2]])
 
 
-def test_whoever_has_all_classes_trains_as_it_predicts(task: Task) -> None:
+def test_a_client_with_all_classes_trains_as_it_predicts(task: Task) -> None:
     params, image = networks(task), ImageFeatures(draw(C, B, E), draw(C, B, 0, E))
     labels = torch.randint(3, (C, B))
     loss, _ = loss_of(task, params, Batch(image, labels), torch.ones(C, 3, dtype=torch.bool))
