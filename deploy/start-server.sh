@@ -1,5 +1,5 @@
 #!/bin/sh
-# Start the run in $FEDOTP_RUN, or go on with it if it is there: what a server does after a crash or a reboot.
+# Start the run in $FEDOTP_RUN, or resume it if it exists: what a server does after a crash or a reboot.
 # The variables are explained in server.env.example.
 set -eu
 if [ -e "$FEDOTP_RUN/config.toml" ]; then

@@ -242,31 +242,21 @@ def test_names_that_no_folder_should_have(tmp_path: Path, keys: Path, site: str)
     assert files(keys) == before
 
 
-@pytest.mark.parametrize(
-    "host", ["", "fl.example.org:8000", "https://a", "*.org", "a b", "-a.org", "10.0.0", "1.2.3.256", "a" * 64, "ä.org"]
-)
-def test_hosts_that_are_none(tmp_path: Path, host: str) -> None:
-    with pytest.raises(FedotpError, match="is not a host"):
-        make_keys(tmp_path / "keys", ["localhost", host], ["a"])
+HOSTS = ["", "fl.example.org:8000", "https://a", "*.org", "a b", "-a.org", "10.0.0", "1.2.3.256", "a" * 64, "ä.org"]
+WRONG: list[tuple[list[str], list[str], int, str]] = [
+    *((["localhost", host], ["a"], 30, "is not a host") for host in HOSTS),
+    *((["localhost"], ["a"], days, "1 to 3653 days") for days in (0, -1, 4000)),
+    (["localhost"], [], 30, "at least one site"),
+    ([], ["a"], 30, "at least one host"),
+    (["localhost"], ["a", "A"], 30, "a site 'A' already"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ((["localhost"], []), "at least one site"),
-        (([], ["a"]), "at least one host"),
-        ((["localhost"], ["a", "A"]), "a site 'A' already"),
-    ],
-)
-def test_lists_that_are_wrong(tmp_path: Path, arguments: tuple[list[str], list[str]], line: str) -> None:
+@pytest.mark.parametrize(("hosts", "sites", "days", "line"), WRONG)
+def test_what_no_keys_are_made_for(tmp_path: Path, hosts: list[str], sites: list[str], days: int, line: str) -> None:
     with pytest.raises(FedotpError, match=line):
-        make_keys(tmp_path / "keys", *arguments)
-
-
-@pytest.mark.parametrize("days", [0, -1, 4000])
-def test_days_that_are_wrong(tmp_path: Path, days: int) -> None:
-    with pytest.raises(FedotpError, match="1 to 3653 days"):
-        make_keys(tmp_path / "keys", ["localhost"], ["a"], days=days)
+        make_keys(tmp_path / "keys", hosts, sites, days=days)
+    assert not (tmp_path / "keys").exists()
 
 
 def test_nothing_is_overwritten(keys: Path, tmp_path: Path) -> None:
