@@ -15,7 +15,7 @@ from fedotp.clip import CLIP, TINY, save
 from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
 from fedotp.federation import Metric
-from fedotp.flower._agreement import Agreement
+from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._app import stay_offline
@@ -119,9 +119,10 @@ def test_an_agreement_reads_back_equal(inputs: Path) -> None:
     assert Agreement.of(record).digest == agreement.digest
 
 
-def test_a_message_of_something_else_is_refused() -> None:
-    with pytest.raises(FedotpError, match="has no agreement"):
-        Agreement.of(ConfigRecord({"agreement": "nonsense"}))
+@pytest.mark.parametrize("text", ["nonsense", "[" * 200_000])
+def test_a_message_of_something_else_is_refused(text: str) -> None:
+    with pytest.raises(DisagreementError, match="has no agreement"):
+        Agreement.of(ConfigRecord({"agreement": text}))
 
 
 def test_the_server_cannot_make_a_site_open_a_file(inputs: Path, tmp_path: Path, lines: Any) -> None:

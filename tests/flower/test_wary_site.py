@@ -175,11 +175,6 @@ def test_an_agreement_that_costs_too_much_or_says_too_much_is_refused_in_one_lin
     assert str(refusal.value).isprintable()
 
 
-def test_an_agreement_nested_without_end_is_refused() -> None:
-    with pytest.raises(DisagreementError, match="has no agreement"):
-        Agreement.of(ConfigRecord({"agreement": "[" * 200_000}))
-
-
 @pytest.mark.parametrize("asked", ["data.crops=1001", "federation.local_epochs=1001", "federation.join_epochs=1001"])
 def test_more_than_any_site_needs_is_refused(inputs: Path, asked: str) -> None:
     config = make_deployable(inputs)
