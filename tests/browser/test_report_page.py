@@ -13,11 +13,9 @@ from coloured_squares import draw_day_and_night
 from fedotp.cli import demo
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config, load_config
-from fedotp.federation import METRICS
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
@@ -164,126 +162,6 @@ def test_runs_that_differ_in_split_and_seed_are_one_line_of_one_colour(
     expect(fairness).to_have_count(len(names))
     worst = np.mean([made.summary["final"]["accuracy_min"] for made in fedotp])
     expect(fairness.filter(has_text="FedOTP")).to_contain_text(f"{100 * worst:.2f}")
-
-
-def test_bars_of_clients_are_means_over_the_seeds_of_one_split(
-    page: "Page", splits: tuple[str, list[list[RunDirectory]]]
-) -> None:
-    url, (fedotp, *_) = splits
-    page.goto(url)
-    page.get_by_label("In detail").select_option(label="FedOTP, split 2, seed 1")
-    same = [made for made in fedotp if made.config.partition.seed == 2]
-    north = np.mean([made.summary["clients"][0]["accuracy"] for made in same])
-    assert len(same) == 2
-    tip = hover(chart(page, "Accuracy of each client"), 0.2)
-    expect(tip).to_contain_text("north")
-    expect(tip).to_contain_text(f"FedOTP{100 * north:.1f} %")
-
-
-@pytest.mark.parametrize("width", [1280, 1440])
-def test_tables_fit_the_screen(
-    page: "Page", one: str, many: str, splits: tuple[str, list[list[RunDirectory]]], width: int
-) -> None:
-    for url in (one, many, splits[0]):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.goto(url)
-        to_the_end(page)
-        assert page.evaluate("() => document.documentElement.scrollWidth") == width
-        cut = page.locator(".scroll:visible").evaluate_all(
-            "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
-        )
-        assert cut == []
-
-
-def test_many_runs_are_chosen_by_what_they_have_in_common(page: "Page", tmp_path: Path) -> None:
-    runs = [
-        invent_run(tmp_path / f"{method}{split}", method=method, split=split)
-        for method in ("fedotp", "coop")
-        for split in range(7)
-    ]
-    page.goto(address(tmp_path, runs))
-    boxes = page.locator("#toolbar .runs label")
-    expect(boxes).to_have_text(["FedOTP", "CoOp (local)"])
-    found = chart(page, "Accuracy over rounds")
-    before = picture(found)
-    page.get_by_label("CoOp (local)", exact=True).uncheck()
-    assert picture(found) != before
-    expect(page.locator("#accuracy .legend").first).to_have_text("FedOTP")
-    settings = page.locator(".scroll[aria-label='Differing settings']")
-    expect(settings.locator("th")).to_have_text(["setting", "FedOTP", "CoOp (local)"])
-    expect(settings).not_to_contain_text("partition.seed")
-
-
-def test_a_run_that_is_no_better_than_a_control_says_so_if_clients_are_enough(page: "Page", tmp_path: Path) -> None:
-    controls = {"majority": 0.99, "zero_shot": 0.125}
-    names = [f"site {number}" for number in range(12)]
-    page.goto(address(tmp_path, [invent_run(tmp_path / "twelve", clients=names, controls=controls)]))
-    expect(page.locator("header .notice")).to_contain_text(["(!) FedOTP is worse than majority class: -"])
-    expect(page.locator("header .note")).to_have_count(0)
-    page.goto(address(tmp_path, [invent_run(tmp_path / "three", controls=controls)]))
-    expect(page.locator("header .notice")).to_have_count(0)
-    expect(page.locator("header .note")).to_contain_text(["; 3 clients are too few to be sure."])
-    expect(page.locator(".lead")).to_contain_text("Controls: majority class 99.0 %, zero-shot CLIP 12.5 %.")
-
-
-@pytest.mark.usefixtures("worst_recall")
-def test_the_table_of_clients_has_a_column_for_every_metric(page: "Page", tmp_path: Path) -> None:
-    made = invent_run(tmp_path / "run")
-    page.goto(address(tmp_path, [made]))
-    table = page.locator("#clients .scroll[aria-label=Clients]")
-    others = ["balanced accuracy %", "macro-F1 %", "loss", "worst recall %"]
-    titles = ["client", "training images", "test images", "accuracy %", *others]
-    expect(table.locator("th")).to_have_text(titles)
-    last = list(made.metrics("evaluation"))[-1]
-    *shares, loss, worst = (last[f"client_{key}"][0] for key in METRICS)
-    assert worst == last["client_worst_recall"][0]
-    written = [f"{100 * share:.2f}" for share in (*shares, worst)]
-    expected = ["north", "20", "20", *written[:3], f"{loss:.3f}", written[3]]
-    expect(table.locator("tbody tr").first.locator("td")).to_have_text(expected)
-
-
-def test_views_are_a_table_and_a_chart(page: "Page", tmp_path: Path) -> None:
-    made = invent_run(tmp_path / "run", views=True)
-    page.goto(address(tmp_path, [made, invent_run(tmp_path / "coop", method="coop")]))
-    page.get_by_label("In detail").select_option(label="FedOTP")
-    compared = page.locator("#views .scroll[aria-label='Views compared: what each client predicts with'] tbody tr")
-    expect(compared).to_have_count(6)  # last, best and mean of the last five of each
-    expect(compared.first).to_contain_text("FedOTP")
-    rows = page.locator("#views .scroll[aria-label='Accuracy in each view'] tbody tr")
-    expect(rows).to_have_count(12)  # six views, three means of each model; the other run has none
-    last = [r for r in made.metrics("view") if (r["view"], r["model"]) == ("novel", "personal")][-1]["accuracy"]
-    expect(rows.nth(2)).to_contain_text("novel")
-    expect(rows.nth(2)).to_contain_text(f"{100 * last:.2f}")
-    tip = hover(chart(page, "Accuracy in each view over rounds"), 0.97)
-    expect(tip).to_contain_text("Round 4")
-    expect(tip).to_contain_text("novel, global model")
-    page.goto(address(tmp_path, [invent_run(tmp_path / "plain")]))
-    expect(page.locator("#views")).to_have_count(0)
-
-
-def test_privacy_from_above_and_below(page: "Page", tmp_path: Path) -> None:
-    """Audit and probe beside the account; runs without either do not matter."""
-    kept, broken = (invent_run(tmp_path / name, method=name, spent=0.5) for name in ("fedotp", "promptfl"))
-    kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
-    kept.save_finding("probe", a_probe())
-    broken.save_finding("audit", an_audit(upper=2.0, lower=4.5))
-    page.goto(address(tmp_path, [kept, broken, invent_run(tmp_path / "coop", method="coop")]))
-    part = page.locator("#privacy")
-    bounds = part.get_by_role("region", name="Epsilon from above and below").locator("tbody tr")
-    expect(bounds).to_have_count(2)
-    expect(bounds.first).to_contain_text("0.90")
-    expect(bounds.first).to_contain_text("2.00")
-    attacks = part.get_by_role("region", name="Membership probe").locator("tbody tr")
-    expect(attacks).to_have_count(4)
-    expect(attacks.first).to_contain_text("0.612 [0.582, 0.642]")
-    expect(attacks.nth(2)).to_contain_text("control")
-    expect(attacks.last).to_contain_text("0.880")
-    page.get_by_label("In detail").select_option(label="PromptFL")
-    expect(part.get_by_text("the promise is broken")).to_be_visible()
-    assert picture(chart(page, "Epsilon from above and below"))
-    assert picture(chart(page, "Epsilon spent, round by round"))
-    page.get_by_label("In detail").select_option(label="FedOTP")
-    expect(part.get_by_text("the promise is broken")).to_have_count(0)
 
 
 def test_a_page_of_one_run_shows_everything(page: "Page", one: str, toy: RunDirectory) -> None:
@@ -455,22 +333,6 @@ def limits_of(client: str, **changed: Any) -> dict[str, Any]:
     return {"client": client, "images": 61, "size": 1.86, **shares, **changed}
 
 
-def test_limits(page: "Page", tmp_path: Path) -> None:
-    """How often sets hold the true class, how large they are; of one client there are no others."""
-    run = invent_run(tmp_path / "run")
-    nothing = {"sites": [], "maps": [], "plans": None, "tsne": None, "words": [], "bound": None, "notes": []}
-    page.goto(
-        address(tmp_path, [run], [nothing | {"limits": {"asked": 0.9, "clients": [limits_of("a"), limits_of("b")]}}])
-    )
-    expect(page.locator("#limits .note")).to_contain_text("in 90 of 100 images")
-    expect(page.locator("#limits tbody tr").first).to_have_text("a6191.2 80.0 to 98.01.8687.43.140.0")
-    alone = limits_of("a", by_all=None, others_flagged=None)
-    page.goto(address(tmp_path, [run], [nothing | {"limits": {"asked": 0.9, "clients": [alone]}}]))
-    expect(page.locator("#limits tbody tr")).to_have_text(["a6191.2 80.0 to 98.01.863.1"])
-    page.goto(address(tmp_path, [run], [nothing | {"limits": None}]))
-    assert page.locator("#limits").count() == 0
-
-
 def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
     names = {"clients": CLASSES[:3], "classes": CLASSES, "domains": CLASSES[:3], "dataset": HOSTILE}
     runs = [invent_run(tmp_path / f"{HOSTILE[:4]}{seed}", **names, seed=seed) for seed in (0, 1)]
@@ -563,30 +425,6 @@ def test_it_prints_on_light_paper_with_all_charts(page: "Page", one: str, tmp_pa
     page.pdf(path=tmp_path / "report.pdf", format="A4")
     assert page.title() == f"{n_charts} of {n_charts}"  # those below the window, too
     assert (tmp_path / "report.pdf").read_bytes().count(b"/Subtype /Image") >= n_charts
-
-
-def test_what_each_client_contributed(page: "Page", tmp_path: Path) -> None:
-    """Exact and sampled values, most first; a run that nobody asked about has no such panel."""
-    runs = [invent_run(tmp_path / name, seed=seed) for seed, name in enumerate(("asked", "not-asked"))]
-    names = [*runs[0].manifest["clients"][:2], HOSTILE]
-    numbers = [(0.034, 0.02, 0.048, 0.01, -0.005), (0.12, 0.1, 0.14, 0.08, 0.02), (-0.05, -0.07, -0.03, 0.0, None)]
-    keys = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
-    sites = [{"name": name, **dict(zip(keys, each, strict=True))} for name, each in zip(names, numbers, strict=True)]
-    value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "all": 0.754, "none": 0.65}
-    (runs[0].path / "value.json").write_text(with_checksum({**value, "sites": sites}))
-    page.goto(address(tmp_path, runs[:1]))
-    chart(page, "What each client contributed")
-    rows = page.locator("#value tbody tr")
-    expect(rows).to_have_count(3)
-    assert rows.all_inner_texts() == [
-        f"{names[1]}\t+12.00\t+10.00 to +14.00\t+8.00\t+2.00",
-        f"{names[0]}\t+3.40\t+2.00 to +4.80\t+1.00\t−0.50",
-        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00\t–",
-    ]
-    expect(page.locator("#value .note").first).to_contain_text("75.40 %")
-    expect(page.locator("#value .note").first).to_contain_text("20 random orders")
-    page.goto(address(tmp_path, runs[1:]))
-    expect(page.locator("#value")).to_have_count(0)
 
 
 @pytest.mark.skipif(not SCREENSHOTS, reason="FEDOTP_SCREENSHOTS names no folder")

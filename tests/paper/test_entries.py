@@ -9,7 +9,6 @@ from fedotp.errors import FedotpError
 from fedotp.methods import FedOTP
 from fedotp.methods._promptfl import CoOp
 from fedotp.paper import ENTRIES, Cell, entry_named, estimate, numbers, trials_of
-from fedotp.paper._entry_runs import changed, find_made
 from fedotp.runs.tables import n_bytes
 
 NAMES = list(ENTRIES)
@@ -70,13 +69,6 @@ def test_names_are_found_however_they_are_spelt(name: str) -> None:
     assert entry_named(name) is ENTRIES["tableA2"]
 
 
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(FedotpError, match="the paper has no 'table9' to run; it has table1, table2"):
-        entry_named("table9")
-    with pytest.raises(FedotpError, match="--only ImageNet: Table 3 has CIFAR-10, CIFAR-100, Zero-Shot CLIP"):
-        ENTRIES["table3"].only(["ImageNet"])
-
-
 def test_only() -> None:
     entry = ENTRIES["table1"].only(["oxfordpets", "DTD", "fedotp", "CoOp"])
     assert [part.dataset for part in entry.parts] == ["DTD", "OxfordPets"]
@@ -85,13 +77,6 @@ def test_only() -> None:
     assert ENTRIES["table1"].only(["promptfl", "coop"]).against == "CoOp"  # the first that is left
     assert ENTRIES["tableA4"].only(["DTD, 1 shot"]).parts[0].title == "DTD, 1 shot"
     assert len(ENTRIES["tableA4"].only(["DTD"]).parts) == 5
-
-
-def test_nothing_run_yet(tmp_path: Path) -> None:
-    made = find_made(ENTRIES["table3"], tmp_path)
-    assert [len(outcomes) for _, outcomes in made] == [15, 15]  # five methods, the three seeds that a run takes
-    assert not any(outcome.directory.is_begun for _, outcomes in made for outcome in outcomes)
-    assert changed(ENTRIES["table3"], made) == []
 
 
 def test_the_page_lists_every_entry() -> None:

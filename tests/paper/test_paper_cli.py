@@ -176,14 +176,6 @@ def test_missing_inputs_are_named_before_anything_starts(tmp_path: Path, monkeyp
     assert f"fetch  fedotp data download domainnet --root {root}" in done.out
 
 
-def test_a_file_of_weights_that_is_not_there_is_named(tmp_path: Path, toy: Toy) -> None:
-    gone = tmp_path / "gone.pt"
-    done = run(toy, tmp_path / "runs", "--set", f"backbone.name={gone}")
-    assert done.status == 2
-    assert f"missing  the weights {gone}" in done.out
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -200,12 +192,6 @@ def test_bad_input_is_one_line(words: list[str], why: str) -> None:
     assert done.status == 2
     assert why in done.err
     assert done.err.count("\n") == 1
-
-
-def test_the_list() -> None:
-    done = command("paper", "list")
-    assert done.status == 0
-    assert all(f"\n{name} " in done.out for name in ENTRIES)
 
 
 def test_figures_are_drawn(toy: Toy, tmp_path: Path) -> None:

@@ -245,14 +245,6 @@ def test_the_policy_lets_only_the_pages_own_scripts_run_and_nothing_connect(tmp_
     assert not [tag for tag, attributes in Tags(page).found if "src" in attributes or tag == "link"]
 
 
-def test_a_large_run_is_a_small_page(tmp_path: Path) -> None:
-    names, classes = [f"client-{i}" for i in range(100)], [f"thing {k}" for k in range(100)]
-    made = invent_run(tmp_path / "run", clients=names, classes=classes, n_rounds=150, n_test=100)
-    page = make_page([made])
-    assert np.shape(only(page)["curve"]["clients"]) == (100, 151)
-    assert len(page.encode()) < 10e6
-
-
 def test_of_very_many_clients_some_have_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedotp.report.page._gather._MOST_POINTS", 20)
     made = invent_run(tmp_path / "run", clients=[f"c{i}" for i in range(9)])

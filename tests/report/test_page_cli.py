@@ -54,15 +54,6 @@ def test_a_folder_of_runs_has_its_page_in_it_and_no_other_is_overwritten(report:
     assert report("two/a", "two/b", "--no-analysis", "--out", "report.html")[0] == 0
 
 
-def test_several_runs_have_theirs_here_or_where_asked(report: Report, tmp_path: Path) -> None:
-    for name in ("runs/a", "runs/b"):
-        invent_run(tmp_path / name)
-    assert report("runs/a", "runs/b", "--no-analysis") == (0, "report  report.html\n", "")
-    assert report("runs", "runs/a", "--no-analysis", "--out", "x/y.html") == (0, "report  x/y.html\n", "")
-    pages = [(tmp_path / name).read_text() for name in ("report.html", "x/y.html")]
-    assert all("<title>2 runs on farm</title>" in page for page in pages)  # each run once
-
-
 def test_a_run_that_cannot_be_analysed_says_why(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import scipy
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
-from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import Outcome, Trial, by_method, run_many
@@ -133,17 +132,6 @@ def test_clients_of_several_splits_are_units_and_seeds_are_not() -> None:
     assert (check.difference.low, check.difference.high) == pytest.approx(tuple(test.confidence_interval()))
 
 
-def test_one_client_and_one_run_have_no_interval() -> None:
-    check = check_run(summary_of([0.6], majority=[0.5]))
-    assert open_checks({"A": check}) == ["A: +10.00 points over majority class; 1 client is too few to be sure."]
-
-
-def test_runs_from_before_there_were_controls_have_no_checks() -> None:
-    summary = summary_of([0.5, 0.6])
-    del summary["controls"]
-    assert check_run(summary) == []
-
-
 def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, tmp_path: Path) -> None:
     """On labels that mean nothing nobody can be above the majority; what is trained on them is its own control."""
     trials = by_method(make_config(inputs, **QUICK), ["fedotp", "zeroshot"], [0], controls=True)
@@ -182,9 +170,3 @@ def test_runs_of_real_sites_and_simulated_ones_are_no_pairs(tmp_path: Path) -> N
         outcomes = [Outcome(Trial(run.path.name, {"method": run.config.title}, run.config), run) for run in simulated]
         outcomes += [Outcome(Trial(run.path.name, {"method": "other"}, run.config), run) for run in others]
         assert len(Table.of(outcomes).differences.lines()) == n
-
-
-def test_a_classifier_of_shuffled_labels_is_refused(inputs: Path, tmp_path: Path) -> None:
-    run = fedotp.run(make_config(inputs, **QUICK, data={"labels": "shuffled"}), tmp_path / "run")
-    with pytest.raises(FedotpError, match="was trained on shuffled labels: it is a control"):
-        Classifier.from_run(run.path, "client-0")

@@ -1,18 +1,22 @@
-"""Damaged, foreign or busy run directories: one line that says what and where, and nothing overwritten."""
+"""Damaged, forged or busy run directories: one line that says what and where, and nothing overwritten."""
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 from toy_run import assert_same_outcome, make_config, make_inputs, outcome
+from typer.testing import CliRunner
 
 import fedotp
+from fedotp.cli import app
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
@@ -30,10 +34,21 @@ class StopAfter(Observer):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.fixture(scope="module")
+def stopped_once(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fedotp.run(make_config(inputs), tmp_path_factory.mktemp("stopped") / "run", observer=StopAfter(2)).path
+
+
 @pytest.fixture
-def stopped(inputs: Path, tmp_path: Path) -> RunDirectory:
-    """A run after two of three rounds."""
-    return fedotp.run(make_config(inputs), tmp_path / "run", observer=StopAfter(2))
+def stopped(stopped_once: Path, tmp_path: Path) -> RunDirectory:
+    """A copy of a run after two of three rounds."""
+    return RunDirectory(shutil.copytree(stopped_once, tmp_path / "run"))
+
+
+@pytest.fixture
+def done(complete: RunDirectory, tmp_path: Path) -> RunDirectory:
+    """A copy of a complete run."""
+    return RunDirectory(shutil.copytree(complete.path, tmp_path / "done"))
 
 
 def snapshot(path: Path) -> dict[str, bytes]:
@@ -58,50 +73,40 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
-def test_a_damaged_private_prompt_is_refused(stopped: RunDirectory) -> None:
-    content = stopped.kept.read_bytes()
-    for at in range(0, len(content), 256):  # wherever somebody wrote
+def flip_prompts(run: RunDirectory) -> None:
+    content = run.kept.read_bytes()
+    for at in range(0, len(content), 256):  # wherever a client has written
         if content[at]:
-            flip(stopped.kept, at)
-    refused(stopped, r"private.bin: what client \d keeps is damaged")
+            flip(run.kept, at)
 
 
-def test_missing_private_prompts_are_refused(stopped: RunDirectory) -> None:
-    stopped.kept.unlink()
-    refused(stopped, r"cannot read .*private.bin")
+def cut(name: str, keep: int) -> Any:
+    return lambda run: os.truncate(run.path / name, keep)
 
 
-@pytest.mark.parametrize("keep", [0, 9, 500])
-def test_a_truncated_checkpoint_is_refused(stopped: RunDirectory, keep: int) -> None:
-    stopped.checkpoint.write_bytes(stopped.checkpoint.read_bytes()[:keep])
-    refused(stopped, r"checkpoint .*checkpoint.safetensors")
+def without_checksum(run: RunDirectory) -> None:
+    content = json.loads((run.path / "manifest.json").read_text())
+    (run.path / "manifest.json").write_text(json.dumps({k: v for k, v in content.items() if k != "sha256"}))
 
 
-def test_a_flipped_bit_in_the_checkpoint_is_refused(stopped: RunDirectory) -> None:
-    flip(stopped.checkpoint, -10)
-    refused(stopped, r"checkpoint.safetensors is damaged")
-
-
-def test_a_shortened_record_of_metrics_is_refused(stopped: RunDirectory) -> None:
-    os.truncate(stopped.path / "metrics.jsonl", 100)
-    refused(stopped, r"metrics.jsonl has 100 bytes where \d+ were written")
-
-
-def test_a_damaged_line_of_metrics_is_named(stopped: RunDirectory) -> None:
-    path = stopped.path / "metrics.jsonl"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]) + "\n")
-    with pytest.raises(FedotpError, match=r"metrics.jsonl, line 2 is damaged"):
-        list(stopped.metrics())
-
-
-def test_a_damaged_partition_or_manifest_is_refused(stopped: RunDirectory) -> None:
-    for name in ("partition.json", "manifest.json"):
-        path = stopped.path / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-        refused(stopped, name)
-        path.write_bytes(whole)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (flip_prompts, r"private.bin: what client \d keeps is damaged"),
+        (lambda run: run.kept.unlink(), r"cannot read .*private.bin"),
+        (cut("state/checkpoint.safetensors", 0), r"checkpoint .*checkpoint.safetensors"),
+        (cut("state/checkpoint.safetensors", 9), r"checkpoint .*checkpoint.safetensors"),
+        (cut("state/checkpoint.safetensors", 500), r"checkpoint .*checkpoint.safetensors"),
+        (lambda run: flip(run.checkpoint, -10), r"checkpoint.safetensors is damaged"),
+        (cut("metrics.jsonl", 100), r"metrics.jsonl has 100 bytes where \d+ were written"),
+        (cut("partition.json", 100), "partition.json"),
+        (cut("manifest.json", 100), "manifest.json"),
+        (without_checksum, r"manifest.json is damaged or was edited: its digest does not match"),
+    ],
+)
+def test_a_damaged_run_is_refused(damage: Any, message: str, stopped: RunDirectory) -> None:
+    damage(stopped)
+    refused(stopped, message)
 
 
 def edit(path: Path, before: str, after: str) -> None:
@@ -121,13 +126,13 @@ def test_an_edited_configuration_is_refused_by_the_key_that_changed(stopped: Run
 
 
 def test_where_things_are_may_be_edited(stopped: RunDirectory, tmp_path: Path) -> None:
-    """Another machine has them elsewhere; their digests tell that they are the same."""
+    """Another machine has them elsewhere; their digests show that they are the same."""
     (tmp_path / "elsewhere").mkdir()
     edit(stopped.path / "config.toml", f'store = "{stopped.config.data.store}"', f'store = "{tmp_path}/elsewhere"')
     assert fedotp.resume(stopped.path).is_complete
 
 
-def test_a_changed_number_in_the_metrics_is_refused(stopped: RunDirectory) -> None:
+def test_changed_metrics_are_refused(stopped: RunDirectory) -> None:
     path = stopped.path / "metrics.jsonl"
     edit(path, '"kind":"round","round":2', '"kind":"round","round":3')
     refused(stopped, r"metrics.jsonl is damaged or was edited: its digest does not match")
@@ -136,16 +141,18 @@ def test_a_changed_number_in_the_metrics_is_refused(stopped: RunDirectory) -> No
     edit(path, '"kind":"round","round":3', '"kind":"round","round":2')
     done = fedotp.resume(stopped.path)
     assert [record["round"] for record in done.metrics("round")] == [1, 2, 3]
-    for damaged in (path.read_text().replace('"round":1,', '"round":0,', 1), path.read_text() + '{"kind":"x"}\n'):
-        whole = path.read_text()
+    whole = path.read_text()
+    for damaged in (whole.replace('"round":1,', '"round":0,', 1), whole + '{"kind":"x"}\n'):
         path.write_text(damaged)
         with pytest.raises(FedotpError, match=r"metrics.jsonl is damaged or was edited"):
             list(done.metrics())
-        path.write_text(whole)
+    lines = whole.splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]) + "\n")
+    with pytest.raises(FedotpError, match=r"metrics.jsonl, line 2 is damaged"):
+        list(stopped.metrics())
 
 
-def test_no_flipped_bit_in_manifest_or_summary_goes_unnoticed(inputs: Path, tmp_path: Path) -> None:
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
+def test_no_flipped_bit_in_manifest_or_summary_goes_unnoticed(done: RunDirectory) -> None:
     for name in ("manifest", "summary"):
         path = done.path / f"{name}.json"
         content, expected = path.read_bytes(), getattr(RunDirectory(done.path), name)
@@ -156,60 +163,80 @@ def test_no_flipped_bit_in_manifest_or_summary_goes_unnoticed(inputs: Path, tmp_
             path.write_bytes(content)
 
 
-def test_a_manifest_without_its_checksum_is_refused(stopped: RunDirectory) -> None:
-    path = stopped.path / "manifest.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
-    refused(stopped, r"manifest.json is damaged or was edited: its digest does not match")
-
-
 DEEP = b"[" * 100_000
 FOREIGN = (DEEP + b"\n", b"a = " + DEEP, b'{"kind": "\xff"}\n', b"[]\n", b"1\n", b'"x"\n', b"null\n")
 
 
-def test_json_nested_without_end_and_text_that_is_none_are_one_line(inputs: Path, tmp_path: Path) -> None:
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
-    read = {
-        "manifest.json": lambda run: run.manifest,
-        "summary.json": lambda run: run.summary,
-        "partition.json": lambda run: run.partition,
-        "metrics.jsonl": lambda run: list(run.metrics()),
-        "config.toml": lambda run: run.config,
-    }
-    for name, ask in read.items():
-        whole = (done.path / name).read_bytes()
-        for content in FOREIGN:
-            (done.path / name).write_bytes(content)
-            with pytest.raises(FedotpError, match=name) as caught:
-                ask(RunDirectory(done.path))
-            assert "\n" not in str(caught.value)
-        (done.path / name).write_bytes(whole)
+@pytest.mark.parametrize(
+    ("name", "contents", "read"),
+    [
+        ("manifest.json", FOREIGN, lambda run: run.manifest),
+        ("summary.json", FOREIGN, lambda run: run.summary),
+        ("partition.json", FOREIGN, lambda run: run.partition),
+        ("metrics.jsonl", FOREIGN, lambda run: list(run.metrics())),
+        ("config.toml", FOREIGN, lambda run: run.config),
+        ("predictions.npz", (b"", b"PK\x03\x04 and more", *FOREIGN), lambda run: run.predictions()),
+    ],
+)
+def test_foreign_content_is_one_line(name: str, contents: tuple[bytes, ...], read: Any, done: RunDirectory) -> None:
+    """JSON nested without end, and text that is none."""
+    for content in (*contents, (done.path / name).read_bytes()[:300]):
+        (done.path / name).write_bytes(content)
+        with pytest.raises(FedotpError, match=name) as caught:
+            read(RunDirectory(done.path))
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("keep", [0, 10, 300])
-def test_damaged_predictions_are_one_line(inputs: Path, tmp_path: Path, keep: int) -> None:
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
-    path = done.path / "predictions.npz"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(FedotpError, match=r"cannot read .*predictions.npz"):
-        done.predictions()
-
-
-def test_a_run_in_progress_is_not_resumed_by_another(stopped: RunDirectory) -> None:
-    expected = snapshot(stopped.path)
-    with stopped.locked(), pytest.raises(FedotpError, match="is being run by another process"):
+@pytest.mark.parametrize("name", ["metrics.jsonl", "state/private.bin", "state/lock"])
+def test_a_link_in_a_run_does_not_lead_to_other_files_being_written(
+    name: str, stopped: RunDirectory, tmp_path: Path
+) -> None:
+    other, path = tmp_path / "other", stopped.path / name
+    shutil.move(path, other)
+    path.symlink_to(other)
+    before = other.read_bytes()
+    with pytest.raises(FedotpError, match=f"cannot write .*{name}: Too many levels of symbolic links"):
         fedotp.resume(stopped.path)
-    assert snapshot(stopped.path) == expected
-    assert fedotp.resume(stopped.path).is_complete  # afterwards
+    assert other.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.toml", "manifest.json", "partition.json", "metrics.jsonl", "state/checkpoint.safetensors", "state/lock"],
+)
+@pytest.mark.parametrize("place", ["a pipe", "an endless device"])
+def test_a_file_of_a_run_that_never_ends_is_not_waited_for(name: str, place: str, stopped: RunDirectory) -> None:
+    path, run = stopped.path / name, str(stopped.path)
+    path.unlink()
+    if place == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    for words in (["runs", "list", run], ["runs", "show", run], ["run", "--resume", run, "--quiet"]):
+        ended = CliRunner().invoke(app, words)
+        assert ended.exception is None or isinstance(ended.exception, FedotpError | SystemExit), ended.exception
+
+
+@pytest.mark.parametrize("key", ["digest", "content", "name"])
+def test_a_manifest_that_lacks_a_digest_is_refused(key: str, stopped: RunDirectory) -> None:
+    manifest = stopped.manifest
+    if key == "name":
+        manifest["data"]["digest"] = "0"  # only then is the name asked for
+    del manifest["data"][key]
+    stopped.save_manifest(manifest)
+    with pytest.raises(FedotpError, match=f"is damaged: KeyError '{key}'"):
+        fedotp.resume(stopped.path)
 
 
 def test_the_lock_holds_between_processes(stopped: RunDirectory) -> None:
     code = "import sys, fedotp\ntry:\n fedotp.resume(sys.argv[1])\nexcept fedotp.FedotpError as e:\n print(e)"
     with stopped.locked():
+        refused(stopped, "is being run by another process")
         done = subprocess.run(
             [sys.executable, "-c", code, str(stopped.path)], capture_output=True, text=True, check=True
         )
     assert "is being run by another process" in done.stdout
+    assert fedotp.resume(stopped.path).is_complete  # afterwards
 
 
 def test_an_existing_directory_is_never_overwritten(inputs: Path, stopped: RunDirectory, tmp_path: Path) -> None:
@@ -226,49 +253,49 @@ def test_an_existing_directory_is_never_overwritten(inputs: Path, stopped: RunDi
     assert (tmp_path / "other" / "thesis.tex").read_text() == "precious"
 
 
-@pytest.fixture
-def own_inputs(tmp_path: Path) -> Path:
-    """Inputs that a test may change."""
+def another_backbone(inputs: Path) -> Path:
+    path = inputs / "tiny.safetensors"
+    path.unlink()
+    save(CLIP.random(TINY, seed=1), path)
+    return path
+
+
+def another_image(inputs: Path) -> Path:
+    path = min((inputs / "data" / "day" / "red").iterdir())
+    Image.new("RGB", (32, 32), (1, 2, 3)).save(path)
+    return path
+
+
+def one_more_image(inputs: Path) -> Path:
+    path = inputs / "data" / "day" / "red" / "extra.png"
+    Image.new("RGB", (32, 32), (200, 0, 0)).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (another_backbone, r"the run began with backbone .*; give the one it began with"),
+        (another_image, r"the run began with data .*; give the one it began with"),
+        (one_more_image, "data"),
+    ],
+)
+def test_other_inputs_than_the_run_began_with_are_refused(change: Any, message: str, tmp_path: Path) -> None:
+    """A new process does not remember the backbone, so the cache is emptied."""
     (tmp_path / "own").mkdir()
-    return make_inputs(tmp_path / "own")
-
-
-def forget_backbones() -> None:
-    """What a new process would not remember."""
+    inputs = make_inputs(tmp_path / "own")
     _load_once.cache_clear()
-
-
-def test_another_backbone_is_refused(own_inputs: Path, tmp_path: Path) -> None:
-    forget_backbones()
-    stopped = fedotp.run(make_config(own_inputs), tmp_path / "run", observer=StopAfter(1))
-    weights = (own_inputs / "tiny.safetensors").read_bytes()
-    (own_inputs / "tiny.safetensors").unlink()
-    save(CLIP.random(TINY, seed=1), own_inputs / "tiny.safetensors")
-    forget_backbones()
-    refused(stopped, r"the run began with backbone .*; give the one it began with")
-    with pytest.raises(FedotpError, match="the run began with backbone"):
+    stopped = fedotp.run(make_config(inputs), tmp_path / "run", observer=StopAfter(1))
+    before = snapshot(inputs)
+    changed = change(inputs)
+    _load_once.cache_clear()
+    refused(stopped, message)
+    with pytest.raises(FedotpError, match=message):
         fedotp.evaluate_run(stopped.path)
-    (own_inputs / "tiny.safetensors").write_bytes(weights)
-    forget_backbones()
-    assert fedotp.resume(stopped.path).is_complete
-
-
-def test_other_data_are_refused(own_inputs: Path, tmp_path: Path) -> None:
-    stopped = fedotp.run(make_config(own_inputs), tmp_path / "run", observer=StopAfter(1))
-    extra = own_inputs / "data" / "day" / "red" / "extra.png"
-    Image.new("RGB", (32, 32), (200, 0, 0)).save(extra)
-    refused(stopped, r"data")
-    extra.unlink()
-    assert fedotp.resume(stopped.path).is_complete
-
-
-def test_an_image_changed_under_its_name_is_noticed(own_inputs: Path, tmp_path: Path) -> None:
-    stopped = fedotp.run(make_config(own_inputs), tmp_path / "run", observer=StopAfter(1))
-    image = min((own_inputs / "data" / "day" / "red").iterdir())
-    before = image.read_bytes()
-    Image.new("RGB", (32, 32), (1, 2, 3)).save(image)
-    refused(stopped, r"the run began with data .*; give the one it began with")
-    image.write_bytes(before)
+    changed.unlink()
+    if (name := str(changed.relative_to(inputs))) in before:
+        changed.write_bytes(before[name])
+    _load_once.cache_clear()
     assert fedotp.resume(stopped.path).is_complete
 
 
@@ -277,11 +304,13 @@ def test_a_run_refused_before_it_begins_leaves_nothing(inputs: Path, tmp_path: P
     with pytest.raises(FedotpError, match="holdout_clients = 5"):
         fedotp.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FedotpError, match="cannot write"):
+        fedotp.run(make_config(inputs), tmp_path / "file" / "run")
 
 
 _FULL = """
 import resource, signal, sys
-from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import fedotp
@@ -296,8 +325,8 @@ except fedotp.FedotpError as error:
 """
 
 
-def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(
-    inputs: Path, tmp_path: Path, stopped: RunDirectory
+def test_a_full_disk_is_one_line_and_the_run_is_resumed_when_there_is_room(
+    stopped: RunDirectory, expected: dict[str, Any]
 ) -> None:
     """The metrics do not fit: they are longer than anything else a round writes."""
     size = (stopped.path / "metrics.jsonl").stat().st_size
@@ -307,11 +336,4 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith("cannot write")
     assert len(done.stdout.splitlines()) == 1
-    expected = outcome(fedotp.run(make_config(inputs), tmp_path / "whole"))
     assert_same_outcome(outcome(fedotp.resume(stopped.path)), expected)
-
-
-def test_a_read_only_place_is_one_line(inputs: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(FedotpError, match="cannot write"):
-        fedotp.run(make_config(inputs), tmp_path / "file" / "run")

@@ -1,18 +1,16 @@
 """Which runs a comparison or a sweep is made of, and the table they end in."""
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import scipy
 
-from fedotp.cli._trials import _print as print_table
 from fedotp.config import Config, DataSettings, load_config
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import Outcome, Trial, by_grid, by_method
-from fedotp.runs.tables import Table, n_bytes
+from fedotp.runs.tables import Table
 
 CONFIG = Config(DataSettings("oxford_pets")).override(["method.reg=0.01", "partition.seed=7", "seed=5"])
 
@@ -107,15 +105,6 @@ def test_the_authors_settings_are_each_methods_own() -> None:
     assert {trial.config.authors.partition for trial in trials} == {True}
 
 
-def test_an_option_beside_the_authors_settings_wins_for_its_own_method() -> None:
-    beside = "authors.batch_solver=false"
-    fedotp, coop = by_method(CONFIG, ["fedotp", "coop"], [0], changes=["bridge=authors", beside])
-    assert not fedotp.config.authors.batch_solver
-    assert (fedotp.config.federation.rounds, coop.config.federation.rounds) == (CONFIG.federation.rounds, 1)
-    (fixed,) = by_method(CONFIG, [f"fedotp:{beside}"], [0], changes=["bridge=authors"])
-    assert fixed.config == replace(fedotp.config, seed=0)
-
-
 def test_the_authors_settings_in_a_grid() -> None:
     grid = ["method.name=fedotp,coop", "partition.scheme=iid,pathological"]
     trials = by_grid(CONFIG, grid, [5], changes=["bridge=authors", "partition.alpha=none"])
@@ -178,22 +167,6 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
         "",
         "One pair of runs is not enough: several splits (--splits) give differences an interval.",
     ]
-
-
-def test_the_table_in_a_narrow_terminal_has_balanced_accuracy_and_no_f1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = Table.of([outcome(tmp_path, "PromptFL with fine-tuning", seed, 0.25 * seed) for seed in range(3)])
-    headings = {}
-    for width in (80, 120):
-        monkeypatch.setenv("COLUMNS", str(width))
-        print_table(table)
-        lines = capsys.readouterr().out.splitlines()
-        assert max(map(len, lines)) <= width
-        headings[width] = " ".join(lines[:2])
-    assert all(word in headings[80] for word in ("accuracy %", "decile %", "balanced"))
-    assert "macro-F1" not in headings[80]
-    assert "macro-F1 %" in headings[120]
 
 
 def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:
@@ -262,8 +235,3 @@ def test_runs_on_other_data_are_no_pairs(tmp_path: Path) -> None:
     assert table.differences.lines() == []
     assert "difference" in table.to_csv()
     assert "minus" not in table.to_markdown()
-
-
-@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")])
-def test_bytes(value: int, text: str) -> None:
-    assert n_bytes(value) == text

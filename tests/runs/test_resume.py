@@ -22,22 +22,13 @@ CASES = {
     "fedotp-sgd": {},
     "fedotp-adamw-kept": {"optimizer": {"name": "adamw", "lr": 0.01, "reset": False}},
     "fedamp-sgd-kept": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"reset": False}},
-    "fedamp-adamw": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"name": "adamw", "lr": 0.01}},
     "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}, "evaluation": {"patience": 2}},
     "crops": {"data": {"crops": 2}, "optimizer": {"schedule": "cosine", "warmup_rounds": 1}},
-    "server-momentum": {"server": {"name": "momentum"}},
     "server-adam": {"server": {"name": "adam", "lr": 0.02}, "federation": {"dropout": 0.3}},
     "server-yogi": {"method": {"name": "promptfl-fedper"}, "server": {"name": "yogi", "lr": 0.02}},
     "fedmgp-kept": {"method": {"name": "fedmgp"}, "optimizer": {"reset": False}, "federation": {"dropout": 0.3}},
-    "own-rate": {"method": {"name": "fedmgp", "variant": "code"}, "optimizer": {"lr": "mini"}},
     "finetuned": {"method": {"name": "promptfl-ft"}, "optimizer": {"reset": False}},
 }
-
-
-@pytest.fixture(scope="module")
-def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The outcome of the plain configuration, never stopped."""
-    return outcome(fedotp.run(make_config(inputs), tmp_path_factory.mktemp("whole") / "run"))
 
 
 class Killed(BaseException):
@@ -72,7 +63,7 @@ def test_a_run_killed_at_any_step_round_or_evaluation(case: str, inputs: Path, t
     counting = Deadly()
     expected = outcome(fedotp.run(config, tmp_path / "whole", observer=counting))
     assert counting.heard > 10
-    moments = range(1, counting.heard + 1, 2 if case == "fedotp-sgd" else 4)
+    moments = range(1, counting.heard + 1, 2 if case == "fedotp-sgd" else 6)
     for at in moments:
         path = tmp_path / f"killed-{at}"
         with pytest.raises(Killed):
@@ -129,16 +120,13 @@ def test_a_run_killed_before_any_write(case: str, first: int, inputs: Path, tmp_
     assert left_behind > 2
 
 
-def test_a_run_killed_again_and_again(inputs: Path, tmp_path: Path) -> None:
-    config = make_config(inputs, **CASES["fedotp-adamw-kept"])
-    expected = outcome(fedotp.run(config, tmp_path / "whole"))
-    path = tmp_path / "killed"
+def test_a_run_killed_again_and_again(inputs: Path, tmp_path: Path, expected: dict[str, Any]) -> None:
     with pytest.raises(Killed):
-        fedotp.run(config, path, observer=Deadly(3))
+        fedotp.run(make_config(inputs), tmp_path / "run", observer=Deadly(3))
     for at in (2, 7, 1, 9):
         with pytest.raises(Killed):
-            fedotp.resume(path, observer=Deadly(at))
-    assert_same_outcome(outcome(fedotp.resume(path)), expected)
+            fedotp.resume(tmp_path / "run", observer=Deadly(at))
+    assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), expected)
 
 
 class Interrupting(Observer):
@@ -146,28 +134,27 @@ class Interrupting(Observer):
 
     def __init__(self, round_: int, number: int) -> None:
         self.round, self.number = round_, number
-        self.heard = self.ended = 0
+        self.interrupts = self.ended = 0
 
     def on_round(self, report: RoundReport) -> None:
         if report.round == self.round:
             os.kill(os.getpid(), self.number)
 
     def on_interrupt(self) -> None:
-        self.heard += 1
+        self.interrupts += 1
 
     def on_end(self, path: Path) -> None:
         self.ended += 1
 
 
 @pytest.mark.parametrize(("round_", "number"), [(1, signal.SIGINT), (2, signal.SIGTERM), (3, signal.SIGINT)])
-def test_an_interrupted_run_ends_its_round_and_is_resumed_later(
+def test_an_interrupted_run_ends_its_round_and_is_resumed(
     inputs: Path, tmp_path: Path, expected: dict[str, Any], round_: int, number: int
 ) -> None:
-    config = make_config(inputs)
     before = signal.getsignal(number)
     observer = Interrupting(round_, number)
-    stopped = fedotp.run(config, tmp_path / "stopped", observer=observer)
-    assert (observer.heard, observer.ended) == (1, 1)
+    stopped = fedotp.run(make_config(inputs), tmp_path / "stopped", observer=observer)
+    assert (observer.interrupts, observer.ended) == (1, 1)
     assert signal.getsignal(number) is before
     assert stopped.is_complete == (round_ == 3)
     assert [record["round"] for record in stopped.metrics("round")] == list(range(1, round_ + 1))
@@ -182,26 +169,6 @@ def test_a_second_interrupt_ends_the_run_at_once(inputs: Path, tmp_path: Path, e
     with pytest.raises(KeyboardInterrupt):
         fedotp.run(make_config(inputs), tmp_path / "run", observer=Impatient(1, signal.SIGINT))
     assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), expected)
-
-
-def test_a_complete_run_is_left_as_it_is(inputs: Path, tmp_path: Path) -> None:
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
-    before = {
-        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(done.path.rglob("*")) if path.is_file()
-    }
-    assert fedotp.resume(done.path).summary == done.summary
-    after = {
-        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(done.path.rglob("*")) if path.is_file()
-    }
-    assert before == after
-
-
-def test_two_runs_of_one_configuration_are_the_same_and_another_seed_is_not(
-    inputs: Path, tmp_path: Path, expected: dict[str, Any]
-) -> None:
-    assert_same_outcome(outcome(fedotp.run(make_config(inputs), tmp_path / "again")), expected)
-    other = outcome(fedotp.run(make_config(inputs, seed=1), tmp_path / "other"))
-    assert other["server.shared"] != expected["server.shared"]
 
 
 _KILLED = """
@@ -282,7 +249,7 @@ def test_a_resumed_run_has_spent_what_one_never_stopped_has(unit: str, inputs: P
         path = tmp_path / f"killed-{at}"
         with pytest.raises(Killed):
             fedotp.run(config, path, observer=Deadly(at))
-        gone_on = fedotp.resume(path)
-        assert_same_outcome(outcome(gone_on), expected)
-        assert [record["epsilon"] for record in gone_on.metrics("round")] == spent
-        assert gone_on.summary["privacy"] == whole.summary["privacy"]
+        resumed = fedotp.resume(path)
+        assert_same_outcome(outcome(resumed), expected)
+        assert [record["epsilon"] for record in resumed.metrics("round")] == spent
+        assert resumed.summary["privacy"] == whole.summary["privacy"]

@@ -13,54 +13,41 @@ from toy_run import assert_same_outcome, make_config, outcome
 import fedotp
 from fedotp.config import difference
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundReport, Simulator
+from fedotp.federation import Simulator
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory, find_runs, free_name
 from fedotp.runs.many import by_method
 from fedotp.runs.one import join
-from fedotp.runs.watch import Observer
 
 
 def rounds_of(run: RunDirectory, kind: str) -> list[int]:
     return [record["round"] for record in run.metrics(kind)]
 
 
-def test_a_run_is_a_directory(inputs: Path, tmp_path: Path) -> None:
-    config = make_config(inputs)
-    done = fedotp.run(config, tmp_path / "run")
-    files = {str(path.relative_to(done.path)) for path in done.path.rglob("*") if path.is_file()}
-    assert files == {
-        "config.toml",
-        "manifest.json",
-        "partition.json",
-        "metrics.jsonl",
-        "predictions.npz",
-        "summary.json",
-        "state/checkpoint.safetensors",
-        "state/private.bin",
-        "state/lock",
-    }
-    again = RunDirectory.open(done.path)
-    assert again.config == config.resolved
+def test_a_run_is_a_directory(inputs: Path, complete: RunDirectory) -> None:
+    files = {str(path.relative_to(complete.path)) for path in complete.path.rglob("*") if path.is_file()}
+    state = {"state/checkpoint.safetensors", "state/private.bin", "state/lock"}
+    numbers = {"metrics.jsonl", "predictions.npz", "summary.json"}
+    assert files == {"config.toml", "manifest.json", "partition.json"} | numbers | state
+    again = RunDirectory.open(complete.path)
+    assert again.config == make_config(inputs).resolved
     assert again.manifest["backbone"]["digest"]
-    assert again.manifest["seed"] == 0
     assert again.manifest["transforms"]["test"]
     assert len(again.manifest["clients"]) == 5
     assert again.is_complete
-    assert [path.path for path in find_runs(tmp_path)] == [done.path]
-    assert free_name(config, tmp_path).parent == tmp_path
+    assert [run.path for run in find_runs(complete.path.parent)] == [complete.path]
+    assert free_name(again.config, complete.path.parent).parent == complete.path.parent
 
 
-def test_the_summary_says_what_metrics_and_predictions_say(inputs: Path, tmp_path: Path) -> None:
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
-    summary, predictions = done.summary, done.predictions()
-    names, domains = done.manifest["clients"], done.manifest["domains"]
-    rounds = list(done.metrics("round"))
+def test_the_summary_says_what_metrics_and_predictions_say(complete: RunDirectory) -> None:
+    summary, predictions = complete.summary, complete.predictions()
+    names, domains = complete.manifest["clients"], complete.manifest["domains"]
+    rounds = list(complete.metrics("round"))
     assert summary["communication"] == {
         key: sum(record[key] for record in rounds) for key in ("bytes_up", "bytes_down")
     }
     assert rounds[0]["bytes_up"] == rounds[0]["bytes_down"] == 3 * 2 * 64 * 4  # clients, vectors, width, bytes
-    last = list(done.metrics("evaluation"))[-1]
+    last = list(complete.metrics("evaluation"))[-1]
     trained = [client["name"] for client in summary["clients"]]
     joined = [client["name"] for client in summary["joined"]["clients"]]
     assert sorted({names[i] for i in predictions.client}) == sorted(trained + joined)
@@ -71,15 +58,51 @@ def test_the_summary_says_what_metrics_and_predictions_say(inputs: Path, tmp_pat
     assert summary["final"] == pytest.approx(evaluation.totals(), abs=1e-6)
     assert {key: last[key] for key in summary["final"]} == summary["final"]
     assert [client["accuracy"] for client in summary["clients"]] == pytest.approx(evaluation.accuracy)
-    best = max(record["accuracy"] for record in done.metrics("evaluation"))
-    assert summary["best"]["accuracy"] == best
+    assert summary["best"]["accuracy"] == max(record["accuracy"] for record in complete.metrics("evaluation"))
     assert summary["rounds"] == 3
-    json.loads((done.path / "summary.json").read_text(), parse_constant=lambda x: pytest.fail(f"{x} is not JSON"))
+    json.loads((complete.path / "summary.json").read_text(), parse_constant=lambda x: pytest.fail(f"{x} is not JSON"))
 
 
-@pytest.mark.parametrize(
-    ("every", "expected"), [(0, [5]), (1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4, 5]), (5, [0, 5]), (9, [0, 5])]
-)
+def test_a_finished_run_is_evaluated_again_and_left_as_it_is(complete: RunDirectory) -> None:
+    def files() -> dict[Path, tuple[bytes, int]]:
+        paths = [path for path in sorted(complete.path.rglob("*")) if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+    before = files()
+    assert fedotp.resume(complete.path).summary == complete.summary
+    assert fedotp.evaluate_run(complete.path).totals() == complete.summary["final"]
+    assert fedotp.evaluate_run(complete.path, ["method.mass=0.2"]).totals() != complete.summary["final"]
+    for change in ("prompt.n_ctx=3", "compute.precision=float64"):
+        with pytest.raises(fedotp.FedotpError, match="belongs to another federation"):
+            fedotp.evaluate_run(complete.path, [change])
+    assert before == files()
+
+
+def test_a_run_in_another_thread_is_the_same(inputs: Path, tmp_path: Path, expected: dict[str, Any]) -> None:
+    """Where Python cannot catch signals."""
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(fedotp.run, make_config(inputs), tmp_path / "thread").result()
+    assert outcome(done) == expected
+
+
+@pytest.mark.parametrize("who", ["predict", "join"])
+def test_clients_without_test_images(who: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line if no client that trains has any; those who join may have none."""
+    plain = getattr(Simulator, who)
+
+    def without(*args: Any) -> Any:
+        predictions = plain(*args)
+        return type(predictions)(*(value[:0] for value in vars(predictions).values()))
+
+    monkeypatch.setattr(Simulator, who, without)
+    if who == "predict":
+        with pytest.raises(fedotp.FedotpError, match="no client that trains has a test image"):
+            fedotp.run(make_config(inputs), tmp_path / "run")
+    else:
+        assert fedotp.run(make_config(inputs), tmp_path / "run").summary["joined"]["clients"] == []
+
+
+@pytest.mark.parametrize(("every", "expected"), [(0, [5]), (1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4, 5]), (9, [0, 5])])
 def test_clients_are_evaluated_every_k_rounds(inputs: Path, tmp_path: Path, every: int, expected: list[int]) -> None:
     config = make_config(inputs, federation={"rounds": 5}, evaluation={"every": every})
     assert rounds_of(fedotp.run(config, tmp_path / "run"), "evaluation") == expected
@@ -110,12 +133,6 @@ def test_no_rounds_is_an_evaluation_of_the_start(inputs: Path, tmp_path: Path) -
     assert done.summary["rounds"] == 0
     assert done.summary["communication"] == {"bytes_up": 0, "bytes_down": 0}
     assert fedotp.evaluate_run(done.path).mean == done.summary["final"]["accuracy"]
-
-
-def test_zero_shot_needs_no_rounds(inputs: Path, tmp_path: Path) -> None:
-    done = fedotp.run(make_config(inputs, method={"name": "zeroshot"}), tmp_path / "run")
-    assert rounds_of(done, "round") == []
-    assert done.summary["joined"]["clients"]
 
 
 def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
@@ -165,47 +182,6 @@ def test_a_run_stops_when_accuracy_has_not_risen(
     assert (done.summary["best"]["accuracy"], done.summary["best"]["round"]) == best
 
 
-def test_a_finished_run_is_evaluated_again_with_the_same_result(inputs: Path, tmp_path: Path) -> None:
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
-    before = {path: path.read_bytes() for path in sorted(done.path.rglob("*")) if path.is_file()}
-    evaluation = fedotp.evaluate_run(done.path)
-    assert evaluation.totals() == done.summary["final"]
-    other = fedotp.evaluate_run(done.path, ["method.mass=0.2"])
-    assert other.totals() != done.summary["final"]
-    assert before == {path: path.read_bytes() for path in sorted(done.path.rglob("*")) if path.is_file()}
-    with pytest.raises(fedotp.FedotpError, match="belongs to another federation"):
-        fedotp.evaluate_run(done.path, ["prompt.n_ctx=3"])
-    with pytest.raises(fedotp.FedotpError, match="belongs to another federation"):
-        fedotp.evaluate_run(done.path, ["compute.precision=float64"])
-
-
-def test_the_observer_hears_of_everything(inputs: Path, tmp_path: Path) -> None:
-    heard: list[str] = []
-    images = 0
-
-    class Listening(Observer):
-        def on_start(self, path: Path, config: object, *, round_: int, images_per_round: int) -> None:
-            heard.append(f"start {round_}")
-
-        def on_images(self, n: int) -> None:
-            nonlocal images
-            images += n
-
-        def on_round(self, report: RoundReport) -> None:
-            heard.append(f"round {report.round}")
-
-        def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-            heard.append(f"evaluation {round_}")
-
-        def on_end(self, path: Path) -> None:
-            heard.append("end")
-
-    config = make_config(inputs, federation={"rounds": 2, "holdout_clients": 0})
-    done = fedotp.run(config, tmp_path / "run", observer=Listening())
-    assert heard == ["start 0", "evaluation 0", "round 1", "evaluation 1", "round 2", "evaluation 2", "end"]
-    assert images == sum(record["images"] for record in done.metrics("round"))
-
-
 def test_float64_is_float64_all_the_way(inputs: Path, tmp_path: Path) -> None:
     found = {
         precision: outcome(fedotp.run(make_config(inputs, compute={"precision": precision}), tmp_path / precision))
@@ -228,41 +204,6 @@ def test_groups_and_sequential_training_change_nothing_beyond_rounding(inputs: P
         for name in ("server.shared", "kept.private"):
             one, other = (np.frombuffer(found[w][name], np.float64) for w in ("together", way))
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
-
-
-def test_clients_without_any_test_image_are_one_line(
-    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = Simulator.predict
-
-    def predict(self, clients=None, on_images=None):  # type: ignore[no-untyped-def]
-        predictions = plain(self, clients, on_images)
-        return type(predictions)(*(value[:0] for value in vars(predictions).values()))
-
-    monkeypatch.setattr(Simulator, "predict", predict)
-    with pytest.raises(fedotp.FedotpError, match="no client that trains has a test image"):
-        fedotp.run(make_config(inputs), tmp_path / "run")
-
-
-def test_a_run_in_another_thread_is_the_same(inputs: Path, tmp_path: Path) -> None:
-    """Where Python cannot catch signals."""
-    with ThreadPoolExecutor() as pool:
-        done = pool.submit(fedotp.run, make_config(inputs), tmp_path / "thread").result()
-    assert outcome(done) == outcome(fedotp.run(make_config(inputs), tmp_path / "main"))
-
-
-def test_held_out_clients_without_test_images_are_survived(
-    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = Simulator.join
-
-    def join(self, clients, on_images=None):  # type: ignore[no-untyped-def]
-        predictions = plain(self, clients, on_images)
-        return type(predictions)(*(value[:0] for value in vars(predictions).values()))
-
-    monkeypatch.setattr(Simulator, "join", join)
-    done = fedotp.run(make_config(inputs), tmp_path / "run")
-    assert done.summary["joined"]["clients"] == []
 
 
 def test_a_domain_is_left_out_by_name(inputs: Path, tmp_path: Path) -> None:

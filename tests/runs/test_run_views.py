@@ -20,13 +20,12 @@ from fedotp.cli import app
 from fedotp.cli.show import print_views
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
-from fedotp.federation.testing import View
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._rounds import base_to_novel, harmonic_mean
 from fedotp.runs.many import Trial, run_many
 from fedotp.runs.many._together import side_by_side
 from fedotp.runs.one import join, prepare, see_run
-from fedotp.runs.watch import Observer, Observers
+from fedotp.runs.watch import Observer
 
 COLOURS = {
     "azure": (30, 120, 220),
@@ -140,19 +139,6 @@ def test_last_five_are_rounds_not_evaluations() -> None:
     assert base_to_novel(every_two, every_two, every_two)["base"]["last_five"] == pytest.approx(0.28)  # 26, 28, 30
 
 
-def test_summaries_by_hand() -> None:
-    found = base_to_novel({0: 0.9, 2: 0.8}, {0: 0.5, 2: 0.6}, {0: 0.25, 2: 0.3, 3: 1.0})
-    assert found["hm"] == {
-        "last": pytest.approx(0.4),
-        "best": pytest.approx(0.4),
-        "best_round": 2,
-        "last_five": pytest.approx(0.4),  # what was evaluated before the first round is not of the last five
-        "evaluations": 2,
-    }
-    assert found["cm"]["last"] == pytest.approx(0.6)
-    assert found["local"]["best_round"] == 0
-
-
 @pytest.mark.parametrize(
     ("every", "views_every", "expected"), [(1, 0, [5]), (1, 2, [0, 2, 4, 5]), (2, 2, [0, 4, 5]), (0, 1, [5])]
 )
@@ -231,20 +217,6 @@ def test_the_command_line_prints_views(done: RunDirectory, capsys: pytest.Captur
     ]
 
 
-def test_observers_are_told_what_is_written(inputs: Path, tmp_path: Path) -> None:
-    class Hears(Observer):
-        def __init__(self) -> None:
-            self.heard: list[dict[str, Any]] = []
-
-        def on_view(self, round_: int, view: View) -> None:
-            self.heard.append({"kind": "view", "round": round_, **view.as_dict()})
-
-    one, other = Hears(), Hears()
-    config = viewed(inputs, federation={"rounds": 1})
-    run = fedotp.run(config, tmp_path / "run", observer=Observers(one, other))
-    assert one.heard == other.heard == list(run.metrics("view"))
-
-
 def test_a_view_that_cannot_be_says_why(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = viewed(inputs, method={"name": "pfedprompt", "values": "labels"}, federation={"rounds": 1})
     run = fedotp.run(config, tmp_path / "run")
@@ -261,12 +233,6 @@ def test_views_need_what_they_show(inputs: Path) -> None:
         viewed(inputs, federation={"holdout_clients": 0})
     with pytest.raises(FedotpError, match="3 classes are too few for base and novel ones"):
         fedotp.data.load_dataset(inputs / "data").base_and_novel()[0].base_and_novel()
-
-
-def test_views_are_words_on_the_command_line(inputs: Path) -> None:
-    config = viewed(inputs).override(["evaluation.views=base,novel"])
-    assert config.evaluation.views == ("base", "novel")
-    assert fedotp.Config.from_dict(config.to_dict()) == config
 
 
 def test_a_client_joins_a_run_with_views(inputs: Path, done: RunDirectory, tmp_path: Path) -> None:

@@ -101,11 +101,6 @@ def test_the_interval_covers_the_value_as_often_as_it_says() -> None:
     np.testing.assert_allclose(np.mean([one.value for one in found], 0), truth, atol=0.15)
 
 
-def test_one_order_has_no_interval() -> None:
-    alone = sampled(random_orders(4, 1, 0), random_game(4, 0))
-    assert np.isnan([*alone.low, *alone.high]).all()
-
-
 def test_more_orders_add_to_those_before_and_visit_what_they_need() -> None:
     few, many = random_orders(6, 3, 5), random_orders(6, 8, 5)
     np.testing.assert_array_equal(many[:3], few)
