@@ -17,7 +17,7 @@ from pathlib import Path
 from recipes.bridge.settings import SETTINGS, trials
 
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.many import Local, ManyObserver, Outcome, Trial, run_many
+from fedotp.runs.many import ManyObserver, Outcome, Trial, run_many
 
 FIELDS = ("setting", "change", "split", "seed", "accuracy", "last_five", "zero_shot")
 _TOY = ("federation.rounds=2", "federation.local_epochs=1", "evaluation.every=1", "data.crops=0")
@@ -42,7 +42,7 @@ def main() -> None:
         wanted = [trial for trial in _trials(name, given) if not recorder.has(name, trial)]
         print(f"{name}: {len(wanted)} runs", file=sys.stderr)
         recorder.setting = name
-        for outcome in run_many(wanted, given.runs, engine=Local(given.jobs), observer=recorder):
+        for outcome in run_many(wanted, given.runs, jobs=given.jobs, observer=recorder):
             recorder.on_outcome(outcome)  # of one that was complete already
     if recorder.failed:
         sys.exit(1)

@@ -19,7 +19,7 @@ from typing import Any
 from recipes.claims.settings import CHOOSING, SETTINGS, Asked, asked
 
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.many import Local, ManyObserver, Outcome, run_many
+from fedotp.runs.many import ManyObserver, Outcome, run_many
 
 NUMBERS = ("accuracy", "worst_decile", "zero_shot", "global_part")
 RUNS = "runs.csv"
@@ -84,7 +84,7 @@ class Recorder(ManyObserver):
         todo = [run for run in all_of if run.key not in done]
         self.keys, self.left = {run.trial.name: run.key for run in todo}, len(todo)
         print(f"{len(all_of)} runs, {len(todo)} of them to do", flush=True)
-        outcomes = run_many([run.trial for run in todo], folder, engine=Local(jobs), observer=self)
+        outcomes = run_many([run.trial for run in todo], folder, jobs=jobs, observer=self)
         done = self.runs.keys(len(self.columns))
         for outcome in outcomes:  # complete, but killed before its line was written
             if outcome.directory.is_complete and self.keys[outcome.trial.name] not in done:

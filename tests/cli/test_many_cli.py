@@ -17,7 +17,7 @@ from rich.console import Console
 from fedotp import RunDirectory
 from fedotp.cli.progress import ManyBars
 from fedotp.config import load_config
-from fedotp.runs.many import Local, ManyObserver, Update, by_method, run_many
+from fedotp.runs.many import ManyObserver, Update, by_method, run_many
 
 
 def table(folder: str) -> list[dict[str, str]]:
@@ -95,8 +95,6 @@ def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
     [
         (("--against", "fedotp"), "--against fedotp: must be one of --methods as it stands there: promptfl, coop"),
         (("--splits", "2..1"), "--splits 2..1: must be whole numbers and ranges"),
-        (("--cpus", "2"), "--cpus and --gpus are for --engine ray"),
-        (("--engine", "ray", "--gpus", "1.5"), "gpus = 1.5: must be a whole number, or a share such as 0.5"),
     ],
 )
 def test_bad_comparisons_are_refused(place: Path, fedotp: Fedotp, words: tuple[str, ...], message: str) -> None:
@@ -137,7 +135,7 @@ class Killer(ManyObserver):
 def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
     config = load_config("tiny.toml").override(["federation.rounds=30", "evaluation.every=0"])
     trials = by_method(config, ["fedotp", "promptfl"], [0])
-    outcomes = run_many(trials, "here", engine=Local(2), observer=Killer())
+    outcomes = run_many(trials, "here", jobs=2, observer=Killer())
     assert sorted(outcome.directory.is_complete for outcome in outcomes) == [False, True]
     assert sorted(outcome.error for outcome in outcomes) == [
         "",

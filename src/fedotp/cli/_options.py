@@ -15,7 +15,6 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs.directory import RunDirectory
-    from fedotp.runs.many import Engine
 
 # Any command ---------------------------------------------------------------------------------------------------
 
@@ -57,49 +56,10 @@ METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
 # Many runs -----------------------------------------------------------------------------------------------------
 
 
-class EngineName(StrEnum):
-    """Where many runs are computed."""
-
-    local = "local"
-    ray = "ray"
-
-
-EngineOption = Annotated[
-    EngineName, typer.Option(help="Where runs are computed: this machine, or the cluster that `ray start` made.")
-]
 JobsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Processes at a time, each with its own runs and, if there are several, its own GPU; if not given, 1, "
-        "and on a cluster as many as it has room for.",
-        show_default=False,
-    ),
+    int,
+    typer.Option(min=1, help="Processes at a time, each with its own runs and, if there are several, its own GPU."),
 ]
-CpusOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="On a cluster, cores and threads of each process; 1 if not given.", show_default=False),
-]
-GpusOption = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        help="On a cluster, GPUs of each process, or a share such as 0.5; if not given, 1 if nodes have any.",
-        show_default=False,
-    ),
-]
-
-
-def engine_of(name: EngineName, jobs: int | None, cpus: int | None, gpus: float | None) -> "Engine":
-    """The engine that these options choose."""
-    from fedotp.runs.many import Local, RayCluster
-
-    if name == EngineName.ray:
-        return RayCluster(jobs, cpus or 1, gpus)
-    if cpus is not None or gpus is not None:
-        raise FedotpError("--cpus and --gpus are for --engine ray; on this machine processes share what there is")
-    return Local(jobs or 1)
-
 
 _MOST = 10_000  # seeds or splits of a range: each is a run
 

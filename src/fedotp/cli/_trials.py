@@ -11,23 +11,21 @@ from fedotp._system import keep_freed
 from fedotp.cli.show import INTERRUPTED, SOME_FAILED, cell, listing, print_checks, print_paths
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
-    from fedotp.runs.many import Engine, Outcome, Trial
+    from fedotp.runs.many import Outcome, Trial
     from fedotp.runs.tables import Table
 
 
 _WIDE = 110  # characters of a terminal in which there is room for all columns
 
 
-def run_trials(
-    trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet: bool, against: int = 0
-) -> "list[Outcome]":
+def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool, against: int = 0) -> "list[Outcome]":
     """Run what is missing, print and save the table; end the command if not all are complete.
 
     `against` is the row that the others are compared with.
     """
     from fedotp.runs.tables import Table
 
-    outcomes = execute(trials, folder, engine, quiet=quiet)
+    outcomes = execute(trials, folder, jobs, quiet=quiet)
     table = Table.of(outcomes, against)
     if any(row.n for row in table.rows):
         _print(table)
@@ -36,7 +34,7 @@ def run_trials(
     return outcomes
 
 
-def execute(trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet: bool) -> "list[Outcome]":
+def execute(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> "list[Outcome]":
     """Run what is missing; Ctrl-C a second time ends the command."""
     keep_freed()
     from fedotp.cli.progress import many_progress, say
@@ -44,7 +42,7 @@ def execute(trials: "Sequence[Trial]", folder: Path, engine: "Engine", *, quiet:
 
     try:
         with many_progress(quiet=quiet) as observer:
-            return run_many(trials, folder, engine=engine, observer=observer)
+            return run_many(trials, folder, jobs=jobs, observer=observer)
     except KeyboardInterrupt:
         say("stopped at once; the same command continues after the last whole rounds")
         raise typer.Exit(INTERRUPTED) from None

@@ -39,9 +39,9 @@ def demo(
     Example: fedotp demo --open
     """
     from fedotp.config import load_config
-    from fedotp.runs.many import Local, by_method
+    from fedotp.runs.many import by_method
 
-    outcomes = run_trials(by_method(load_config(PRESET), METHODS, [0], SPLITS), out, Local(), quiet=quiet)
+    outcomes = run_trials(by_method(load_config(PRESET), METHODS, [0], SPLITS), out, 1, quiet=quiet)
     page = _write_page(outcomes, out)
     print_paths([("page", page)])
     print(f"\n{page.resolve().as_uri()}")

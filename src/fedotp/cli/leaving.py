@@ -107,7 +107,7 @@ def value(
     exact: Annotated[
         bool, typer.Option("--exact", help="Run every coalition: 2^n runs of n clients, 12 at most.")
     ] = False,
-    jobs: JobsOption = None,
+    jobs: JobsOption = 1,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -127,10 +127,9 @@ def value(
     from fedotp.cli._trials import execute, require_complete
     from fedotp.cli.progress import run_progress
     from fedotp.runs.leaving import measure_plan, plan_value
-    from fedotp.runs.many import Local
 
     plan = plan_value(run, of=of, permutations=permutations, all_of_them=exact)
-    outcomes = execute(plan.trials, run / "value", Local(jobs or 1), quiet=quiet or as_json)
+    outcomes = execute(plan.trials, run / "value", jobs, quiet=quiet or as_json)
     require_complete(outcomes)
     with run_progress(quiet=quiet or as_json) as observer:
         result = measure_plan(plan, observer)

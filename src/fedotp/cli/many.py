@@ -11,17 +11,12 @@ from fedotp.cli._options import (
     METHODS,
     SOURCE,
     ControlsOption,
-    CpusOption,
-    EngineName,
-    EngineOption,
-    GpusOption,
     JobsOption,
     QuietOption,
     SeedsOption,
     SetOption,
     SourceArgument,
     SplitsOption,
-    engine_of,
     whole_numbers,
 )
 from fedotp.cli._trials import run_trials
@@ -49,10 +44,7 @@ def compare(
     controls: ControlsOption = False,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
-    jobs: JobsOption = None,
-    engine: EngineOption = EngineName.local,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
+    jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Compare methods over splits of the data and seeds: a table of means, and of differences with intervals.
@@ -72,11 +64,10 @@ def compare(
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
     """
-    _open_driver(engine, jobs, changes)
+    _open_driver(jobs, changes)
     from fedotp.config import load_config
     from fedotp.runs.many import by_method
 
-    where = engine_of(engine, jobs, cpus, gpus)
     named = methods.split(",")
     trials = by_method(
         load_config(source or SOURCE),
@@ -87,7 +78,7 @@ def compare(
         controls=controls,
     )
     reference = _place(against, named)
-    run_trials(trials, out or _default("compare", source), where, quiet=quiet, against=reference)
+    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
 
 
 @app.command()
@@ -103,10 +94,7 @@ def sweep(
     splits: SplitsOption = None,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/sweep-PRESET if not given.")] = None,
-    jobs: JobsOption = None,
-    engine: EngineOption = EngineName.local,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
+    jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Run every combination of some settings: a table of them, means over splits and seeds.
@@ -124,22 +112,21 @@ def sweep(
       fedotp sweep demo --grid method.mass=0.5,0.9 --grid optimizer.lr=0.01,0.1
       fedotp sweep cifar10 --grid partition.alpha=0.1,0.5 --seeds 0,1,2 --jobs 2
     """
-    _open_driver(engine, jobs, changes)
+    _open_driver(jobs, changes)
     from fedotp.config import load_config
     from fedotp.runs.many import by_grid
 
-    where = engine_of(engine, jobs, cpus, gpus)
     if not grid:
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
     config, changes = load_config(source or SOURCE), changes or []
     drawn = [config.override(changes).seed] if seeds is None else whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
-    run_trials(trials, out or _default("sweep", source), where, quiet=quiet)
+    run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
 
 
-def _open_driver(engine: EngineName, jobs: int | None, changes: list[str] | None) -> None:
+def _open_driver(jobs: int, changes: list[str] | None) -> None:
     """If this process computes."""
-    if engine == EngineName.local and (jobs is None or jobs == 1):
+    if jobs == 1:
         open_driver(changes or [])
 
 

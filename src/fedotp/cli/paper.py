@@ -10,16 +10,11 @@ from rich.console import Console
 from fedotp.cli import _complete
 from fedotp.cli._options import (
     ControlsOption,
-    CpusOption,
-    EngineName,
-    EngineOption,
-    GpusOption,
     JobsOption,
     QuietOption,
     SeedsOption,
     SetOption,
     SplitsOption,
-    engine_of,
     whole_numbers,
 )
 from fedotp.cli._trials import execute, require_complete
@@ -82,10 +77,7 @@ def run(
     controls: ControlsOption = False,
     changes: SetOption = None,
     out: OutOption = _OUT,
-    jobs: JobsOption = None,
-    engine: EngineOption = EngineName.local,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
+    jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Run what is missing of a table or figure; print and save it beside the paper's numbers.
@@ -102,14 +94,13 @@ def run(
     """
     from fedotp.paper import by_part, draw, entry_named, missing_inputs, trials_of
 
-    where = engine_of(engine, jobs, cpus, gpus)
     whole = entry_named(entry)
     wanted = _only(whole, only)
     given = changes or []
     numbers = None if splits is None else whole_numbers(splits, "--splits")
     trials = trials_of(wanted, whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
     _require_inputs(missing_inputs(part.config(given) for part in wanted.parts))
-    outcomes = execute(trials, out, where, quiet=quiet) if trials else []
+    outcomes = execute(trials, out, jobs, quiet=quiet) if trials else []
     made = by_part(wanted, outcomes)
     figures, problem = list[Path](), None
     try:

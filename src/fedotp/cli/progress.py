@@ -144,10 +144,6 @@ class ManyLines(ManyObserver):
         else:
             self._say(f"{name}: {'failed' if outcome.error else 'interrupted'}")
 
-    def on_lost(self, name: str, why: str) -> None:
-        """A line: the next one may take a while."""
-        self._say(f"{name}: continues elsewhere from its last checkpoint ({why})")
-
     def on_interrupt(self) -> None:
         """Confirm it."""
         self._say(_STOPPING_MANY)

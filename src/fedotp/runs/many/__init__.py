@@ -1,8 +1,5 @@
-"""Many runs: which ones, side by side in this process, in several processes, or on a Ray cluster."""
+"""Many runs: which ones, side by side in this process or in several."""
 
-from fedotp.runs.many._cluster import RayCluster as RayCluster
-from fedotp.runs.many._many import Engine as Engine
-from fedotp.runs.many._many import Local as Local
 from fedotp.runs.many._many import run_many as run_many
 from fedotp.runs.many._trials import ManyObserver as ManyObserver
 from fedotp.runs.many._trials import Outcome as Outcome

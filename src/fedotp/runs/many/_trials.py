@@ -204,9 +204,6 @@ class ManyObserver:
     def on_update(self, update: Update) -> None:
         """A run has begun, or made progress."""
 
-    def on_lost(self, name: str, why: str) -> None:
-        """The node of a cluster that had a run is lost; it continues elsewhere from its last checkpoint."""
-
     def on_outcome(self, outcome: Outcome) -> None:
         """A run has ended in one way or another."""
 
