@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mapie.classification import SplitConformalClassifier
 
 from fedotp.errors import FedotpError
 from fedotp.limits import Score, least_images, prediction_sets, threshold
@@ -48,29 +47,21 @@ def of_true(p: np.ndarray, y: np.ndarray, score: Score, draws: np.ndarray | None
 
 
 @pytest.mark.parametrize("coverage", COVERAGES)
-@pytest.mark.parametrize("n", [101, 157])
-def test_lac_is_that_of_mapie(n: int, coverage: float) -> None:
-    p, y = drawn(n + 200)
-    other = SplitConformalClassifier(Known(6), confidence_level=coverage, conformity_score="lac", prefit=True)
-    other.conformalize(p[:n], y[:n])
-    q = threshold(of_true(p[:n], y[:n], "lac"), coverage)
-    ours = prediction_sets(p[n:], q, "lac", may_be_empty=True)
-    np.testing.assert_array_equal(ours, other.predict_set(p[n:])[1][:, :, 0])
+@pytest.mark.parametrize(("score", "n"), [("lac", 101), ("lac", 157), ("aps", 120)])
+def test_sets_are_those_of_mapie(score: Score, n: int, coverage: float) -> None:
+    """Its calibration of aps is the randomised one; its sets without the last class are ours that are never empty."""
+    from mapie.classification import SplitConformalClassifier  # brings scikit-learn
 
-
-@pytest.mark.parametrize("coverage", COVERAGES)
-def test_aps_is_that_of_mapie(coverage: float) -> None:
-    """Its calibration is the randomised one; its sets without the last class are ours that are never empty."""
-    n = 120
     p, y = drawn(n + 200)
     other = SplitConformalClassifier(
-        Known(6), confidence_level=coverage, conformity_score="aps", prefit=True, random_state=3
+        Known(6), confidence_level=coverage, conformity_score=score, prefit=True, random_state=3
     )
     other.conformalize(p[:n], y[:n])
-    draws = 1 - np.random.RandomState(3).uniform(size=n)
-    q = threshold(of_true(p[:n], y[:n], "aps", draws), coverage)
-    theirs = other.predict_set(p[n:], conformity_score_params={"include_last_label": False})[1][:, :, 0]
-    np.testing.assert_array_equal(prediction_sets(p[n:], q, "aps"), theirs)
+    draws = 1 - np.random.RandomState(3).uniform(size=n) if score == "aps" else None
+    q = threshold(of_true(p[:n], y[:n], score, draws), coverage)
+    options = {"conformity_score_params": {"include_last_label": False}} if score == "aps" else {}
+    theirs = other.predict_set(p[n:], **options)[1][:, :, 0]
+    np.testing.assert_array_equal(prediction_sets(p[n:], q, score, may_be_empty=score == "lac"), theirs)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -133,8 +124,5 @@ def test_the_most_probable_class_is_always_in_it_unless_sets_may_be_empty() -> N
 def test_no_coverage(coverage: float) -> None:
     with pytest.raises(FedotpError, match=r"^coverage = .* must be between 0 and 1"):
         rank(10, coverage)
-
-
-def test_no_score() -> None:
     with pytest.raises(FedotpError, match="score = 'raps': must be lac or aps"):
         nonconformity(np.ones((1, 2)) / 2, "raps")  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import ot as pot
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.matching import Matching, Rule, cross_entropy, pooled_score, probabilities, similarity
@@ -36,13 +35,6 @@ def patch_cosines(image: ImageFeatures, classes: torch.Tensor, c: int, b: int, k
     )
 
 
-def test_similarity_is_the_cosine_of_patch_and_prompt(image: ImageFeatures, classes: torch.Tensor) -> None:
-    sim = similarity(image.tokens, classes)
-    assert sim.shape == (C, B, K, V, N)
-    for c, b, k in each():
-        torch.testing.assert_close(sim[c, b, k], patch_cosines(image, classes, c, b, k))
-
-
 def test_pooled_is_equation_1(image: ImageFeatures, classes: torch.Tensor) -> None:
     scores = Matching(rule="pooled")(image, classes[:, :1])
     for c, b, k in each():
@@ -52,30 +44,35 @@ def test_pooled_is_equation_1(image: ImageFeatures, classes: torch.Tensor) -> No
     torch.testing.assert_close(both, (parts[0] + parts[1]) / 2)
 
 
-def test_average_is_the_mean_of_all_cosines(image: ImageFeatures, classes: torch.Tensor) -> None:
+def test_similarity_is_the_cosine_of_patch_and_prompt_and_average_their_mean(
+    image: ImageFeatures, classes: torch.Tensor
+) -> None:
+    sim = similarity(image.tokens, classes)
     scores = Matching(rule="average")(image, classes)
+    assert sim.shape == (C, B, K, V, N)
     for c, b, k in each():
-        assert scores[c, b, k].item() == pytest.approx(patch_cosines(image, classes, c, b, k).mean().item())
+        cosines = patch_cosines(image, classes, c, b, k)
+        torch.testing.assert_close(sim[c, b, k], cosines)
+        assert scores[c, b, k].item() == pytest.approx(cosines.mean().item())
 
 
-@pytest.mark.parametrize("mass", [0.5, 0.8])
-def test_unbalanced_is_one_minus_the_distance(image: ImageFeatures, classes: torch.Tensor, mass: float) -> None:
+@pytest.mark.parametrize("mass", [0.5, 0.8, None])
+def test_unbalanced_is_one_minus_the_distance_and_classical_is_sinkhorn(
+    image: ImageFeatures, classes: torch.Tensor, mass: float | None
+) -> None:
     """Eq. 10's 1 - d is our score + 1 - mass, with d from POT's plan on C = 1 - cosine."""
-    scores = Matching(rule="unbalanced", mass=mass)(image, classes)
+    import ot as pot
+
+    scores = (Matching(rule="unbalanced", mass=mass) if mass else Matching(rule="classical"))(image, classes)
     for c, b, k in each():
         cost = 1 - patch_cosines(image, classes, c, b, k).numpy()
-        plan = pot.partial.entropic_partial_wasserstein(
-            [1 / V] * V, [mass / N] * N, cost, 0.1, m=mass, numItermax=20_000, stopThr=1e-15
-        )
-        assert scores[c, b, k].item() + 1 - mass == pytest.approx(1 - (plan * cost).sum(), abs=1e-8)
-
-
-def test_classical_is_sinkhorn(image: ImageFeatures, classes: torch.Tensor) -> None:
-    scores = Matching(rule="classical")(image, classes)
-    for c, b, k in each():
-        cost = 1 - patch_cosines(image, classes, c, b, k).numpy()
-        plan = pot.sinkhorn([1 / V] * V, [1 / N] * N, cost, 0.1, numItermax=20_000, stopThr=1e-14)
-        assert scores[c, b, k].item() == pytest.approx(1 - (plan * cost).sum(), abs=1e-8)
+        if mass is None:
+            plan = pot.sinkhorn([1 / V] * V, [1 / N] * N, cost, 0.1, numItermax=20_000, stopThr=1e-14)
+        else:
+            plan = pot.partial.entropic_partial_wasserstein(
+                [1 / V] * V, [mass / N] * N, cost, 0.1, m=mass, numItermax=20_000, stopThr=1e-15
+            )
+        assert scores[c, b, k].item() + 1 - (mass or 1) == pytest.approx(1 - (plan * cost).sum(), abs=1e-8)
 
 
 @pytest.mark.parametrize("rule", ["pooled", "average", "classical", "unbalanced"])
@@ -132,6 +129,8 @@ def test_cross_entropy_is_per_client_and_skips_padding() -> None:
 def test_wrong_settings_are_refused_at_once(options: dict[str, object], message: str) -> None:
     with pytest.raises(FedotpError, match=message):
         Matching(**options)
+    with pytest.raises(FedotpError, match="no transport plan"):
+        Matching(rule="pooled").plan(torch.zeros(4, 2))
 
 
 @pytest.mark.parametrize("rule", ["average", "classical", "unbalanced"])
@@ -141,8 +140,3 @@ def test_the_score_is_the_similarity_under_the_plan(image: ImageFeatures, classe
     plan = matching.plan(given)
     assert plan.sum((-2, -1)) == pytest.approx(torch.full(plan.shape[:3], 0.7 if rule == "unbalanced" else 1.0))
     torch.testing.assert_close((plan * given).sum((-2, -1)), matching(image, classes), atol=1e-6, rtol=0)
-
-
-def test_the_pooled_rule_has_no_plan() -> None:
-    with pytest.raises(FedotpError, match="no transport plan"):
-        Matching(rule="pooled").plan(torch.zeros(4, 2))

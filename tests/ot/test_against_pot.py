@@ -5,7 +5,6 @@ import pytest
 import torch
 from problems import Instance, random_instance
 
-import ot as pot
 from fedotp.ot import solve
 
 
@@ -16,6 +15,8 @@ def ours(instance: Instance, **options: object) -> np.ndarray:
 
 
 def pot_unbalanced(instance: Instance) -> np.ndarray:
+    import ot as pot  # takes seconds
+
     cost, a, b, reg = instance
     mass = min(a.sum(), b.sum())
     plan = pot.partial.entropic_partial_wasserstein(a, b, cost, reg, m=mass, numItermax=50_000, stopThr=1e-16)
@@ -24,10 +25,9 @@ def pot_unbalanced(instance: Instance) -> np.ndarray:
     return plan
 
 
-@pytest.mark.parametrize("block", range(3))
-def test_unbalanced_plans_equal_pot(block: int) -> None:
-    """300 problems; the spread of the costs is kept to where POT's iteration converges in reasonable time."""
-    rng = np.random.default_rng(block)
+def test_unbalanced_plans_equal_pot() -> None:
+    """100 problems; the spread of the costs is kept to where POT's iteration converges in reasonable time."""
+    rng = np.random.default_rng(0)
     worst = 0.0
     for i in range(100):
         scale = random_instance(rng).reg
@@ -39,8 +39,10 @@ def test_unbalanced_plans_equal_pot(block: int) -> None:
 
 
 def test_classical_plans_equal_pot() -> None:
+    import ot as pot
+
     rng = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(40):
         instance = random_instance(rng, spread=1.0, mass=1.0)
         instance = instance._replace(cost=instance.cost * min(2.0, 8 * instance.reg))
         cost, a, b, reg = instance
@@ -64,7 +66,7 @@ def test_hard_problems_satisfy_the_optimality_conditions() -> None:
     log T + C / reg = g_i + f_j with g <= 0, and g_i = 0 where row i is not full, proves optimality.
     """
     rng = np.random.default_rng(2)
-    for _ in range(300):
+    for _ in range(150):
         cost, a, b, reg = instance = random_instance(rng)
         plan = ours(instance)
         np.testing.assert_allclose(plan.sum(0), b, rtol=1e-12)

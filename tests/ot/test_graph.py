@@ -9,7 +9,6 @@ from fedotp.matching import Matching
 
 # rule, reg, mass, N prompts, dial: shares of the mass
 PROBLEMS = [
-    ("unbalanced", 0.1, 0.8, 2, None),
     ("unbalanced", 0.1, 0.99, 2, None),
     ("unbalanced", 0.1, 1.0, 2, None),  # all the mass there is: the classical problem
     ("unbalanced", 0.001, 0.9, 4, None),

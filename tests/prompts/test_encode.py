@@ -116,14 +116,11 @@ def test_word_context_gives_the_feature_of_the_sentence(clip: CLIP) -> None:
     torch.testing.assert_close(features, clip.encode_text(ids), rtol=1e-5, atol=1e-5)
 
 
-def test_word_context_noise_tells_prompts_apart(clip: CLIP) -> None:
+def test_contexts_are_seeded_scaled_and_noise_sets_prompts_apart(clip: CLIP) -> None:
     quiet, noisy = (word_context(clip, "a photo of a", 2, n_clients=3, noise=n) for n in (0.0, 0.01))
     assert torch.equal(quiet[:, 0], quiet[:, 1])
     assert not torch.equal(noisy[:, 0], noisy[:, 1])
     assert torch.equal(noisy[0], noisy[2])
-
-
-def test_random_context_is_seeded_and_scaled(clip: CLIP) -> None:
     first, again, other = (random_context(clip, 64, seed=s) for s in (0, 0, 1))
     assert first.shape == (1, 64, 16, 64)
     assert torch.equal(first, again)
@@ -132,17 +129,17 @@ def test_random_context_is_seeded_and_scaled(clip: CLIP) -> None:
     assert random_context(clip, 2, 4, n_clients=3, n_classes=5).shape == (3, 2, 5, 4, 64)
 
 
-def test_a_name_that_does_not_fit_is_named(clip: CLIP) -> None:
+def test_names_fill_the_context_and_no_more(clip: CLIP) -> None:
+    """Nothing assumes 77 positions."""
     long = "very " * 70 + "long"
     with pytest.raises(FedotpError, match=r"class name 'very very .*71 tokens and 16 context .* 90 .* 77"):
         PromptEncoder(clip, ["cat", long])
-
-
-def test_a_name_that_just_fits(clip: CLIP) -> None:
-    name = "very " * (77 - 16 - 3)
-    encode = PromptEncoder(clip, ["cat", name])
-    context = random_context(clip, 1)
-    torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
+    short = CLIP.random(dataclasses.replace(TINY, text=dataclasses.replace(TINY.text, context_length=20)))
+    for tower, fits in ((clip, "very " * (77 - 16 - 3)), (short, "dog")):
+        encode, context = PromptEncoder(tower, ["cat", fits]), random_context(tower, 2)
+        torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"context has shape \(1, 1, 4, 64\)"):
+        PromptEncoder(clip, ["cat"], n_ctx=5)(random_context(clip, 1, 4))
 
 
 @pytest.mark.parametrize(
@@ -157,19 +154,6 @@ def test_a_name_that_just_fits(clip: CLIP) -> None:
 def test_wrong_input_is_named(clip: CLIP, names: list[str], options: dict[str, object], message: str) -> None:
     with pytest.raises(FedotpError, match=message):
         PromptEncoder(clip, names, **options)
-
-
-def test_a_context_of_another_shape_is_refused(clip: CLIP) -> None:
-    with pytest.raises(ValueError, match=r"context has shape \(1, 1, 4, 64\)"):
-        PromptEncoder(clip, ["cat"], n_ctx=5)(random_context(clip, 1, 4))
-
-
-def test_a_tower_with_other_positions() -> None:
-    """Nothing assumes 77."""
-    short = dataclasses.replace(TINY, text=dataclasses.replace(TINY.text, context_length=20))
-    clip = CLIP.random(short)
-    encode, context = PromptEncoder(clip, ["cat", "dog"], n_ctx=16), random_context(clip, 2)
-    torch.testing.assert_close(encode(context), encode.encode_plain(context), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.bfloat16, 0.05)])
