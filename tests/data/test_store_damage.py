@@ -1,5 +1,6 @@
 """A store that was killed, shared, cut short, flipped, mixed up or ran out of room."""
 
+import json
 import os
 import resource
 import subprocess
@@ -14,6 +15,8 @@ from store_made import array_dataset, assert_same_tokens, tiny_clip
 
 from fedotp.data import Dataset
 from fedotp.data.store._encode import encode
+from fedotp.data.store._shard import Encoding
+from fedotp.data.store._store import list_stores
 from fedotp.data.store._tokens import EncodedDataset
 from fedotp.errors import FedotpError
 
@@ -171,18 +174,13 @@ def test_damage_is_found_and_mended(
     sound = encode(dataset, clip, root=tmp_path / "sound")
     encode(dataset, clip, root=tmp_path / "store")
     damage(tmp_path / "store" / sound.train.store.folder.name)
+    if n_repaired:  # without verification a flipped bit is not looked for
+        assert encode(dataset, clip, root=tmp_path / "store", verify=False).n_encoded == 0
     for _ in range(2):
         mended = encode(dataset, clip, root=tmp_path / "store")
         assert (mended.n_encoded, mended.n_repaired) == (n_lost, n_repaired)
         assert_same_tokens(mended, sound)
         n_lost = n_repaired = 0  # and stays mended
-
-
-def test_without_verification_a_flipped_bit_is_not_looked_for(tmp_path: Path) -> None:
-    encoded = encode(one_shard(), tiny_clip(), root=tmp_path)
-    _flip("records", 64 + 100)(encoded.train.store.folder)
-    assert encode(one_shard(), tiny_clip(), root=tmp_path, verify=False).n_encoded == 0
-    assert encode(one_shard(), tiny_clip(), root=tmp_path).n_repaired == 1
 
 
 def test_tokens_of_other_weights_are_not_used(tmp_path: Path) -> None:
@@ -217,12 +215,52 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(raised.value)
+    (tmp_path / "file").touch()
+    with pytest.raises(FedotpError, match="cannot be opened: Not a directory"):
+        encode(one_shard(), tiny_clip(), root=tmp_path / "file")
     resumed = encode(one_shard(), tiny_clip(), root=tmp_path / "store")
     assert (resumed.n_encoded, resumed.n_repaired) == (ALL - 8, 0)
     assert_same_tokens(resumed, sound)
 
 
-def test_a_store_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(FedotpError, match="cannot be opened: Not a directory"):
-        encode(one_shard(), tiny_clip(), root=tmp_path / "file")
+# A store that is forged
+
+GOOD = {
+    "format": 1,
+    "backbone": "0" * 64,
+    "tower": '{"vision": {"image_size": 32, "patch_size": 8}}',
+    "transform": "none",
+    "precision": "float32",
+    "storage": "float16",
+    "n_patches": 16,
+    "width": 8,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"width": -1},
+        {"width": "8"},
+        {"width": True},
+        {"n_patches": 1 << 62},
+        {"n_patches": 1 << 20, "width": 1 << 20},
+        {"backbone": None},
+        {"tower": []},
+        {"more": 1},
+        None,  # brackets without end
+    ],
+)
+def test_a_description_with_a_value_it_cannot_have_is_refused(change: dict[str, object] | None) -> None:
+    assert Encoding.from_json(json.dumps(GOOD)).width == 8
+    with pytest.raises(FedotpError, match="not the description of a token store"):
+        Encoding.from_json("[" * 100_000 if change is None else json.dumps({**GOOD, **change}))
+
+
+@pytest.mark.parametrize("tower", ["x", "[]", '{"vision": 1}', "[" * 100_000])
+def test_a_store_of_an_unknown_tower_is_listed(tower: str, tmp_path: Path) -> None:
+    encoding = Encoding.from_json(json.dumps({**GOOD, "tower": tower}))
+    (tmp_path / encoding.fingerprint).mkdir()
+    (tmp_path / encoding.fingerprint / "encoding.json").write_text(encoding.to_json())
+    (info,) = list_stores(tmp_path)
+    assert info.tower == "unknown, 16 patches"
