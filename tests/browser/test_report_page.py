@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import scipy
 from expected import expect
@@ -16,6 +15,7 @@ from fedotp.config import Config, load_config
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs.directory import RunDirectory
+from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
@@ -24,6 +24,7 @@ from report.findings import a_probe, an_audit
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
+EMPTY = {"sites": [], "maps": [], "plans": None, "tsne": None, "words": [], "bound": None, "notes": []}
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
 SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
@@ -128,42 +129,6 @@ def test_the_comparison_shows_controls_and_differences(page: "Page", tmp_path: P
     assert differences.locator("tr", has_text="PromptFL").locator("td").last.inner_text() == "one pair is not enough"
 
 
-@pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[list[RunDirectory]]]:
-    """The page of several methods on three splits with two seeds each, and its runs by method."""
-    folder = tmp_path_factory.mktemp("splits")
-    runs = [
-        [
-            invent_run(folder / f"{method}-{split}-{seed}", method=method, split=split, seed=seed, controls=CONTROLS)
-            for split in (1, 2, 3)
-            for seed in (0, 1)
-        ]
-        for method in ("fedotp", "coop", "promptfl", "promptfl-fedprox")
-    ]
-    return address(folder, [made for some in runs for made in some]), runs
-
-
-def test_runs_that_differ_in_split_and_seed_are_one_line_of_one_colour(
-    page: "Page", splits: tuple[str, list[list[RunDirectory]]]
-) -> None:
-    url, (fedotp, *_) = splits
-    page.goto(url)
-    names = ["FedOTP", "CoOp (local)", "PromptFL", "PromptFL+FedProx"]
-    expect(page.locator("#accuracy .legend .key")).to_have_text(names)
-    tones = page.locator("#accuracy .legend .swatch").evaluate_all("all => all.map((one) => one.style.cssText)")
-    assert len(set(tones)) == len(names)
-    for name in names[2:]:
-        page.get_by_label(name, exact=True).uncheck()
-    tip = hover(chart(page, "Accuracy over rounds"), 0.97)
-    last = np.array([made.summary["final"]["accuracy"] for made in fedotp])
-    expect(tip).to_contain_text(f"{100 * last.mean():.1f} ± {100 * last.std(ddof=1):.1f} %")
-    expect(tip).to_contain_text(f"{100 * last.min():.1f} – {100 * last.max():.1f} %")
-    fairness = page.locator(".scroll[aria-label='Fairness between clients'] tbody tr")
-    expect(fairness).to_have_count(len(names))
-    worst = np.mean([made.summary["final"]["accuracy_min"] for made in fedotp])
-    expect(fairness.filter(has_text="FedOTP")).to_contain_text(f"{100 * worst:.2f}")
-
-
 def test_a_page_of_one_run_shows_everything(page: "Page", one: str, toy: RunDirectory) -> None:
     page.goto(one)
     to_the_end(page)
@@ -182,25 +147,14 @@ def test_a_page_of_one_run_shows_everything(page: "Page", one: str, toy: RunDire
       return new Set(new Uint32Array(pixels.buffer)).size;
     }"""
     assert min(canvas.evaluate(colours) for canvas in page.locator(".chart:visible canvas").all()) > 2
+    cards, last = page.locator("#sites .site"), toy.summary["clients"][0]
+    expect(cards).to_have_count(4)
+    expect(cards.first).to_contain_text(f"{last['name']}{len(toy.partition.clients[0].train)} training images")
+    loaded = cards.first.locator("img").evaluate_all("all => all.map((one) => one.naturalWidth)")
+    assert loaded == [56] * min(8, last["test_images"])
     expect(page.locator("#origin")).to_contain_text("mass")
     page.get_by_text("Manifest: versions").click()
     expect(page.locator("#origin")).to_contain_text(toy.manifest["backbone"]["digest"])
-
-
-def test_sites_are_shown_with_their_images_classes_and_scores(page: "Page", one: str, toy: RunDirectory) -> None:
-    page.goto(one)
-    cards = page.locator("#sites .site")
-    expect(cards).to_have_count(4)
-    last = toy.summary["clients"][0]
-    expect(cards.first).to_contain_text(f"{last['name']}{len(toy.partition.clients[0].train)} training images")
-    expect(cards.first.locator(".scores")).to_contain_text(f"FedOTP {100 * last['accuracy']:.1f} %")
-    counts = [int(text) for text in cards.first.locator(".class-bar .numbers").all_inner_texts()]
-    assert sum(counts) == last["test_images"]
-    loaded = cards.first.locator("img").evaluate_all("all => all.map((one) => one.naturalWidth)")
-    assert len(loaded) == min(8, last["test_images"])
-    assert set(loaded) == {56}
-    cards.first.get_by_role("button").click()
-    expect(page.get_by_label("Client", exact=True)).to_have_value(last["name"])
 
 
 def test_hovering_shows_the_values(page: "Page", one: str, toy: RunDirectory) -> None:
@@ -211,37 +165,6 @@ def test_hovering_shows_the_values(page: "Page", one: str, toy: RunDirectory) ->
     expect(tip).to_contain_text(last)
     expect(hover(chart(page, "Accuracy by domain"), 0.3)).to_contain_text("2 clients")
     expect(hover(chart(page, "Bytes over rounds"), 0.9)).to_contain_text("up · down")
-
-
-def test_arrow_keys_read_a_chart(page: "Page", one: str) -> None:
-    page.goto(one)
-    found = chart(page, "Accuracy over rounds")
-    found.focus()
-    for round_ in ("Round 0", "Round 1"):
-        page.keyboard.press("ArrowRight")
-        expect(found.locator(".tip")).to_contain_text(round_)
-    page.keyboard.press("Escape")
-    expect(found.locator(".tip")).to_be_hidden()
-
-
-def test_everything_that_acts_is_reached_by_tab(page: "Page", many: str) -> None:
-    page.goto(many)
-    page.locator("body").press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
-    reached = page.evaluate("""() => [...document.querySelectorAll('a, button, input, select, summary, .chart')]
-      .filter((node) => node.checkVisibility()).map((node) => node.tabIndex)""")
-    assert len(reached) > 30
-    assert set(reached) == {0}
-    heading = page.locator("#comparison th button").filter(has_text="method")
-    heading.focus()
-    page.keyboard.press("Enter")
-    assert page.locator("#comparison tbody").first.locator("td:first-child").all_inner_texts() == [
-        "CoOp (local)",
-        "FedOTP",
-        "control: majority class",
-        "PromptFL",
-        "control: zero-shot CLIP",
-    ]
 
 
 def test_runs_are_chosen_and_tables_sorted(page: "Page", many: str) -> None:
@@ -261,6 +184,8 @@ def test_runs_are_chosen_and_tables_sorted(page: "Page", many: str) -> None:
     assert picture(found) == before
     page.get_by_label("Each client’s line").check()
     assert picture(found) != before
+    page.get_by_label("In detail").select_option(label="FedOTP, seed 0")
+    expect(page.locator("#analysis .notice")).to_have_text("Not analysed: the images are gone")
 
 
 def test_a_client_is_followed_on_the_whole_page(page: "Page", many: str) -> None:
@@ -304,27 +229,6 @@ def test_maps_follow_the_slider_and_the_client(page: "Page", one: str) -> None:
     page.get_by_label("Client", exact=True).select_option(names[-1])
     expect(clients).to_have_value(names[-1])
     expect(page.locator("#analysis")).to_contain_text("Nearest words")
-
-
-def test_a_run_without_analysis_says_why(page: "Page", many: str) -> None:
-    page.goto(many)
-    page.get_by_label("In detail").select_option(label="FedOTP, seed 0")
-    expect(page.locator("#analysis .notice")).to_have_text("Not analysed: the images are gone")
-    assert page.locator("#analysis .chart:visible").count() == 0
-
-
-def test_real_sites_that_tell_little(page: "Page", tmp_path: Path) -> None:
-    silent, scores = (invent_run(tmp_path / share, share=share) for share in ("nothing", "scores"))
-    page.goto(address(tmp_path, [silent]))
-    expect(page.locator("#top .lead")).to_contain_text(
-        "real sites, each with its own images. No site reports how well it does."
-    )
-    expect(page.locator(".notice")).to_have_count(0)
-    expect(page.locator("#confusion")).to_contain_text("Not every site shares its predictions")
-    expect(page.locator("#clients h3")).to_have_text(["All clients"])
-    page.goto(address(tmp_path, [silent, scores, invent_run(tmp_path / "here")]))
-    expect(page.locator("#top .lead")).to_contain_text("real sites, each with its own images; split “dirichlet”")
-    expect(page.locator("#comparison")).to_contain_text("FedOTP, simulated")
 
 
 def limits_of(client: str, **changed: Any) -> dict[str, Any]:
@@ -378,40 +282,106 @@ def test_light_and_dark(page: "Page", one: str) -> None:
     assert picture(found) == drawn
 
 
-@pytest.mark.parametrize("width", [1280, 1024, 390])
-def test_every_section_is_in_the_navigation_uncut_and_not_hidden_by_it(
-    page: "Page", one: str, many: str, width: int
-) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
+    """Views, privacy, prediction sets and the value of each client; a run without them has no such panels."""
+    kept = invent_run(tmp_path / "fedotp", views=True, spent=0.5)
+    broken = invent_run(tmp_path / "promptfl", method="promptfl", spent=0.5)
+    plain = invent_run(tmp_path / "coop", method="coop")
+    kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
+    kept.save_finding("probe", a_probe())
+    broken.save_finding("audit", an_audit(upper=2.0, lower=4.5))
+    keys = ("name", "shapley", "low", "high", "leave_one_out", "gain_of_others")
+    numbers = [("north", 0.034, 0.02, 0.048, 0.01, -0.005), (HOSTILE, -0.05, -0.07, -0.03, 0.0, None)]
+    value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "all": 0.754, "none": 0.65}
+    sites = [dict(zip(keys, each, strict=True)) for each in numbers]
+    (kept.path / "value.json").write_text(with_checksum({**value, "sites": sites}))
+    limits = {"limits": {"asked": 0.9, "clients": [limits_of("a"), limits_of("b", by_all=None, others_flagged=None)]}}
+    page.goto(address(tmp_path, [kept, broken, plain], [EMPTY | limits, None, None]))
+    page.get_by_label("In detail").select_option(label="FedOTP")
+
+    views = page.locator("#views .scroll[aria-label='Accuracy in each view'] tbody tr")
+    expect(views).to_have_count(12)  # six views, three means of each model; the other runs have none
+    last = [r for r in kept.metrics("view") if (r["view"], r["model"]) == ("novel", "personal")][-1]["accuracy"]
+    expect(views.nth(2)).to_contain_text(f"{100 * last:.2f}")
+    expect(hover(chart(page, "Accuracy in each view over rounds"), 0.97)).to_contain_text("novel, global model")
+
+    privacy = page.locator("#privacy")
+    bounds = privacy.get_by_role("region", name="Epsilon from above and below").locator("tbody tr")
+    expect(bounds).to_have_count(2)
+    expect(bounds.first).to_contain_text("0.90")
+    attacks = privacy.get_by_role("region", name="Membership probe").locator("tbody tr")
+    expect(attacks).to_have_count(4)
+    expect(attacks.first).to_contain_text("0.612 [0.582, 0.642]")
+    expect(privacy.get_by_text("the promise is broken")).to_have_count(0)
+    page.get_by_label("In detail").select_option(label="PromptFL")
+    expect(privacy.get_by_text("the promise is broken")).to_be_visible()
+    chart(page, "Epsilon spent, round by round")
+
+    page.goto(address(tmp_path, [kept], [EMPTY | limits]))
+    expect(page.locator("#limits .note")).to_contain_text("in 90 of 100 images")
+    expect(page.locator("#limits tbody tr").first).to_have_text("a6191.2 80.0 to 98.01.8687.43.140.0")
+    chart(page, "What each client contributed")
+    assert page.locator("#value tbody tr").all_inner_texts() == [
+        "north\t+3.40\t+2.00 to +4.80\t+1.00\t−0.50",
+        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00\t–",
+    ]
+    page.goto(address(tmp_path, [plain], [EMPTY | {"limits": None}]))
+    expect(page.locator("#views, #limits, #value")).to_have_count(0)
+
+
+def test_the_keyboard(page: "Page", one: str, many: str) -> None:
+    """Arrow keys read a chart, and everything that acts is reached by tab."""
+    page.goto(one)
+    found = chart(page, "Accuracy over rounds")
+    found.focus()
+    for round_ in ("Round 0", "Round 1"):
+        page.keyboard.press("ArrowRight")
+        expect(found.locator(".tip")).to_contain_text(round_)
+    page.keyboard.press("Escape")
+    expect(found.locator(".tip")).to_be_hidden()
+    page.goto(many)
+    page.locator("body").press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    reached = page.evaluate("""() => [...document.querySelectorAll('a, button, input, select, summary, .chart')]
+      .filter((node) => node.checkVisibility()).map((node) => node.tabIndex)""")
+    assert len(reached) > 30
+    assert set(reached) == {0}
+    page.locator("#comparison th button").filter(has_text="method").focus()
+    page.keyboard.press("Enter")
+    names = page.locator("#comparison tbody").first.locator("td:first-child").all_inner_texts()
+    assert [name for name in names if "control" not in name] == ["CoOp (local)", "FedOTP", "PromptFL"]
+
+
+def test_real_sites_that_share_little(page: "Page", tmp_path: Path) -> None:
+    page.goto(address(tmp_path, [invent_run(tmp_path / "run", share="nothing")]))
+    lead = "real sites, each with its own images. No site reports how well it does."
+    expect(page.locator("#top .lead")).to_contain_text(lead)
+    expect(page.locator(".notice")).to_have_count(0)
+    expect(page.locator("#confusion")).to_contain_text("Not every site shares its predictions")
+
+
+@pytest.mark.parametrize("width", [1280, 320])
+def test_a_screen_and_a_phone_scroll_down_only(page: "Page", one: str, many: str, width: int) -> None:
+    """Tables are not cut on a screen; no section is hidden by the navigation, which has all of its links."""
     for url in (one, many):
+        page.set_viewport_size({"width": width, "height": 800})
         page.goto(url)
+        to_the_end(page)
+        assert page.evaluate("() => document.documentElement.scrollWidth") == width
+        cut = page.locator(".scroll:visible").evaluate_all(
+            "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
+        )
+        assert width < 1280 or cut == []
         links = page.locator("nav a").all()
         assert len(links) > 4
-        for link in links:
-            box = link.bounding_box()
-            assert box is not None
-            assert box["x"] >= 0
-            assert box["x"] + box["width"] <= width
-        assert page.evaluate(
-            "() => document.querySelector('nav').scrollWidth <= document.querySelector('nav').clientWidth"
-        )
-        if SCREENSHOTS:
-            page.locator("#toolbar").screenshot(path=Path(SCREENSHOTS) / f"nav-{width}-{len(links)}.png")
+        boxes = [link.bounding_box() for link in links]
+        assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
         links[2].click()
         name = str(links[2].get_attribute("href"))
         top = "(name) => document.querySelector(name).querySelector('h2').getBoundingClientRect().top"
         bar = "() => { const bar = document.querySelector('#toolbar'); const box = bar.getBoundingClientRect();"
         bar += " return getComputedStyle(bar).position == 'sticky' ? box.bottom : 0 }"
         assert page.evaluate(top, name) >= page.evaluate(bar)
-
-
-@pytest.mark.parametrize("width", [390, 320])
-def test_a_phone_scrolls_down_only(page: "Page", one: str, many: str, width: int) -> None:
-    for url in (one, many):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.goto(url)
-        to_the_end(page)
-        assert page.evaluate("() => document.documentElement.scrollWidth") == width
 
 
 def test_it_prints_on_light_paper_with_all_charts(page: "Page", one: str, tmp_path: Path) -> None:

@@ -142,15 +142,6 @@ def test_splits_and_shuffled_labels(toy: Toy, tmp_path: Path) -> None:
     assert {(line["runs"], line["runs_asked"]) for line in lines(tmp_path)} == {("2", "2")}
 
 
-def test_nothing_run_is_shown_too(tmp_path: Path) -> None:
-    done = command("paper", "show", "Table 3", "--out", tmp_path / "runs")
-    assert done.status == 0
-    assert "96.05 ± 0.12" in done.out
-    assert "0 of 3" in done.out  # the paper's seeds
-    assert not (tmp_path / "runs").exists()
-    assert f"runs   {tmp_path / 'runs'}" not in done.out
-
-
 def test_runs_with_other_settings_are_not_mixed(toy: Toy, table: tuple[Done, Path]) -> None:
     done = run(toy, table[1], "--set", "optimizer.lr=0.5")
     assert done.status == 2
@@ -201,15 +192,3 @@ def test_figures_are_drawn(toy: Toy, tmp_path: Path) -> None:
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert drawn == [f"figureA2-{s}.png" for s in ("dirichlet", "domain-dirichlet", "domain", "pathological")]
     assert "these are all four" in " ".join(done.out.split())
-
-
-def test_a_figure_that_cannot_be_drawn_comes_after_the_table(toy: Toy, tmp_path: Path) -> None:
-    """Two clients with prompts of their own are too few for t-SNE."""
-    toy.make("cifar100")
-    changes = [*toy.places, "prompt.n_ctx=2", "federation.rounds=1", "partition.n_clients=20", "compute.device=cpu"]
-    words = [word for change in changes for word in ("--set", change)]
-    done = command("paper", "run", "figureA5", "--seeds", "0", "--out", tmp_path, *words)
-    assert done.status == 2
-    assert "no t-SNE: it needs 5 clients" in done.err
-    assert "figureA5.csv" in done.out
-    assert (tmp_path / "figureA5.md").is_file()

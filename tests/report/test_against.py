@@ -39,12 +39,6 @@ def test_lines(runs: list[RunDirectory]) -> None:
     assert promptfl.mean == pytest.approx(((0.25 + 0.36) / 2,))
 
 
-def test_other_differences_make_other_lines(runs: list[RunDirectory]) -> None:
-    lines = lines_against(runs[:4], "prompt.n_ctx")
-    assert [line.label for line in lines] == ["FedOTP, mass 0.9", "FedOTP, mass 0.3"]
-    assert lines[0].values == (2.0,)
-
-
 def test_the_figure(runs: list[RunDirectory]) -> None:
     figure = plot_against(runs, "method.mass")
     (axes,) = figure.axes

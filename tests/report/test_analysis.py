@@ -134,14 +134,6 @@ def test_only_images_need_the_data(tmp_path: Path) -> None:
         prompt_words(opened)
 
 
-def test_clients_that_are_asked_for(done: RunDirectory) -> None:
-    found = analyse(done, clients=["client-1"], n_images=1, masses=(0.5,))
-    assert [shown.client for shown in found.maps] == ["client-1"]
-    assert [words.client for words in found.words] == [None, "client-1"]
-    with pytest.raises(FedotpError, match="no client 'nobody'"):
-        analyse(done, clients=["nobody"])
-
-
 def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_path: Path) -> None:
     """As the server of real sites leaves it: no partition, no rows, a manifest that says so."""
     shutil.copytree(done.path, tmp_path / "run")

@@ -95,11 +95,3 @@ def test_what_was_found_out_is_shown_as_it_was(tmp_path: Path) -> None:
     assert found["audit"]["upper"] is None
     assert [attack["auc"][0] for attack in found["probe"]["attacks"]] == [0.612, 0.538, 0.6]
     assert not found["probe"]["fair"]
-
-
-def test_numbers_beyond_all_numbers_are_left_out(tmp_path: Path) -> None:
-    run = invent_run(tmp_path / "run")
-    run.save_finding("audit", {**an_audit(), "upper": "nan"})
-    assert "is no number to show" in gather_privacy(run)["problem"]
-    run.save_finding("audit", {**an_audit(), "bounds": {}})
-    assert "without a bound" in gather_privacy(run)["problem"]

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coloured_squares import draw_squares
-from fedotp.clip import CLIP, TINY, save
-from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.report.page import make_page, write_page
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from invented_run import invent_run
+from runs.toy_run import make_config, make_inputs
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -135,14 +133,6 @@ def test_methods_are_compared_with_fedotp_or_another_that_is_named(tmp_path: Pat
         make_page(runs, against="coop")
 
 
-def test_what_tells_runs_of_one_method_apart_is_in_their_names(tmp_path: Path) -> None:
-    runs = [invent_run(tmp_path / f"{n}", n_rounds=n) for n in (2, 3)]
-    assert [one["title"] for one in data_of(make_page(runs))["runs"]] == [
-        "FedOTP, federation.rounds 2",
-        "FedOTP, federation.rounds 3",
-    ]
-
-
 def test_an_incomplete_run_shows_what_there_is(tmp_path: Path) -> None:
     whole, part = invent_run(tmp_path / "whole"), invent_run(tmp_path / "part", complete=False, seed=1)
     shown = only(make_page([part]))
@@ -255,23 +245,14 @@ def test_of_very_many_clients_some_have_a_line(tmp_path: Path, monkeypatch: pyte
 
 def test_neither_data_nor_backbone_is_needed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    save(CLIP.random(TINY), tmp_path / "in" / "tiny.safetensors")
-    draw_squares(tmp_path / "in" / "data", {"red": (200, 30, 30), "green": (30, 200, 30)}, 6)
-    tables = {
-        "data": {"dataset": str(tmp_path / "in" / "data"), "store": str(tmp_path / "in" / "store")},
-        "backbone": {"name": str(tmp_path / "in" / "tiny.safetensors")},
-        "partition": {"scheme": "iid", "n_clients": 2},
-        "prompt": {"n_ctx": 2},
-        "federation": {"rounds": 1, "local_epochs": 1, "holdout_clients": 1, "join_epochs": 1},
-    }
-    done = run(Config.from_dict(tables), tmp_path / "run")
+    config = make_config(make_inputs(tmp_path / "in"), federation={"rounds": 1})
+    done = run(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "in")
     shutil.rmtree(done.path / "state")
     shown = only(make_page([RunDirectory.open(done.path)]))
     final = {c["name"]: c["accuracy"] for part in (done.summary, done.summary["joined"]) for c in part["clients"]}
     assert [round(1e6 * final[name]) for name in shown["clients"]["name"]] == shown["clients"]["accuracy"]
-    assert sorted(shown["clients"]["joined"]) == [False, True]
-    assert shown["backbone"] == "tiny.safetensors"
+    assert shown["clients"]["joined"].count(True) == 1
 
 
 def test_clients_that_joined_later_are_there(tmp_path: Path) -> None:

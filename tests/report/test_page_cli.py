@@ -1,7 +1,6 @@
 """`fedotp report` through the real command line."""
 
 import sys
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,14 +65,6 @@ def test_a_run_that_cannot_be_analysed_says_why(
     assert '"analysis":"a: no images \\u003chere\\u003e"' in (tmp_path / "a" / "report.html").read_text()
     report("a", "--no-analysis")
     assert '"analysis":null' in (tmp_path / "a" / "report.html").read_text()
-
-
-def test_the_browser_opens_when_asked(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
-    invent_run(tmp_path / "a")
-    assert report("a", "--no-analysis", "--open")[0] == 0
-    assert opened == [(tmp_path / "a" / "report.html").as_uri()]
 
 
 def test_bad_input_is_one_line(report: Report, tmp_path: Path) -> None:

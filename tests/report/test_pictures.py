@@ -96,8 +96,3 @@ def test_the_same_figure_is_the_same_file(done: RunDirectory, tmp_path: Path, en
     assert paths[0].read_bytes() == paths[1].read_bytes()
     with pytest.raises(FedotpError, match="png, svg or pdf"):
         save_figure(plot_curves([done]), tmp_path / "curves.gif")
-
-
-def test_a_client_that_is_not_there_is_refused(done: RunDirectory) -> None:
-    with pytest.raises(FedotpError, match="no client 'nobody'; its clients are client-0, client-1"):
-        transport_maps(done.path, "nobody")

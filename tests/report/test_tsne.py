@@ -76,16 +76,6 @@ def test_neighbours() -> None:
     assert by_chance == pytest.approx(4 / 20)  # ordered pairs that are of one group
 
 
-def test_a_projection_repeats_itself(many: RunDirectory) -> None:
-    one, other = project_prompts(many), project_prompts(many.path)
-    np.testing.assert_array_equal(one.x, other.x)
-    assert one.client == tuple(f"client-{i}" for i in range(6))
-    assert one.by == "most frequent class"
-    figure = one.plot()
-    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert texts == sorted(set(one.group))
-
-
 def test_groups(many: RunDirectory) -> None:
     lines, classes = many.predictions(), many.manifest["data"]["classes"]
     by, groups = client_groups(many)

@@ -45,8 +45,7 @@ def test_shuffled_labels_are_a_setting_that_stays(inputs: Path, tmp_path: Path) 
 
 def test_on_shuffled_labels_a_run_side_by_side_is_as_alone(inputs: Path, tmp_path: Path) -> None:
     config = make_config(inputs, **QUICK, data={"labels": "shuffled"}, compute={"precision": "float64"})
-    outcomes = run_many(by_method(config, ["promptfl"], [0, 1]), tmp_path / "together")
-    for found in outcomes:
+    for found in run_many(by_method(config, ["promptfl"], [0, 1]), tmp_path / "together"):
         alone = fedotp.run(found.trial.config, tmp_path / found.trial.name)
         assert_same_outcome(outcome(found.directory), outcome(alone), found.trial.name)
 
@@ -113,6 +112,8 @@ def test_a_few_clients_are_one_neutral_line_within_what_is_possible() -> None:
         "(95 % CI -100.00 to +100.00), +55.00 points over its global part alone (95 % CI -100.00 to +100.00); "
         "CoOp: +31.00 points over majority class (95 % CI -100.00 to +100.00); 2 clients are too few to be sure."
     )
+    alone = check_run(summary_of([0.6], majority=[0.5]))
+    assert open_checks({"A": alone}) == ["A: +10.00 points over majority class; 1 client is too few to be sure."]
     above = check_run(summary_of([0.9, 0.8, 0.85], zero_shot=[0.3, 0.2, 0.26]))
     assert (above[0].is_flagged, above[0].is_open, open_checks({"A": above})) == (False, False, [])
 

@@ -16,7 +16,6 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.leaving import check_certificate, forget
 from fedotp.runs.leaving._forget import digests_of, read_certificate, traces, write_certificate
-from fedotp.runs.one import restore
 from fedotp.runs.watch._observer import Observer
 
 AWAY = ("client-1", "client-3")
@@ -125,20 +124,6 @@ def test_a_certificate_of_nothing_is_refused(whole: RunDirectory, left: RunDirec
     assert any("nothing was removed" in line for line in check_certificate(copied)[1])
     with pytest.raises(FedotpError, match=r"has the same prompts as .* nothing to certify"):
         write_certificate(left, left, AWAY)  # as of clients that have no images
-
-
-def test_a_changed_prompt_changes_the_state(left: RunDirectory, tmp_path: Path) -> None:
-    """The digest is of the numbers: one bit of the server's prompt is another state."""
-    copied = RunDirectory(shutil.copytree(left.path, tmp_path / "copied"))
-    before = digests_of(copied)
-    _, simulator = restore(copied.path)
-    progress = Checkpoint.read(copied.checkpoint).restore(simulator)
-    name = next(iter(simulator.server.params))
-    simulator.server.params[name].view(-1)[0] += 1e-6
-    Checkpoint.write(copied.checkpoint, simulator, progress)
-    simulator.kept.close()
-    after = digests_of(copied)
-    assert {part for part in before if before[part] != after[part]} == {"state"}
 
 
 class Impatient(Observer):

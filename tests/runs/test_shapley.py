@@ -102,6 +102,8 @@ def test_the_interval_covers_the_value_as_often_as_it_says() -> None:
 
 
 def test_more_orders_add_to_those_before_and_visit_what_they_need() -> None:
+    alone = sampled(random_orders(4, 1, 0), random_game(4, 0))
+    assert np.isnan([*alone.low, *alone.high]).all()  # one order has no interval
     few, many = random_orders(6, 3, 5), random_orders(6, 8, 5)
     np.testing.assert_array_equal(many[:3], few)
     assert (np.sort(many, axis=1) == np.arange(6)).all()

@@ -10,7 +10,6 @@ from toy_run import make_config
 import fedotp
 from fedotp.clip import CLIP, CONFIGS, load
 from fedotp.config import Config
-from fedotp.errors import SettingError
 from fedotp.federation import ComputeSettings, RoundReport, n_threads
 from fedotp.methods import Task
 from fedotp.runs.directory import RunDirectory
@@ -81,9 +80,3 @@ def test_runs_side_by_side_have_a_core_each_of_those_asked_for(three: int, input
         assert not outcome.error
         assert RunDirectory(outcome.directory.path).manifest["threads"] == 2
     assert torch.get_num_threads() == three
-
-
-@pytest.mark.parametrize("wrong", [-1, 5000])
-def test_no_threads_and_too_many_are_refused(wrong: int) -> None:
-    with pytest.raises(SettingError, match=r"compute\.threads = .*: must be from 0 to 1024 \(0: chosen by"):
-        ComputeSettings(threads=wrong)
