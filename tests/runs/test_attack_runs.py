@@ -12,7 +12,7 @@ import fedotp
 from coloured_squares import draw_squares
 from fedotp.data import load_dataset, painted
 from fedotp.data._painted import paint
-from fedotp.errors import SettingError
+from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import Checkpoint
 from fedotp.runs.many import Trial, run_many
 from fedotp.runs.one import see_run
@@ -88,5 +88,5 @@ def test_a_target_that_is_no_class_and_wrong_labels_are_refused(inputs: Path, tm
     with pytest.raises(SettingError, match=r"attack\.target = 'mauve': must be one of the classes"):
         fedotp.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(SettingError, match=r'attack\.name = "backdoor": must be "none", "sign-flip"'):
+    with pytest.raises(FedotpError, match=r'attack\.name = "backdoor": must be "none", "sign-flip"'):
         make_config(inputs, attack=BACKDOOR, data={"labels": "shuffled"})
