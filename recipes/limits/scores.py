@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.covariance import LedoitWolf
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +34,8 @@ def mahalanobis(known: Floats, new: Floats) -> Floats:
 
     Lee et al. 2018; Ledoit and Wolf 2004. A bundle would have to hold e / 2 times as many numbers as it does.
     """
+    from sklearn.covariance import LedoitWolf  # slow to import
+
     distances: Floats = LedoitWolf().fit(known).mahalanobis(new)
     return distances
 

@@ -26,7 +26,6 @@ import numpy as np
 from bench._record import commit, machine
 from numpy.typing import NDArray
 from recipes.limits.scores import BY_SCORES, CHOSEN, false_positive_rate, mahalanobis
-from sklearn.metrics import roc_auc_score
 
 import fedotp
 from fedotp.classifier import looks_of
@@ -160,6 +159,8 @@ def _summary(
 
 def outlier_rows(client: str, own: Judged, strangers: Judged, scale: float, seed: int) -> Iterator[Row]:
     """Of one client: half of its images are known, the other half and the strangers are to be told apart."""
+    from sklearn.metrics import roc_auc_score  # slow to import
+
     order = np.random.default_rng(seed).permutation(len(own.looks))
     known, rest = np.split(order, [len(order) // 2])
     calibration = Calibration.of(own.probabilities[known], np.zeros(len(known), np.int64), own.looks[known])

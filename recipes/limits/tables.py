@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from recipes.limits.scores import BY_SCORES, CHOSEN
 from recipes.limits.study import COVERAGES, DATA, METHODS, OUT, Row
-from scipy import stats
 
 from fedotp.runs.tables import markdown
 
@@ -47,6 +46,8 @@ def by_split(rows: Sequence[Row], name: str) -> np.ndarray:
 
 def interval(values: np.ndarray, digits: int = 3, least: float = 0, most: float = 1) -> str:
     """The mean, and its 95 % interval (Student's) as far as it is from `least` to `most`."""
+    from scipy import stats  # slow to import
+
     low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
     low, high = max(low, least), min(high, most)
     return f"{values.mean():.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
@@ -131,6 +132,8 @@ def outlier_table(rows: Sequence[Row], name: str) -> str:
 
 def half(values: np.ndarray) -> float:
     """Half of Student's 95 % interval of the mean."""
+    from scipy import stats
+
     return float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
 
 

@@ -3,12 +3,12 @@
 import json
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import scipy.io
 from PIL import Image
 
 from fedotp.data import _names
@@ -37,6 +37,8 @@ def caltech101(root: Path) -> Path:
 
 
 def flowers102(root: Path) -> Path:
+    import scipy.io  # slow to import
+
     folder = root / "oxford_flowers"
     labels = np.arange(306) % 102 + 1  # three images of each flower
     write_tree(folder, [f"jpg/image_{i:05d}.jpg" for i in range(1, 307)])
@@ -146,18 +148,10 @@ def cifar_binary(root: Path) -> tuple[Path, Path]:
     return ten, hundred
 
 
-def domain_tree(folder: Path, domains: tuple[str, ...], classes: tuple[str, ...], n: int) -> Path:
+def domain_tree(folder: Path, domains: Sequence[str], classes: Sequence[str], n: int) -> Path:
     names = [f"{d}/{c.replace(' ', '_')}/{i}.jpg" for d in domains for c in classes for i in range(n)]
     write_tree(folder, names)
     return folder
-
-
-def domainnet(root: Path) -> Path:
-    return domain_tree(root / "DomainNet", DOMAINNET, (*DOMAINNET10, "aircraft carrier"), 2)
-
-
-def office_caltech10(root: Path) -> Path:
-    return domain_tree(root / "office_caltech_10", OFFICE, OFFICE_CALTECH10, 5)
 
 
 def fedbn_pickles(folder: Path, domains: tuple[str, ...]) -> None:
@@ -177,7 +171,7 @@ def zhou_split(folder: Path, name: str, rows: dict[str, list[tuple[str, int, str
     (folder / f"split_zhou_{name}.json").write_text(json.dumps(rows))
 
 
-def _zhou_layout(root: Path, folder: str, name: str, images: str, classes: dict[str, str]) -> Path:
+def _zhou_layout(folder: str, name: str, images: str, classes: dict[str, str], root: Path) -> Path:
     """Two training images, one for validation and one to test, of classes in folders and their names."""
     at = root / folder
     rows: dict[str, list[tuple[str, int, str]]] = {"train": [], "val": [], "test": []}
@@ -187,11 +181,6 @@ def _zhou_layout(root: Path, folder: str, name: str, images: str, classes: dict[
     write_tree(at / images, [row[0] for split in rows.values() for row in split])
     zhou_split(at, name, rows)
     return at
-
-
-def eurosat(root: Path) -> Path:
-    classes = {"AnnualCrop": "AnnualCrop", "Forest": "Forest", "SeaLake": "Sea or Lake"}
-    return _zhou_layout(root, "eurosat", "EuroSAT", "2750", classes)
 
 
 def fgvc_aircraft(root: Path) -> Path:
@@ -206,21 +195,6 @@ def fgvc_aircraft(root: Path) -> Path:
     return folder
 
 
-def stanford_cars(root: Path) -> Path:
-    classes = {"cars_train": "2012 Audi S5 Coupe", "cars_test": "2012 Ram C/V Cargo Van Minivan"}
-    return _zhou_layout(root, "stanford_cars", "StanfordCars", "", classes)
-
-
-def sun397(root: Path) -> Path:
-    classes = {"a/abbey": "abbey", "z/zen_garden": "zen_garden"}
-    return _zhou_layout(root, "sun397", "SUN397", "SUN397", classes)
-
-
-def ucf101(root: Path) -> Path:
-    classes = {"Apply_Eye_Makeup": "Apply_Eye_Makeup", "Yo_Yo": "Yo_Yo"}
-    return _zhou_layout(root, "ucf101", "UCF101", "UCF-101-midframes", classes)
-
-
 def imagenet(root: Path) -> Path:
     folder = root / "imagenet"
     names = {"n01440764": "tench", "n03773504": "missile", "n04008634": "missile"}
@@ -231,22 +205,33 @@ def imagenet(root: Path) -> Path:
     return folder
 
 
-def pacs(root: Path) -> Path:
-    return domain_tree(root / "PACS", ("art_painting", "cartoon", "photo", "sketch"), _names.PACS, 5)
+def _domains(folder: str, domains: Sequence[str], classes: Sequence[str], n: int) -> Callable[[Path], Path]:
+    return lambda root: domain_tree(root / folder, domains, classes, n)
 
 
-def office_home(root: Path) -> Path:
-    classes = tuple(name.title() for name in _names.OFFICE_HOME)  # folders are Alarm_Clock, ...
-    return domain_tree(root / "OfficeHomeDataset_10072016", ("Art", "Clipart", "Product", "Real World"), classes, 2)
-
-
-def office31(root: Path) -> Path:
-    classes = tuple(name.replace("backpack", "back pack") for name in _names.OFFICE31)
-    return domain_tree(root / "office31", ("amazon/images", "dslr/images", "webcam/images"), classes, 2)
-
-
-def vlcs(root: Path) -> Path:
-    return domain_tree(root / "VLCS", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), _names.VLCS, 5)
+_EUROSAT = {"AnnualCrop": "AnnualCrop", "Forest": "Forest", "SeaLake": "Sea or Lake"}
+_CARS = {"cars_train": "2012 Audi S5 Coupe", "cars_test": "2012 Ram C/V Cargo Van Minivan"}
+_UCF = {"Apply_Eye_Makeup": "Apply_Eye_Makeup", "Yo_Yo": "Yo_Yo"}
+eurosat = partial(_zhou_layout, "eurosat", "EuroSAT", "2750", _EUROSAT)
+stanford_cars = partial(_zhou_layout, "stanford_cars", "StanfordCars", "", _CARS)
+sun397 = partial(_zhou_layout, "sun397", "SUN397", "SUN397", {"a/abbey": "abbey", "z/zen_garden": "zen_garden"})
+ucf101 = partial(_zhou_layout, "ucf101", "UCF101", "UCF-101-midframes", _UCF)
+domainnet = _domains("DomainNet", DOMAINNET, (*DOMAINNET10, "aircraft carrier"), 2)
+office_caltech10 = _domains("office_caltech_10", OFFICE, OFFICE_CALTECH10, 5)
+pacs = _domains("PACS", ("art_painting", "cartoon", "photo", "sketch"), _names.PACS, 5)
+vlcs = _domains("VLCS", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), _names.VLCS, 5)
+office_home = _domains(  # folders are Alarm_Clock, ...
+    "OfficeHomeDataset_10072016",
+    ("Art", "Clipart", "Product", "Real World"),
+    [name.title() for name in _names.OFFICE_HOME],
+    2,
+)
+office31 = _domains(
+    "office31",
+    ("amazon/images", "dslr/images", "webcam/images"),
+    [name.replace("backpack", "back pack") for name in _names.OFFICE31],
+    2,
+)
 
 
 # name -> (builder, classes, train images, test images, first and last class name, domains)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.io
 from layouts import (
     LAYOUTS,
     caltech101,
@@ -338,6 +337,8 @@ def test_a_name_like_no_data_set_is_taken_for_a_folder_that_is_not_there(
 
 
 def test_flowers_without_setid_get_coops_sizes(tmp_path: Path) -> None:
+    import scipy.io
+
     folder = tmp_path / "oxford_flowers"
     write_tree(folder, [f"jpg/image_{i:05d}.jpg" for i in range(1, 21)])
     scipy.io.savemat(folder / "imagelabels.mat", {"labels": np.repeat([[2, 1]], 10)})
@@ -351,6 +352,8 @@ def test_flowers_without_setid_get_coops_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("file", "key"), [("imagelabels.mat", "labels"), ("setid.mat", "tstid")])
 @pytest.mark.parametrize("number", [0, 307])
 def test_flower_numbers_outside_the_range_are_refused(file: str, key: str, number: int, tmp_path: Path) -> None:
+    import scipy.io
+
     folder = LAYOUTS["flowers102"][0](tmp_path)
     columns = dict(read_mat(folder / file))
     columns[key] = columns[key].copy()

@@ -13,7 +13,6 @@ from fedotp._bars import lines_of_progress
 from fedotp.cli.tokens import app
 from fedotp.clip import save
 from fedotp.data.store._store import default_store
-from fedotp.errors import FedotpError
 
 
 def run(*arguments: object, answer: str = "") -> Result:
@@ -79,16 +78,6 @@ def test_a_log_gets_a_line_for_every_tenth_and_every_half_minute(capsys: pytest.
         (quick if n < 900 else slow).append(n)
     assert quick == [1, *range(100, 900, 100)]
     assert slow == [900, *range(903, 1000, 3), 1000]
-
-
-def test_broken_images_are_listed(here: Path) -> None:
-    path = next((here / "data").rglob("*.jpg"))
-    path.write_bytes(b"no picture")
-    words = ("encode", "office_caltech10", "--backbone", here / "0.safetensors", "--quiet")
-    failed = run(*words)
-    assert isinstance(failed.exception, FedotpError)
-    assert f"broken: {path}: not an image" in failed.stderr
-    assert "1 broken images left out" in ok(*words, "--skip-broken")
 
 
 @pytest.fixture

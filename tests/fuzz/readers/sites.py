@@ -66,12 +66,15 @@ def _recorded(folder: Path) -> Path:
         prepare_process()
         grid = NearGrid(_nodes(inputs_of(folder)))
         _served(grid, folder, inputs_of(folder) / "recorded-run", 30, classes=())
-        for asked, answered in zip(grid.sent, grid.answered, strict=True):
-            place = made / str(asked.metadata.dst_node_id)
-            kind = kind_of(asked)
-            write_message(asked, place / "asked" / kind)
-            write_message(answered, place / "answered" / kind)
+        _record(grid, made)
     return made
+
+
+def _record(grid: NearGrid, made: Path) -> None:
+    for asked, answered in zip(grid.sent, grid.answered, strict=True):
+        place = made / str(asked.metadata.dst_node_id)
+        write_message(asked, place / "asked" / kind_of(asked))
+        write_message(answered, place / "answered" / kind_of(asked))
 
 
 def _nodes(folder: Path) -> dict[int, dict[str, Any]]:
@@ -132,19 +135,22 @@ def _serve_answers(unit: str, classes: tuple[str, ...], folder: Path) -> None:
     _served(grid, folder, folder / "run", 1, classes=classes, unit=unit)
 
 
+def _honest(folder: Path) -> RecordedGrid:
+    recorded = _recorded(folder)
+    return RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+
+
 def _make_stopped(folder: Path) -> None:
     """A private run of real sites that was killed after its first round."""
     prepare_process()
-    recorded = _recorded(folder)
-    grid = RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+    grid = _honest(folder)
     with contextlib.suppress(StoppedError):
         _served(grid, folder, folder / "run", 1, n_rounds=2, unit="site", classes=CLASSES, observer=Deadly())
 
 
 def _resume(folder: Path) -> None:
     prepare_process()
-    recorded = _recorded(folder)
-    grid = RecordedGrid(_nodes(folder), recorded, recorded / str(min(_nodes(folder))) / "answered")
+    grid = _honest(folder)
     resume_serving(grid, folder / "run", ServerSettings(round_timeout=1), **named(grid))
 
 
@@ -163,18 +169,26 @@ def _make_orders(folder: Path) -> None:
     shutil.copytree(recorded / str(min(_nodes(folder))) / "asked", folder / "orders")
 
 
+def _context(node: int, config: dict[str, Any]) -> Context:
+    return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
+
+
+def _deliver(folder: Path, context: Context, kinds: tuple[str, ...]) -> None:
+    """Give a site one message, unless Flower does not read it or knows no application for it."""
+    try:
+        message = read_message(folder)
+    except Exception as error:  # Flower's own, before anything of ours is called
+        raise FedotpError(f"Flower does not read it: {error}") from error
+    if message.has_content() and message.metadata.message_type in kinds:
+        app(message, context)
+
+
 def _obey(folder: Path) -> None:
     """A site that gets all that was recorded, one message forged."""
     prepare_process()
-    node, config = min(_nodes(folder / "state").items())
-    context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
+    context = _context(*min(_nodes(folder / "state").items()))
     for kind in sorted((folder / "orders").iterdir()):
-        try:
-            message = read_message(kind)
-        except Exception as error:  # Flower's own, before anything of ours is called
-            raise FedotpError(f"Flower does not read it: {error}") from error
-        if message.has_content() and message.metadata.message_type in ("query", "train", "evaluate"):
-            app(message, context)
+        _deliver(kind, context, ("query", "train", "evaluate"))
 
 
 def _make_private(folder: Path) -> None:
@@ -189,8 +203,7 @@ def _make_private(folder: Path) -> None:
 def _train_again(folder: Path) -> None:
     """The same orders, but the last accepted round is the first."""
     prepare_process()
-    node, config = min(_nodes(folder / "state").items())
-    context = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={}, series_id=1)
+    context = _context(*min(_nodes(folder / "state").items()))
     message = read_message(folder / "orders" / "train")
     message.content.config_records["config"]["accepted"] = 1
     message.content.config_records["config"]["server-round"] = 2
@@ -277,24 +290,13 @@ def _secure_recorded(folder: Path) -> Path:
         with _without_chance():
             grid = NearGrid(parts(inputs_of(folder) / "secure", _SECURE_SITES))
             _serve_with(grid, folder, inputs_of(folder) / "recorded-secure-run")
-        for asked, answered in zip(grid.sent, grid.answered, strict=True):
-            place = made / str(asked.metadata.dst_node_id)
-            write_message(asked, place / "asked" / kind_of(asked))
-            write_message(answered, place / "answered" / kind_of(asked))
+        _record(grid, made)
     return made
 
 
 def _make(what: str, folder: Path) -> None:
     recorded = _secure_recorded(folder)
     shutil.copytree(recorded / "100" / what, folder / what)
-
-
-def _secure_make_answers(folder: Path) -> None:
-    _make("answered", folder)
-
-
-def _secure_make_orders(folder: Path) -> None:
-    _make("asked", folder)
 
 
 def _secure_serve_answers(folder: Path) -> None:
@@ -306,21 +308,14 @@ def _secure_serve_answers(folder: Path) -> None:
 
 def _secure_obey(folder: Path) -> None:
     """A site that goes through a sum as it was recorded, one message forged."""
-    config = parts(folder / "state", _SECURE_SITES)[100]
-    context = Context(run_id=1, node_id=100, node_config=config, state=RecordDict(), run_config={}, series_id=1)
+    context = _context(100, parts(folder / "state", _SECURE_SITES)[100])
     with _without_chance():
         for step in _STEPS:
-            try:
-                message = read_message(folder / "asked" / step)
-            except Exception as error:  # Flower's own, before anything of ours is called
-                raise FedotpError(f"Flower does not read it: {error}") from error
-            if message.has_content() and message.metadata.message_type in _STEPS:
-                app(message, context)
+            _deliver(folder / "asked" / step, context, _STEPS)
 
 
-_FILES = tuple(f"answered/{step}/*" for step in _STEPS), tuple(f"asked/{step}/*" for step in _STEPS)
-
+_ANSWERS, _ORDERS = (tuple(f"{what}/{step}/*" for step in _STEPS) for what in ("answered", "asked"))
 SECURE = [
-    Reader("secure-answers", _secure_make_answers, _secure_serve_answers, files=_FILES[0]),
-    Reader("secure-orders", _secure_make_orders, _secure_obey, files=_FILES[1]),
+    Reader("secure-answers", partial(_make, "answered"), _secure_serve_answers, files=_ANSWERS),
+    Reader("secure-orders", partial(_make, "asked"), _secure_obey, files=_ORDERS),
 ]
