@@ -8,10 +8,8 @@ import pytest
 import scipy
 from expected import expect
 
-from coloured_squares import draw_day_and_night
 from fedotp.cli import demo
-from fedotp.clip import CLIP, TINY, save
-from fedotp.config import Config, load_config
+from fedotp.config import load_config
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs.directory import RunDirectory
@@ -20,6 +18,7 @@ from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
 from report.findings import a_probe, an_audit
+from runs.toy_run import make_config, make_inputs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -29,24 +28,15 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
 SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
 CONTROLS = {"majority": 0.4, "zero_shot": 0.3, "global": 0.35}
-COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A real run in two domains, with an invented audit and probe."""
     folder = tmp_path_factory.mktemp("toy")
-    save(CLIP.random(TINY), folder / "tiny.safetensors")
-    draw_day_and_night(folder / "data", COLOURS, 6)
-    tables = {
-        "data": {"dataset": str(folder / "data"), "store": str(folder / "store")},
-        "backbone": {"name": str(folder / "tiny.safetensors")},
-        "partition": {"scheme": "domain-dirichlet", "n_clients": 4, "alpha": 0.8},
-        "prompt": {"n_ctx": 2},
-        "federation": {"rounds": 3, "local_epochs": 1},
-        "optimizer": {"lr": 0.05},
-    }
-    done = run(Config.from_dict(tables), folder / "run")
+    partition = {"scheme": "domain-dirichlet", "n_clients": 4}
+    federation = {"participation": 1.0, "holdout_clients": 0}
+    done = run(make_config(make_inputs(folder), partition=partition, federation=federation), folder / "run")
     done.save_finding("audit", an_audit())
     done.save_finding("probe", a_probe())
     return done

@@ -96,13 +96,16 @@ def test_what_is_printed_and_saved(table: tuple[Done, Path]) -> None:
     assert str(out / "tableA3.csv") in done.out
 
 
-def test_the_same_command_again_runs_nothing(toy: Toy, table: tuple[Done, Path]) -> None:
+def test_the_same_command_again_runs_nothing_and_other_settings_are_refused(toy: Toy, table: tuple[Done, Path]) -> None:
     done, out = table
     before = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
     again = run(toy, out)
     assert again.status == 0
     assert again.out == done.out
     assert "6 runs, 6 of them complete already" in again.err
+    mixed = run(toy, out, "--set", "optimizer.lr=0.5")
+    assert mixed.status == 2
+    assert "optimizer.lr is 0.001 there, 0.5 here" in mixed.err
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
 
 
@@ -140,13 +143,6 @@ def test_splits_and_shuffled_labels(toy: Toy, tmp_path: Path) -> None:
     assert command("paper", "show", "tableA3", "--only", "fedotp", "--out", tmp_path).out == done.out
     assert (tmp_path / "tableA3.md").read_text() == page
     assert {(line["runs"], line["runs_asked"]) for line in lines(tmp_path)} == {("2", "2")}
-
-
-def test_runs_with_other_settings_are_not_mixed(toy: Toy, table: tuple[Done, Path]) -> None:
-    done = run(toy, table[1], "--set", "optimizer.lr=0.5")
-    assert done.status == 2
-    assert "optimizer.lr is 0.001 there, 0.5 here" in done.err
-    assert "choose another --out" in done.err
 
 
 def test_missing_inputs_are_named_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import fedotp
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.report import _limits, analyse
-from fedotp.report._limits import ClientLimits, Limits
+from fedotp.report._limits import Limits
 from fedotp.runs.directory import RunDirectory
 
 
@@ -52,7 +52,7 @@ def test_one_division_by_the_classifiers_themselves(run: RunDirectory, monkeypat
     ] == expected
 
 
-def test_means_over_divisions(run: RunDirectory) -> None:
+def test_means_over_divisions(run: RunDirectory, tmp_path: Path) -> None:
     found = measured(run)
     assert (found.asked, len(found.clients)) == (0.9, 2)
     for each in found.clients:
@@ -61,10 +61,5 @@ def test_means_over_divisions(run: RunDirectory) -> None:
         assert each.size >= 1
         assert each.flagged <= 0.05
         assert each.by_all is not None
-
-
-def test_one_client_has_no_others(tmp_path: Path, run: RunDirectory) -> None:
-    folder = run.path.parent
-    (one,) = measured(make_run(folder, tmp_path / "one", n_clients=1)).clients
-    assert isinstance(one, ClientLimits)
-    assert (one.images, one.by_all, one.others_flagged) == (20, None, None)
+    (alone,) = measured(make_run(run.path.parent, tmp_path / "one", n_clients=1)).clients
+    assert (alone.images, alone.by_all, alone.others_flagged) == (20, None, None)  # there are no others

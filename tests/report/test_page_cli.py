@@ -32,24 +32,18 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return command
 
 
-def test_one_run_has_its_page_in_its_directory(report: Report, tmp_path: Path) -> None:
-    invent_run(tmp_path / "a")
-    assert report("a", "--no-analysis") == (0, "report  a/report.html\n", "")
-    assert (tmp_path / "a" / "report.html").read_text().startswith("<!DOCTYPE html>")
-    assert report("a", "--no-analysis")[0] == 0  # its own page it overwrites
-
-
-def test_a_folder_of_runs_has_its_page_in_it_and_no_other_is_overwritten(report: Report, tmp_path: Path) -> None:
+def test_a_run_and_a_folder_of_runs_have_their_page_and_no_other_is_overwritten(report: Report, tmp_path: Path) -> None:
     for name in ("one/a", "one/b", "two/a", "two/b"):
         invent_run(tmp_path / name)
-    for folder in ("one", "two", "one"):
+    for folder in ("one", "two", "one/a", "one"):  # its own page it overwrites
         assert report(folder, "--no-analysis") == (0, f"report  {folder}/report.html\n", "")
     assert not (tmp_path / "report.html").exists()
-    assert report("one/a", "one/b", "--no-analysis")[0] == 0
-    before = (tmp_path / "report.html").read_bytes()
+    assert report("one/a", "one/b", "one", "--no-analysis") == (0, "report  report.html\n", "")
+    before = (tmp_path / "report.html").read_text()
+    assert "<title>2 runs on farm</title>" in before  # each run once
     line = "report.html exists already; say where to write with --out, --out report.html to overwrite it"
     assert report("two/a", "two/b", "--no-analysis") == (2, "", f"error: {line}\n")
-    assert (tmp_path / "report.html").read_bytes() == before
+    assert (tmp_path / "report.html").read_text() == before
     assert report("two/a", "two/b", "--no-analysis", "--out", "report.html")[0] == 0
 
 

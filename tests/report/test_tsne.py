@@ -9,6 +9,7 @@ import torch
 from report_made import make_run
 
 from fedotp.data import coarse_labels
+from fedotp.data._names import _COARSE_OF
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictions
 from fedotp.report import project_prompts
@@ -22,25 +23,15 @@ COARSE = """
     15 13 14 17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6
     19 5 5 8 19 18 1 2 15 6 0 17 8 14 13
 """
-CLASSES = """
-    apple, aquarium fish, baby, bear, beaver, bed, bee, beetle, bicycle, bottle, bowl, boy, bridge, bus,
-    butterfly, camel, can, castle, caterpillar, cattle, chair, chimpanzee, clock, cloud, cockroach, couch,
-    crab, crocodile, cup, dinosaur, dolphin, elephant, flatfish, forest, fox, girl, hamster, house, kangaroo,
-    keyboard, lamp, lawn mower, leopard, lion, lizard, lobster, man, maple tree, motorcycle, mountain, mouse,
-    mushroom, oak tree, orange, orchid, otter, palm tree, pear, pickup truck, pine tree, plain, plate, poppy,
-    porcupine, possum, rabbit, raccoon, ray, road, rocket, rose, sea, seal, shark, shrew, skunk, skyscraper,
-    snail, snake, spider, squirrel, streetcar, sunflower, sweet pepper, table, tank, telephone, television,
-    tiger, tractor, train, trout, tulip, turtle, wardrobe, whale, willow tree, wolf, woman, worm
-"""
+CLASSES = sorted(_COARSE_OF)
 
 
 def test_coarse_labels_are_those_of_the_archive() -> None:
-    classes = [" ".join(name.split()) for name in CLASSES.split(",")]
-    found = coarse_labels(classes)
+    found = coarse_labels(CLASSES)
     assert found is not None
     names = sorted(set(found))
     assert [names.index(name) for name in found] == [int(number) for number in COARSE.split()]
-    assert coarse_labels(classes[:99]) is None
+    assert coarse_labels(CLASSES[:99]) is None
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +81,10 @@ def test_groups(many: RunDirectory) -> None:
 
 def test_groups_of_cifar100(many: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of one coarse label have different classes."""
-    classes = [" ".join(name.split()) for name in CLASSES.split(",")]
     changed = RunDirectory(many.path)
-    changed.manifest["data"]["classes"] = classes
+    changed.manifest["data"]["classes"] = CLASSES
     rows = [(0, "whale"), (0, "trout"), (0, "seal"), (1, "tulip"), (2, "bus"), (3, "tank"), (4, "otter"), (5, "man")]
-    client, label = (np.array(column) for column in zip(*((c, classes.index(k)) for c, k in rows), strict=True))
+    client, label = (np.array(column) for column in zip(*((c, CLASSES.index(k)) for c, k in rows), strict=True))
     lines = Predictions(client, label, label, label, label.astype(float))
     monkeypatch.setattr(changed, "predictions", lambda: lines)
     by, groups = client_groups(changed)

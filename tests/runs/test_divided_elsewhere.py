@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedotp.data import Dataset, load_dataset
-from fedotp.data.partition import PARTITIONS, Client, Partition, PartitionSettings, make_partition
+from fedotp.data import load_dataset
+from fedotp.data.partition import Partition, PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import evaluate_run, resume, run
 from runs.toy_run import COLOURS, make_config, make_inputs
 
 EVERYONE = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"clients": 0}}
-SHIFTS = {"night": True, "day": False}
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +62,3 @@ def test_what_was_divided_elsewhere_and_saved(table: Path, tmp_path: Path) -> No
         np.testing.assert_array_equal(client.train, expected.train)
     with pytest.raises(FedotpError, match=r"^given: a file says who has which images of scans, --partition FILE"):
         run(done.config, tmp_path / "without")
-
-
-def test_a_scheme_of_ones_own(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_night_shift(dataset: Dataset, settings: PartitionSettings) -> list[Client]:
-        """One client has all of a site and the red ones of the other."""
-        splits = (dataset.train, dataset.test)
-        mine = [(s.domains == 0) | (s.labels == dataset.classes.index("red")) for s in splits]
-        return [Client(name, None, *(np.flatnonzero(rows == own) for rows in mine)) for name, own in SHIFTS.items()]
-
-    monkeypatch.setitem(PARTITIONS, "night-shift", by_night_shift)
-    config = make_config(table.parent, data={"dataset": str(table)}, **EVERYONE)
-    done = run(config.override(["partition.scheme=night-shift"]), tmp_path / "run")
-    require_whole(done, list(SHIFTS), 12)
-    assert [len(client.test) for client in done.partition.clients] == [8, 4]

@@ -194,18 +194,6 @@ def test_float64_is_float64_all_the_way(inputs: Path, tmp_path: Path) -> None:
     assert (double != double.astype(np.float32)).any()
 
 
-def test_groups_and_sequential_training_change_nothing_beyond_rounding(inputs: Path, tmp_path: Path) -> None:
-    ways = {"together": {}, "pairs": {"group_size": 2}, "one": {"sequential": True}}
-    found = {
-        way: outcome(fedotp.run(make_config(inputs, compute={"precision": "float64", **compute}), tmp_path / way))
-        for way, compute in ways.items()
-    }
-    for way in ("pairs", "one"):
-        for name in ("server.shared", "kept.private"):
-            one, other = (np.frombuffer(found[w][name], np.float64) for w in ("together", way))
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
-
-
 def test_a_domain_is_left_out_by_name(inputs: Path, tmp_path: Path) -> None:
     """Its clients join at the end, and a client that comes later still joins: nobody holds it out."""
     partition = {"scheme": "domain-dirichlet", "n_clients": 4}

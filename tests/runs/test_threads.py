@@ -9,10 +9,8 @@ from toy_run import make_config
 
 import fedotp
 from fedotp.clip import CLIP, CONFIGS, load
-from fedotp.config import Config
 from fedotp.federation import ComputeSettings, RoundReport, n_threads
 from fedotp.methods import Task
-from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import by_method, run_many
 from fedotp.runs.watch import Observer
 
@@ -41,42 +39,30 @@ class Watching(Observer):
             raise KeyboardInterrupt
 
 
-@pytest.fixture(scope="module")
-def wide() -> CLIP:
-    return CLIP.random(CONFIGS["RN50"])
-
-
-def test_a_small_tower_computes_with_one_thread_a_wide_one_with_all(wide: CLIP, three: int) -> None:
-    small = load("mini")
+def test_a_small_tower_computes_with_one_thread_a_wide_one_with_all(three: int) -> None:
+    small, wide = load("mini"), CLIP.random(CONFIGS["RN50"])
     assert n_threads(ComputeSettings(), Task(small, ("cat", "dog"))) == 1
     assert n_threads(ComputeSettings(), Task(wide, ("cat", "dog"))) == three
     assert n_threads(ComputeSettings(threads=2), Task(wide, ("cat", "dog"))) == 2
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(0, 1), (2, 2)])
-def test_a_run_takes_as_many_threads_as_it_says_and_gives_them_back(
+def test_a_run_takes_as_many_threads_as_it_says_also_when_resumed_and_gives_them_back(
     wanted: int, expected: int, three: int, inputs: Path, tmp_path: Path
 ) -> None:
-    seen = Watching()
-    done = fedotp.run(make_config(inputs, compute={"threads": wanted}), tmp_path / "run", observer=seen)
-    assert set(seen.threads) == {expected}
-    assert done.manifest["threads"] == expected
-    assert done.manifest["device"] == f"cpu, {expected} threads"
-    assert torch.get_num_threads() == three
-
-
-def test_a_resumed_run_keeps_the_number_of_threads_it_began_with(three: int, inputs: Path, tmp_path: Path) -> None:
+    seen, rest = Watching(end=1), Watching()
     with pytest.raises(KeyboardInterrupt):
-        fedotp.run(make_config(inputs, compute={"threads": 2}), tmp_path / "run", observer=Watching(end=1))
+        fedotp.run(make_config(inputs, compute={"threads": wanted}), tmp_path / "run", observer=seen)
+    assert torch.get_num_threads() == three
     torch.set_num_threads(1)  # another machine
-    rest = Watching()
-    fedotp.resume(tmp_path / "run", observer=rest)
-    assert set(rest.threads) == {2}
+    done = fedotp.resume(tmp_path / "run", observer=rest)
+    assert {*seen.threads} == {*rest.threads} == {expected}
+    assert (done.manifest["threads"], done.manifest["device"]) == (expected, f"cpu, {expected} threads")
 
 
 def test_runs_side_by_side_have_a_core_each_of_those_asked_for(three: int, inputs: Path, tmp_path: Path) -> None:
-    config: Config = make_config(inputs, compute={"threads": 2, "group_size": 0})
+    config = make_config(inputs, compute={"threads": 2, "group_size": 0})
     for outcome in run_many(by_method(config, ["fedotp"], [0, 1]), tmp_path):
         assert not outcome.error
-        assert RunDirectory(outcome.directory.path).manifest["threads"] == 2
+        assert outcome.directory.manifest["threads"] == 2
     assert torch.get_num_threads() == three
