@@ -239,7 +239,6 @@ def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
         "plans": None,
         "tsne": {"x": [0, 1], "y": [0, 1], "client": CLASSES[:2], "group": CLASSES[:2]},
         "words": [{"client": HOSTILE, "kind": HOSTILE, "vectors": vectors}],
-        "bound": {"terms": {HOSTILE: 1}, "value": 1, "assumptions": [HOSTILE], "symbols": {HOSTILE: 1}},
         "limits": {"asked": 0.9, "clients": [limits_of(HOSTILE)]},
         "notes": [HOSTILE],
     }

@@ -19,14 +19,14 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress, ServerStepSettings
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server._step import ServerStep
-from fedotp.report import analyse, measure_bound, plot_curves, project_prompts, prompt_words
+from fedotp.report import analyse, plot_curves, project_prompts, prompt_words
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._inputs import _load_once
 
 
 def test_what_a_page_is_given(done: RunDirectory) -> None:
     content = json.loads(json.dumps(analyse(done, n_images=2, masses=(0.4, 1.0)).as_dict(), allow_nan=False))
-    assert set(content) == {"sites", "maps", "plans", "tsne", "words", "bound", "limits", "notes"}
+    assert set(content) == {"sites", "maps", "plans", "tsne", "words", "limits", "notes"}
     assert len(content["maps"]) == 2 * 2
     shown = content["maps"][0]
     assert {"client", "label", "predicted", "image", "grid", "prompts"} == set(shown)
@@ -51,7 +51,6 @@ def test_what_a_page_is_given(done: RunDirectory) -> None:
         ("client-0", "local", 2),
         ("client-1", "local", 2),
     ]
-    assert {"terms", "value", "assumptions", "symbols"} == set(content["bound"])
     assert content["notes"] == [
         "no prediction sets: a coverage of 0.9 needs 18 test images of a client",
         "no t-SNE: it needs 5 clients with private prompts, this run has 2",
@@ -82,7 +81,7 @@ def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
     content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     kinds = {prompt["kind"] for shown in content["maps"] for prompt in shown["prompts"]}
     assert kinds == KINDS.get(name, {"global"})
-    assert (content["plans"] is None) == (content["bound"] is None) == (name != "fedotp")
+    assert (content["plans"] is None) == (name != "fedotp")
     assert bool(content["words"]) == ("caption" not in kinds)
     assert any("no transport plans" in note for note in content["notes"]) == (name != "fedotp")
     right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
@@ -101,11 +100,7 @@ def test_prompts_without_a_global_or_a_local_one(squares: Path, tmp_path: Path) 
     alone = analyse(make_run(squares, tmp_path / "alone", name="fedotp", n_shared=0), n_images=1)
     assert alone.plans is not None
     assert alone.plans.overlap is None
-    assert alone.bound is not None
-    assert alone.bound.symbols["A_g"] == 0
     shared = analyse(make_run(squares, tmp_path / "shared", name="fedotp", n_private=0), n_images=1)
-    assert shared.bound is not None
-    assert shared.bound.symbols["A_l"] == 0
     assert shared.maps[0].kinds == ("global",)
 
 
@@ -122,13 +117,12 @@ def test_only_images_need_the_data(tmp_path: Path) -> None:
     assert ["no prediction sets" in note for note in before.notes] == [True]
     assert ["data does not exist" in note for note in after.notes] == [True]
     content = [found.as_dict() for found in (before, after)]
-    for key in ("tsne", "words", "bound"):
+    for key in ("tsne", "words"):
         assert content[0][key] == content[1][key] is not None
     (inputs / "tiny.safetensors").unlink()
     opened = RunDirectory.open(done.path)
     plot_curves([opened])
     np.testing.assert_array_equal(project_prompts(opened).x, before.tsne.x if before.tsne else None)
-    assert measure_bound(opened).value == (before.bound.value if before.bound else None)
     _load_once.cache_clear()
     with pytest.raises(FedotpError, match=r"tiny\.safetensors"):
         prompt_words(opened)
@@ -146,8 +140,8 @@ def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_pat
     deployed.save_manifest({**deployed.manifest, "deployment": {"sites": 2}})
     found = analyse(deployed.path)
     assert not found.maps
-    assert found.plans is found.tsne is found.bound is None
+    assert found.plans is found.tsne is None
     assert [words.client for words in found.words] == [None]
     assert "real sites" in found.notes[0]
-    assert len(found.notes) == 3
+    assert len(found.notes) == 2
     plot_curves([deployed])

@@ -191,9 +191,9 @@ def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
     path = made.path / "metrics.jsonl"
     path.write_text(re.sub(r'"loss":[\d.]+', '"loss":NaN', path.read_text()))
     RunDirectory(made.path).save_summary(made.summary)
-    shown = only(make_page([made], [{"maps": [], "bound": {"value": float("inf")}}]))
+    shown = only(make_page([made], [{"maps": [], "limits": {"asked": float("inf")}}]))
     assert set(shown["training"]["loss"]) == {None}
-    assert shown["analysis"]["bound"]["value"] is None
+    assert shown["analysis"]["limits"]["asked"] is None
 
 
 class Tags(HTMLParser):

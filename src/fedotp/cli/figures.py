@@ -118,21 +118,6 @@ def _words(wanted: _Request) -> _Figures:
     yield from ()
 
 
-def _bound(wanted: _Request) -> _Figures:
-    """The generalisation bound of Theorem 1 (a table)."""
-    from fedotp.report import measure_bound
-
-    for run in wanted.runs:
-        bound = measure_bound(run)
-        formulas = ("sqrt(M/2 log(N/δ))", "sqrt(dN/M log(eM/d))", "L (L_g A_g + L_l A_l)")
-        rows = zip(bound.terms.items(), formulas, strict=True)
-        facts([(name, f"{value:.4g}", formula) for (name, value), formula in rows])
-        facts([("bound", f"{bound.value:.4g}", "  ".join(f"{k} = {v:.4g}" for k, v in bound.symbols.items()))])
-        for line in bound.assumptions:
-            print(f"  {line}")
-    yield from ()
-
-
 _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
     "curves": _curves,
     "against": _against,
@@ -141,7 +126,6 @@ _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
     "plans": _plans,
     "tsne": _tsne,
     "words": _words,
-    "bound": _bound,
 }
 
 
@@ -164,9 +148,8 @@ def figures(
 ) -> None:
     """Draw the figures of the paper from runs, and print what transport does in them.
 
-    Curves, accuracy against a setting, t-SNE, words and the bound need the
-    run's directory only (words and t-SNE also the backbone); the others read the
-    data: images of --client, or one each of several clients.
+    Curves, accuracy against a setting, t-SNE and words need the run's directory
+    only (words and t-SNE also the backbone); the others read the data: images of --client, or one each of several clients.
 
     \b
     Examples:

@@ -15,6 +15,4 @@ from fedotp.report._maps import same_images as same_images
 from fedotp.report._maps import some_maps as some_maps
 from fedotp.report._plans import PlanStatistics as PlanStatistics
 from fedotp.report._plans import plan_statistics as plan_statistics
-from fedotp.report._theorem import generalization_bound as generalization_bound
-from fedotp.report._theorem import measure_bound as measure_bound
 from fedotp.report._tsne import project_prompts as project_prompts

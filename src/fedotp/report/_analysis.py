@@ -17,7 +17,6 @@ from fedotp.report._learned import PromptWords, prompt_words
 from fedotp.report._limits import Limits, measure_limits
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
-from fedotp.report._theorem import Bound, measure_bound
 from fedotp.report._tsne import Projection, project_prompts
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import Prepared
@@ -66,7 +65,7 @@ def _picture(prepared: Prepared, row: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What clients have, maps over images, what transport does, the prompts side by side, as words, Theorem 1, limits.
+    """What clients have, maps over images, what transport does, the prompts side by side, as words, limits.
 
     What a run does not have, or cannot be made here, is None or empty; `notes` say why.
     """
@@ -76,7 +75,6 @@ class Analysis:
     plans: PlanStatistics | None
     tsne: Projection | None
     words: tuple[PromptWords, ...]
-    bound: Bound | None
     limits: Limits | None
     notes: tuple[str, ...]
 
@@ -88,7 +86,6 @@ class Analysis:
             "plans": None if self.plans is None else self.plans.as_dict(),
             "tsne": None if self.tsne is None else rounded(vars(self.tsne)),
             "words": [rounded(asdict(prompt)) for prompt in self.words],
-            "bound": None if self.bound is None else rounded(self.bound.as_dict()),
             "limits": None if self.limits is None else rounded(asdict(self.limits)),
             "notes": list(self.notes),
         }
@@ -127,7 +124,6 @@ def analyse(
         plans,
         tsne=_attempt(partial(project_prompts, directory), notes),
         words=tuple(_attempt(partial(prompt_words, directory, clients), notes) or ()),
-        bound=_attempt(partial(measure_bound, directory), notes),
         limits=limits,
         notes=tuple(notes),
     )

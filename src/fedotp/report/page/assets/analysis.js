@@ -1,4 +1,4 @@
-// Prompts and plans: statistics of transport, prompts of clients on a plane, nearest words, the bound.
+// Prompts and plans: statistics of transport, prompts of clients on a plane, nearest words.
 
 // Title of a chart, and its lines as pairs of a name and values, one for each mass.
 const PLAN_CHARTS = [
@@ -92,18 +92,6 @@ function wordsPanel(words) {
   ];
 }
 
-function boundPanel(bound) {
-  const short = (value) => (typeof value !== 'number' ? setting(value) : Number.isInteger(value) ? count(value) : value.toPrecision(4));
-  const list = (values) => facts(Object.entries(values).map(([name, value]) => [name, short(value)]));
-  return [
-    el('h3', {}, 'Generalisation bound'),
-    el('p', { class: 'note' }, 'The paper’s bound with this run’s numbers. It holds only under the assumptions below.'),
-    el('p', { class: 'bound numbers' }, short(bound.value)),
-    el('div', { class: 'pair' }, el('div', {}, list(bound.terms), list(bound.symbols)),
-      el('div', {}, el('p', {}, 'Assumed:'), el('ul', {}, bound.assumptions.map((text) => el('li', {}, text))))),
-  ];
-}
-
 // Why something, or everything, is missing.
 function notes(analysis) {
   if (typeof analysis === 'string') return [el('p', { class: 'notice' }, `Not analysed: ${analysis}`)];
@@ -115,14 +103,14 @@ function analysisSection() {
   if (runs.every((run) => run.analysis === null)) return;
   const plans = PLAN_CHARTS.map(([title, choices]) => addChart(`Plans against mass: ${title}`, 220, () => planOption(title, choices)));
   const plane = addChart('Prompts of clients on a plane', 360, tsneOption);
-  const [why, words, bound, said] = [el('div'), el('div'), el('div'), el('p', { class: 'note' })];
+  const [why, words, said] = [el('div'), el('div'), el('p', { class: 'note' })];
   const maps = heatmaps();
   const planPart = el('div', {}, el('h3', {}, 'Plans against mass'), said, el('div', { class: 'quad' }, plans.map((chart) => chart.node)));
   const planePart = el('div', {}, el('h3', {}, 'Prompts of the clients'),
     el('p', { class: 'note' }, 't-SNE of the clients’ own prompts: near means alike; axes have no meaning.'),
     el('div', { class: 'plane' }, plane.node));
   section('analysis', 'Prompts', 'Prompts and plans', 'What the prompts have learned: where they look, what words they are near to.',
-    why, maps.node, planPart, planePart, words, bound);
+    why, maps.node, planPart, planePart, words);
   onChange(() => {
     const found = analysed();
     why.replaceChildren(...notes(focus().analysis));
@@ -130,7 +118,6 @@ function analysisSection() {
     planePart.hidden = !found?.tsne;
     if (found?.plans) said.textContent = planText(found.plans);
     words.replaceChildren(...(found?.words.length ? wordsPanel(found.words) : []));
-    bound.replaceChildren(...(found?.bound ? boundPanel(found.bound) : []));
     maps.show(found?.maps ?? [], found?.plans?.mass_trained);
     [...plans, plane].forEach((chart) => chart.refresh());
   });
