@@ -289,7 +289,7 @@ def test_runs_that_others_are_at_are_left_to_them(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def taken(*_: object) -> Iterator[None]:
+    def taken(*_: object, alone: bool) -> Iterator[None]:
         raise FedotpError("it is being run by another process")
         yield
 

@@ -149,7 +149,8 @@ def figures(
     """Draw the figures of the paper from runs, and print what transport does in them.
 
     Curves, accuracy against a setting, t-SNE and words need the run's directory
-    only (words and t-SNE also the backbone); the others read the data: images of --client, or one each of several clients.
+    only (words and t-SNE also the backbone); the others read the data: images of
+    --client, or one each of several clients.
 
     \b
     Examples:

@@ -104,7 +104,10 @@ def score(
     )
     whole = not shared or similarity.is_cuda or solver == "batch"  # whose problems are not independent
     parts = (similarity,) if whole else _parts(similarity)
-    scores = [(solve_(1 - part.detach()).plan * part).sum((-2, -1)) for part in parts]
+    scores = []
+    for part in parts:
+        plan = solve_(1 - part.detach()).plan
+        scores.append((plan * part).sum((-2, -1)))
     return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)
 
 

@@ -115,7 +115,7 @@ def _at_a_time(
             relay = Relay(ready.trial.name, lambda update: together.call(partial(report, update)))
             stack = all_of_them.enter_context(ExitStack())
             try:
-                loop, simulator = stack.enter_context(opened(ready.prepared, ready.directory, relay))
+                loop, simulator = stack.enter_context(opened(ready.prepared, ready.directory, relay, alone=False))
             except Exception as error:
                 yield ready.trial, why(error)
                 continue

@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import Preparation, run_prepared
+from fedotp.runs.one import Preparation, opened
 from fedotp.runs.watch import Observer
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.,=+_-]")  # in the name of a directory
@@ -223,7 +223,8 @@ def run_one(
     try:
         config, like = begun_or_new(trial, directory)
         prepared = (ready or Preparation(config)).prepare(config, like)
-        run_prepared(prepared, directory, Relay(trial.name, report, on_interrupt))
+        with opened(prepared, directory, Relay(trial.name, report, on_interrupt)) as (loop, _):
+            loop.go()
     except Exception as error:  # even a bug, or a library's limit: the other runs must go on
         return why(error)
     return ""

@@ -19,5 +19,4 @@ from fedotp.runs.one._run import opened as opened
 from fedotp.runs.one._run import restore as restore
 from fedotp.runs.one._run import resume as resume
 from fedotp.runs.one._run import run as run
-from fedotp.runs.one._run import run_prepared as run_prepared
 from fedotp.runs.one._run import see_run as see_run

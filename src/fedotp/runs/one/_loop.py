@@ -98,7 +98,16 @@ class Loop:
                 self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
             )
             with nullcontext(interrupt) if interrupt else listen(self.observer.on_interrupt) as heard:
-                self._rounds(rounds, heard)
+                if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
+                    self._evaluate()
+                    self._commit()
+                while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
+                    if heard.wanted:
+                        break
+                    self._record_round(self.federation.run_round(self.observer.on_images), rounds)
+                    self._commit()
+                else:
+                    self._finish()
         self.observer.on_end(self.directory.path)
 
     @contextmanager
@@ -111,19 +120,8 @@ class Loop:
                 self.observer.on_failure(self.directory.path)
             raise
 
-    def _rounds(self, rounds: int, heard: Interrupt) -> None:
-        if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
-            self._evaluate()
-            self._commit()
-        while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
-            if heard.wanted:
-                return
-            self._round(rounds)
-            self._commit()
-        self._finish()
-
-    def _round(self, rounds: int) -> None:
-        report = self.federation.run_round(self.observer.on_images)
+    def _record_round(self, report: RoundReport, rounds: int) -> None:
+        """Add a round to the run's files, and evaluate if it is time to."""
         progress = self.progress
         progress.bytes_up += report.bytes_up
         progress.bytes_down += report.bytes_down

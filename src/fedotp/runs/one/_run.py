@@ -1,7 +1,7 @@
 """Run a federation from its configuration to its summary, resume it, and evaluate it again."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,16 +48,10 @@ def run(
     directory = RunDirectory(out or free_name(config, Path("runs")))
     directory.require_new()
     with watched(observer, progress) as watcher:
-        run_prepared(prepare(config, watcher, partition=partition), directory, watcher)
+        prepared = prepare(config, watcher, partition=partition)
+        with opened(prepared, directory, watcher) as (loop, _):
+            loop.go()
     return directory
-
-
-def run_prepared(prepared: Prepared, directory: RunDirectory, observer: Observer) -> None:
-    """Begin or resume the run of `prepared` in `directory`, and run it to its end."""
-    begun = directory.is_begun
-    threads = _threads_of(directory, prepared) if begun else n_threads(prepared.config.compute, prepared.task)
-    with using_threads(threads), opened(prepared, directory, observer) as (loop, _):
-        loop.go()
 
 
 def resume(path: str | Path, *, observer: Observer | None = None, progress: bool | None = None) -> RunDirectory:
@@ -79,19 +73,27 @@ def resume(path: str | Path, *, observer: Observer | None = None, progress: bool
 
 
 def _threads_of(directory: RunDirectory, prepared: Prepared) -> int:
-    """As many as the run began with."""
+    """As many as the run began with, or will begin with."""
+    if not directory.is_begun:
+        return n_threads(prepared.config.compute, prepared.task)
     with directory.reading():
         return n_threads(replace(prepared.config.compute, threads=directory.manifest["threads"]), prepared.task)
 
 
 @contextmanager
-def opened(prepared: Prepared, directory: RunDirectory, observer: Observer) -> Iterator[tuple[Loop, Simulator]]:
-    """What is left of a run, held for this process, and its federation; one that is not there yet is begun."""
-    simulator = make_simulator(prepared, directory)  # refuses what cannot work before anything is written
-    if not directory.is_begun:
-        directory.create(prepared.config, make_manifest(prepared), prepared.partition)
-    with directory.locked():
-        yield _rest(prepared, directory, simulator, observer), simulator
+def opened(
+    prepared: Prepared, directory: RunDirectory, observer: Observer, *, alone: bool = True
+) -> Iterator[tuple[Loop, Simulator]]:
+    """What is left of a run, held for this process, and its federation; one that is not there yet is begun.
+
+    A run that goes `alone` has the threads it began with; others share those that are set.
+    """
+    with using_threads(_threads_of(directory, prepared)) if alone else nullcontext():
+        simulator = make_simulator(prepared, directory)  # refuses what cannot work before anything is written
+        if not directory.is_begun:
+            directory.create(prepared.config, make_manifest(prepared), prepared.partition)
+        with directory.locked():
+            yield _rest(prepared, directory, simulator, observer), simulator
 
 
 def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, observer: Observer) -> Loop:
