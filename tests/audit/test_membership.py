@@ -83,10 +83,3 @@ def test_what_is_allowed_is_what_randomized_response_reaches(epsilon, delta):
         assert allowed.rates == pytest.approx({share: np.interp(share, fpr, tpr) for share in (0.01, 0.5)})
     assert allowed.rates[0.01] == pytest.approx(np.exp(epsilon) * 0.01 + delta)
     assert Allowed.by(np.inf, 0.0, (0.01,)).auc == pytest.approx(1.0, abs=1e-4)
-
-
-def test_resampling_in_parts_changes_nothing(monkeypatch):
-    scores = [(np.arange(9.0), np.arange(3.0, 8.0))]
-    whole = separate(scores, resamples=40)
-    monkeypatch.setattr("fedotp.audit._membership._CHUNK", 40)
-    assert separate(scores, resamples=40).auc.value == whole.auc.value

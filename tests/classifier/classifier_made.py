@@ -23,7 +23,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "promptfl": {"method": {"name": "promptfl"}},
     "promptfl-ft": {"method": {"name": "promptfl-ft"}},
     "promptfl-fedper": {"method": {"name": "promptfl-fedper"}},
-    "promptfl-fedamp": {"method": {"name": "promptfl-fedamp"}},
     "pfedprompt": {"method": {"name": "pfedprompt"}},
     "pfedprompt, labels": {"method": {"name": "pfedprompt", "values": "labels"}},
     "promptfolio": {"method": {"name": "promptfolio"}},

@@ -1,9 +1,7 @@
 """Calibrated classifiers: what they predict, what a bundle keeps, what makes a calibration void, what is refused."""
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from PIL import Image
 import fedotp
 from fedotp.classifier import Classifier, calibrated_by, save_calibration
 from fedotp.errors import FedotpError
-from fedotp.limits._conformal import nonconformity
 
 
 @pytest.fixture(scope="module")
@@ -159,16 +156,6 @@ def test_a_runs_training_images_are_left_out_wherever_they_lie(
     assert "5 images that are training images, too" in caplog.text
 
 
-def test_aps(made: Made, classifier: Classifier) -> None:
-    data = fedotp.data.load_dataset(str(made.inputs / "data")).test
-    images = [data.image(i) for i in range(len(data))]
-    found = classifier.calibrated(images, [classifier.classes[label] for label in data.labels], score="aps")
-    p = classifier.predict(images).probabilities
-    expected = np.sort(nonconformity(p, "aps")[np.arange(len(p)), data.labels])
-    assert found.calibration is not None
-    np.testing.assert_array_equal(found.calibration.conformity, expected)
-
-
 @pytest.mark.parametrize("changed", ["mass", "dial", "classes"])
 def test_void_once_it_is_another_classifier(calibrated: Classifier, changed: str) -> None:
     other = {
@@ -196,12 +183,3 @@ def test_refused(made: Made, classifier: Classifier, calibrated: Classifier, tmp
     classifier.save(tmp_path / "bundle")
     with pytest.raises(FedotpError, match="is a bundle and knows no test images"):
         fedotp.load(tmp_path / "bundle", backbone=made.backbone, calibrate="test")
-
-
-@pytest.mark.parametrize("forged", [None, [], "lac", {}, {"score": "lac"}])
-def test_a_forged_bundle(made: Made, calibrated: Classifier, tmp_path: Path, forged: Any) -> None:
-    calibrated.save(tmp_path / "bundle")
-    path = tmp_path / "bundle" / "bundle.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"calibration": forged}))
-    with pytest.raises(FedotpError, match=r"bundle\.json: .*calibration"):
-        fedotp.load(tmp_path / "bundle", backbone=made.backbone)

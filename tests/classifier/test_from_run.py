@@ -10,7 +10,6 @@ from classifier_made import KINDS, Made
 
 import fedotp
 from fedotp.classifier import Classifier, open_classifiers
-from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder
 from fedotp.runs.directory import RunDirectory
@@ -100,22 +99,6 @@ def test_a_run_on_shuffled_labels_has_no_classifiers(made: Made, tmp_path: Path)
     run(make_config(made.inputs, method={"name": "zeroshot"}, data={"labels": "shuffled"}), tmp_path / "run")
     with pytest.raises(FedotpError, match=r"it is a control.* of no use"):
         fedotp.load(tmp_path / "run", "client-1")
-
-
-def test_another_backbone_is_refused(made: Made, tmp_path: Path) -> None:
-    save(CLIP.random(TINY, seed=1), tmp_path / "other.safetensors")
-    with pytest.raises(FedotpError, match="the run began with backbone"):
-        fedotp.load(made.run("fedotp").path, "client-0", backbone=tmp_path / "other.safetensors")
-
-
-def test_images_that_cannot_be_read_are_refused(made: Made, tmp_path: Path) -> None:
-    classifier = fedotp.load(made.run("fedotp").path, "client-0")
-    assert classifier.predict([]).labels == []
-    (tmp_path / "text.png").write_text("hello")
-    with pytest.raises(FedotpError, match=r"cannot read image .*text\.png: not an image of a known format"):
-        classifier.predict(tmp_path / "text.png")
-    with pytest.raises(FedotpError, match=r"cannot read image .*nothing\.png: No such file or directory"):
-        classifier.predict(tmp_path / "nothing.png")
 
 
 def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
@@ -209,7 +192,6 @@ def test_the_score_comes_from_the_plan(made: Made) -> None:
         ("zeroshot", "caption"),
         ("promptfl", "global"),
         ("coop, optimizer kept", "local"),
-        ("promptfl-fedamp", "local"),
         ("promptfl-fedper", "global and local"),
     ],
 )

@@ -49,34 +49,6 @@ def test_a_stranger_is_flagged(bundle: Path, made: Path, place: Path, fedotp: Fe
     assert done.out.rstrip().endswith("unlike what this client was calibrated on (p = 0.04)")
 
 
-def test_test_images_of_a_site_of_a_table(bundle: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
-    """By default; what was left out is said."""
-    shutil.copytree(bundle, place / "bundle")
-    for day in ("day", "night"):
-        for path in sorted((made / "images" / day).rglob("*.png")):
-            new = place / "scans" / day / path.parent.name / path.name
-            new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, new)
-            if path.name == "1.png":
-                shutil.copy(path, new.with_name("copy.png"))
-    lines = [
-        f"{path.relative_to(place)},{path.parent.name},{path.parts[-3]},{'test' if path.name > '4' else 'train'}"
-        for path in sorted((place / "scans").rglob("*.png"))
-    ]
-    (place / "scans.csv").write_text("\n".join(["path,label,site,split", *lines]))
-    words = ("calibrate", "bundle", "scans.csv", "--backbone", made / "tiny.safetensors")
-    done = fedotp(*words, "--site", "night")
-    assert done.status == 0, done.err
-    assert done.out.splitlines()[:2] == [
-        "12 images to calibrate by; left out: 12 training images (`fedotp calibrate --all` takes them), "
-        "3 images that are training images, too",
-        f"{library.load(bundle, backbone=made / 'tiny.safetensors').client}: calibrated by 12 images: "
-        "sets up to a coverage of 0.9; too few to flag unlike images",
-    ]
-    done = fedotp(*words, "--site", "oslo")
-    assert (done.status, done.err) == (2, "error: scans has no site 'oslo'; its sites are day, night\n")
-
-
 def test_by_the_test_images_of_the_run(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
     client = max(trained.partition.clients, key=lambda each: len(each.test)).name
     image = next((made / "images").rglob("*.png"))
@@ -110,22 +82,3 @@ def test_copies_among_the_test_images_of_a_run_count_once(
     assert done.status == 0, done.err
     said = "12 images to calibrate by; left out: 12 copies of others, 3 images that are training images, too"
     assert caplog.messages == [said]
-
-
-def test_refused(trained: RunDirectory, bundle: Path, made: Path, fedotp: Fedotp) -> None:
-    image, weights = next((made / "images").rglob("*.png")), ("--backbone", made / "tiny.safetensors")
-    for words, reason in (
-        (("predict", bundle, image, "--coverage", 0.99, *weights), "needs at least 99 calibration images"),
-        (("predict", bundle, image, "--coverage", 1, *weights), "coverage = 1.0: must be between 0 and 1"),
-        (
-            ("predict", bundle, image, "--coverage", 0.9, "--set", "method.mass=0.5", *weights),
-            "leave --set and --classes",
-        ),
-        (("predict", bundle, image, "--calibrate", "test", *weights), "is a bundle and knows no test images"),
-        (("calibrate", trained.path, made / "images"), "is not a bundle"),
-        (("calibrate", bundle, made / "nowhere", *weights), "nowhere"),
-    ):
-        done = fedotp(*words)
-        assert done.status == 2
-        assert reason in done.err
-        assert done.err.count("\n") == 1

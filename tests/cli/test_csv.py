@@ -86,12 +86,6 @@ def test_names_are_no_formulas(trained: RunDirectory, made: Path, place: Path, f
     assert all(0 <= float(row["probability"]) <= 1 for row in rows)
 
 
-def test_one_way_to_write_at_a_time(trained: RunDirectory, fedotp: Fedotp) -> None:
-    done = fedotp("predict", trained.path, "photo.jpg", "--csv", "--json")
-    assert done.status == 2
-    assert done.err == "error: --json and --csv are two ways to write the same: give one of them\n"
-
-
 def test_onnx_that_is_not_there_is_one_line_and_a_file_is_not_replaced_unasked(
     trained: RunDirectory, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

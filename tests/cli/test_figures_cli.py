@@ -46,32 +46,8 @@ def test_figures_of_several_runs(runs: Path, place: Path, fedotp: Fedotp) -> Non
     assert "PromptFL" in again.out
 
 
-def test_what_was_drawn_before_a_refusal_is_named(runs: Path, fedotp: Fedotp) -> None:
-    done = fedotp("figures", runs / "a", "--only", "curves,tsne")
-    assert done.status == 2
-    assert written(done.out) == ["curves.png"]
-    (runs / "empty").mkdir()
-    for name in ("figures", "report"):
-        assert fedotp(name, runs / "empty").err == f"error: no runs in {runs / 'empty'}; `fedotp run` makes one\n"
-
-
 def test_tables(runs: Path, fedotp: Fedotp) -> None:
     words = fedotp("figures", runs / "a", "--only", "words")
     assert words.status == 0, words.err
     assert "global of all" in words.out
     assert not (runs / "a" / "figures").exists()
-
-
-def test_what_is_refused(runs: Path, fedotp: Fedotp) -> None:
-    for words, message in (
-        (("--only", "cruves"), "--only cruves: must be of curves, against"),
-        (("--only", "against"), "--only against needs --against KEY"),
-        (("--format", "gif"), "--format gif: must be of png, svg, pdf"),
-        (("--only", "maps", "--client", "nobody"), "has no client 'nobody'"),
-        (("--only", "tsne"), "it needs 5 clients"),
-    ):
-        done = fedotp("figures", runs / "a", *words)
-        assert (done.status, done.out) == (2, ""), words
-        assert message in done.err
-    assert "PromptFL has no transport plan" in fedotp("figures", runs / "c", "--only", "plans").err
-    assert "is not a run" in fedotp("figures", runs.parent / "nowhere").err

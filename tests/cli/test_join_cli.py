@@ -45,27 +45,3 @@ def test_a_site_of_a_table_joins(here: RunDirectory, made: Path, place: Path, fe
     assert (result["client"], result["train_images"], result["test_images"]) == ("night", 12, 4)
     done = fedotp("join", "here", "--data", made / "sites.csv", "--site", "dawn")
     assert (done.status, done.err) == (2, "error: sites has no site 'dawn'; its sites are day, night\n")
-
-
-def test_what_cannot_join_is_refused_in_one_line(here: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
-    shutil.copytree(made / "images" / "day", place / "other")
-    (place / "other" / "blue").rename(place / "other" / "mauve")
-    unknown = fedotp("join", "here", "--data", "other")
-    assert unknown.status == 2
-    assert unknown.err == (
-        "error: other has the class 'mauve', which the run does not know; its classes are [bold]green, blue, red\n"
-    )
-    outside = fedotp("join", "here", "--data", made / "images" / "day", "--name", "../../x")
-    assert outside.err == "error: --name '../../x' must be a plain name: it becomes a folder of the run\n"
-    assert fedotp("join", "nowhere", "--data", "other").err.startswith("error: nowhere is not a run")
-    assert not (here.path / "joined").exists()
-
-
-def test_a_person_reads_before_and_after(here: RunDirectory, made: Path, fedotp: Fedotp) -> None:
-    done = fedotp("join", "here", "--data", made / "images" / "day", "--name", "site-4")
-    assert done.status == 0, done.err
-    lines = done.out.splitlines()
-    assert lines[0] == "site-4: 19 training and 5 test images"
-    assert lines[1].endswith("shared prompt, private one untrained")
-    assert lines[2].endswith("private prompt fitted")
-    assert lines[3] == "written to here/joined/site-4"

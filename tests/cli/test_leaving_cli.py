@@ -1,7 +1,6 @@
 """`fedotp forget` and `fedotp value`, as typed."""
 
 import json
-from pathlib import Path
 
 from cli_made import Fedotp
 
@@ -33,30 +32,3 @@ def test_a_client_is_forgotten_and_the_others_valued(here: RunDirectory, fedotp:
     assert again.status == 0, again.err
     assert json.loads(again.out)["permutations"] == 2
     assert "from 2 random orders" in fedotp("runs", "show", left).out
-
-
-def test_wrong_requests_are_one_line(place: Path, fedotp: Fedotp) -> None:
-    for words, line in (
-        (
-            ("forget",),
-            "error: name a run and clients, for example `fedotp forget runs/demo --client client-3`; see --help\n",
-        ),
-        (
-            ("forget", "run"),
-            "error: name a run and clients, for example `fedotp forget runs/demo --client client-3`; see --help\n",
-        ),
-        (
-            ("forget", "run", "--check", "x"),
-            "error: --check takes one certificate: leave out RUN, --client and --out\n",
-        ),
-        (
-            ("forget", "none", "--client", "a"),
-            "error: none is not a run: it has no config.toml; `fedotp runs list` lists the runs\n",
-        ),
-        (("value", "none"), "error: none is not a run: it has no config.toml; `fedotp runs list` lists the runs\n"),
-    ):
-        refused = fedotp(*words)
-        assert (refused.status, refused.err) == (2, line)
-    missing = fedotp("forget", "--check", "none/forgotten.json")
-    assert missing.status == 2
-    assert missing.err == "error: none has no certificate: there is no forgotten.json\n"

@@ -54,16 +54,6 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
     assert [row["runs"] for row in table(folder)] == ["3", "3", "3"]
 
 
-def test_seeds_may_be_a_range(place: Path, fedotp: Fedotp) -> None:
-    words = ("compare", "tiny.toml", "--methods", "promptfl", "--set", "federation.rounds=1")
-    done = fedotp(*words, "--seeds", "0,3..5", "--out", "here")
-    assert done.status == 0
-    assert sorted(path.name for path in Path("here").iterdir() if path.is_dir()) == [
-        f"promptfl,seed={seed}" for seed in (0, 3, 4, 5)
-    ]
-    assert [line.partition(":")[0] for line in done.err.splitlines()[-4:]] == [f"{n} of 4" for n in range(1, 5)]
-
-
 def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
     words = ("compare", "tiny.toml", "--methods", "promptfl,coop", "--seeds", "0,1", "--out", "here", "-q")
     assert fedotp(*words).status == 0
@@ -88,20 +78,6 @@ def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
     assert float(promptfl["difference_low"]) == pytest.approx(test.confidence_interval().low)
     assert float(promptfl["difference_p"]) == pytest.approx(test.pvalue)
     assert "over 3 splits" in " ".join(done.out.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--against", "fedotp"), "--against fedotp: must be one of --methods as it stands there: promptfl, coop"),
-        (("--splits", "2..1"), "--splits 2..1: must be whole numbers and ranges"),
-    ],
-)
-def test_bad_comparisons_are_refused(place: Path, fedotp: Fedotp, words: tuple[str, ...], message: str) -> None:
-    done = fedotp("compare", "tiny.toml", "--methods", "promptfl,coop", "--out", "here", *words)
-    assert done.status != 0
-    assert message in done.err
-    assert not Path("here").exists()
 
 
 def test_two_processes_give_what_one_gives_and_a_run_that_fails_stops_no_other(place: Path, fedotp: Fedotp) -> None:

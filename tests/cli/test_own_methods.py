@@ -184,20 +184,6 @@ def test_a_file_with_a_mistake_is_one_line(text: str, what: str, tmp_path: Path,
         assert line.startswith(f"error: {file} cannot be imported: {what}")
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["--import", "none.py"], "error: --import none.py: no such file"),
-        (["--import", "some/folder"], "error: --import some/folder: must be a file that ends in .py, or a module"),
-        (["--import"], "Option '--import' requires an argument."),
-    ],
-)
-def test_what_cannot_be_named(words: list[str], what: str, place: Path, fedotp: Fedotp) -> None:
-    done = fedotp("runs", "list", *words)
-    assert done.status == 2
-    assert what in done.err
-
-
 def test_a_module_is_named_as_python_finds_it(tmp_path: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
     write_method(tmp_path, "moored_module").rename(tmp_path / "strangers_methods.py")
     monkeypatch.syspath_prepend(tmp_path)
@@ -206,19 +192,6 @@ def test_a_module_is_named_as_python_finds_it(tmp_path: Path, fedotp: Fedotp, mo
     origin = origin_of(METHODS["moored_module"])
     assert origin["module"] == "strangers_methods"
     assert origin["file"] == str(tmp_path / "strangers_methods.py")
-
-
-def test_a_data_set_comes_through_the_same_door(tmp_path: Path, made: Path, fedotp: Fedotp) -> None:
-    file = tmp_path / "scans.py"
-    file.write_text(
-        "from dataclasses import replace\n"
-        "from fedotp.data import DATASETS, load_dataset\n"
-        "DATASETS['scans'] = replace(DATASETS['emoji'], name='scans', folder='scans', in_box=False, "
-        "markers=('day/',), read=lambda folder: load_dataset('folder', root=folder))\n"
-    )
-    shown = fedotp("data", "info", "scans", "--root", made / "images", "--import", file)
-    assert shown.status == 0, shown.err
-    assert "scans" in fedotp("data", "list", "--root", made / "images", "--import", file).out
 
 
 # Packages that are installed -------------------------------------------------------------------------------------

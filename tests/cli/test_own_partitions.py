@@ -73,14 +73,6 @@ def test_a_scheme_of_a_file_runs_and_its_run_says_where_it_came_from(place: Path
     assert done.status == 0, done.err
 
 
-def test_the_scheme_is_one_of_data_partition(place: Path, made: Path, fedotp: Fedotp) -> None:
-    (place / "turns.py").write_text(SCHEME)
-    words = ("data", "partition", made / "images", "--scheme", "by-turns", "--clients", 4, "--import", "turns.py")
-    done = fedotp(*words, "--out", "who.json")
-    assert done.status == 0, done.err
-    assert "4 clients, digest" in done.out
-
-
 @pytest.mark.parametrize("kind", ["partition", "dataset"])
 def test_packages_bring_them_by_entry_points(
     kind: str, place: Path, made: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch

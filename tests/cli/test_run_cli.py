@@ -69,12 +69,6 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
     ]
 
 
-def test_what_comes_next_compares_the_method_that_was_run(place: Path, fedotp: Fedotp) -> None:
-    done = fedotp("run", "tiny.toml", "--set", "method.name=fedpgp", "--set", "federation.rounds=1", "--out", "here")
-    assert done.status == 0, done.err
-    assert "compare tiny.toml --methods fedpgp,fedotp,promptfl,coop,zeroshot --set method.name=fedpgp" in done.out
-
-
 def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: Path, fedotp: Fedotp) -> None:
     words = ("--scheme", "dirichlet", "--clients", 3, "--alpha", 0.9, "--seed", 5, "--out", "who.json")
     assert fedotp("data", "partition", made / "images", *words).status == 0
@@ -92,13 +86,6 @@ def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: 
     assert other.err.startswith(
         f"error: the partition divides images {saved.data_digest[:12]}, but the data read are day"
     )
-
-
-def test_quiet_is_quiet_and_names_do_not_collide(place: Path, fedotp: Fedotp) -> None:
-    for name in (OUT, f"{OUT}-2"):
-        done = fedotp("run", "tiny.toml", "--quiet", "--set", "federation.rounds=1")
-        assert done.err == ""
-        assert f"run   {name}\n" in done.out
 
 
 def test_json_is_nothing_but_json_lines(place: Path, fedotp: Fedotp) -> None:
@@ -295,13 +282,6 @@ def test_runs_list_show_and_diff(trained: RunDirectory, place: Path, fedotp: Fed
     assert "the same" in fedotp("runs", "diff", "runs/one", "runs/one").out
 
 
-def test_a_run_is_shown_with_its_servers_step(place: Path, fedotp: Fedotp) -> None:
-    changes = [word for key in ("name=adam", "lr=0.02") for word in ("--set", f"server.{key}")]
-    fedotp("run", "tiny.toml", "--quiet", "--out", "stepped", *changes, "--set", "federation.rounds=1")
-    (line,) = (line for line in fedotp("runs", "show", "stepped").out.splitlines() if line.startswith("server's step"))
-    assert line.split()[2:] == ["adam", "lr", "0.02"]
-
-
 @pytest.mark.parametrize("name", ["summary.json", "manifest.json", "metrics.jsonl", "config.toml"])
 def test_one_run_that_cannot_be_read_does_not_hide_the_others(name: str, tmp_path: Path, fedotp: Fedotp) -> None:
     for each in ("bad", "good"):
@@ -318,14 +298,6 @@ def test_one_run_that_cannot_be_read_does_not_hide_the_others(name: str, tmp_pat
         shown = fedotp("runs", "show", tmp_path / "bad")
         assert shown.status == 2, shown.err
         assert shown.err.count("\n") == 1
-
-
-def test_runs_show_leaves_out_most_of_many_clients(here: RunDirectory, fedotp: Fedotp) -> None:
-    first = here.summary["clients"][0]
-    here.save_summary({**here.summary, "clients": [{**first, "name": f"site [red]{i}"} for i in range(30)]})
-    assert "site [red]19" in fedotp("runs", "show", "here").out
-    assert "and 10 more: --all shows them" in fedotp("runs", "show", "here").out
-    assert "site [red]29" in fedotp("runs", "show", "here", "--all").out
 
 
 def test_a_metric_that_is_added_is_in_files_tables_and_what_is_shown(
@@ -351,17 +323,6 @@ def test_a_metric_that_is_added_is_in_files_tables_and_what_is_shown(
     assert printed == [f"{100 * value:.2f}" for value in values]
 
 
-def test_a_run_from_before_a_metric_was_added_is_shown_without_it(
-    here: RunDirectory, fedotp: Fedotp, request: pytest.FixtureRequest
-) -> None:
-    before = fedotp("runs", "show", "here").out
-    request.getfixturevalue("worst_recall")
-    after = fedotp("runs", "show", "here")
-    assert after.status == 0
-    assert "worst" in after.out
-    assert after.out.splitlines()[-1].split() == [*before.splitlines()[-1].split(), "-"]
-
-
 def test_presets_are_listed(fedotp: Fedotp) -> None:
     printed = fedotp("presets").out
     assert all(name in printed for name in presets())
@@ -374,11 +335,6 @@ def test_a_configuration_is_printed_with_what_keys_mean(fedotp: Fedotp) -> None:
     assert 'name = "own"  # "sgd" for fedotp\n# eta, the learning rate, or where' in done.out
     assert '\nlr = "mini"  # 0.003 for pfedmoap\n' in fedotp("config", "demo", "--set", "method.name=pfedmoap").out
     assert Config.from_dict(tomllib.loads(done.out)) == Config.preset("demo").override(["optimizer.lr=0.2"])
-
-
-def test_what_is_printed_is_a_file_to_begin_from(place: Path, fedotp: Fedotp) -> None:
-    Path("mine.toml").write_text(fedotp("config", "tiny.toml").out)
-    assert Config.read("mine.toml") == Config.read("tiny.toml")
 
 
 def test_the_configuration_of_a_run_and_a_folder_that_is_none(here: RunDirectory, fedotp: Fedotp) -> None:

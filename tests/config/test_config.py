@@ -1,7 +1,7 @@
 """Configurations: defaults, reading, writing."""
 
 import tomllib
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,12 +9,11 @@ from config_made import configs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedotp._values import write_scalar, write_tables, write_value
+from fedotp._values import write_scalar, write_tables
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
 from fedotp.config._schema import SECTIONS, all_kinds, bare_kind, kinds_of
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundSettings, Settings
 from fedotp.methods import METHODS, FedOTP, PromptSettings
 
 PETS = Config(DataSettings("oxford_pets"))
@@ -40,23 +39,10 @@ def test_scalars_are_written_as_toml(value: str | float | int | bool) -> None:
     assert len(text.splitlines()) == 1 if text else True
 
 
-@given(st.lists(st.text()).map(tuple))
-def test_words_are_written_as_a_list(words: tuple[str, ...]) -> None:
-    text = write_value(words)
-    assert tuple(tomllib.loads(f"value = {text}")["value"]) == words
-    assert len(text.splitlines()) == 1
-
-
 def test_tables_come_after_scalars_and_none_is_left_out() -> None:
     assert write_tables({"t": {"a": 1, "b": None}, "x": None, "y": "é\t\x00\U0001f600\u2028"}) == (
         'y = "é\\t\\u0000😀\\u2028"\n\n[t]\na = 1\n'
     )
-
-
-def test_the_complete_text() -> None:
-    assert PETS.to_toml().startswith('seed = 0\n\n[data]\ndataset = "oxford_pets"\nroot = ""\ncrops = 0\n')
-    assert '\n[partition]\nscheme = "pathological"\nmin_size = 1\nseed = 0\n\n[backbone]\n' in PETS.to_toml()
-    assert '\n[method]\nname = "fedotp"\nn_shared = 1\n' in PETS.to_toml()
 
 
 def test_what_toml_cannot_say_is_the_default() -> None:
@@ -76,16 +62,6 @@ def test_defaults_are_the_papers() -> None:
     assert (config.federation.rounds, config.federation.local_epochs, config.federation.batch_size) == (10, 5, 32)
     optimizer = config.resolved.optimizer
     assert (optimizer.name, optimizer.lr, config.evaluation.batch_size) == ("sgd", 0.001, 100)
-
-
-def test_a_configuration_is_frozen() -> None:
-    with pytest.raises(FrozenInstanceError):
-        PETS.seed = 1  # type: ignore[misc]
-
-
-def test_settings_are_what_the_federation_needs() -> None:
-    config = PETS.override(["seed=7", "federation.rounds=3"])
-    assert config.settings == Settings(federation=RoundSettings(rounds=3), seed=7).of(config.method)
 
 
 def test_reading_a_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedotp.config import Config, DataSettings, load_config
+from fedotp.config import Config, load_config
 from fedotp.config._schema import all_kinds, bare_kind
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS, FedOTP
@@ -38,13 +38,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
         # names
         ("method.mas = 0.5", "unknown key method.mas; did you mean method.mass?"),
         ("federation.lr = 0.5", "unknown key federation.lr; did you mean optimizer.lr?"),
-        (
-            "federation.epochs = 2",
-            "unknown key federation.epochs; did you mean federation.local_epochs or federation.join_epochs?",
-        ),
-        ("federation.seed = 2", "unknown key federation.seed; did you mean seed?"),
         ("rounds = 5", "unknown key rounds; did you mean federation.rounds?"),
-        ("sead = 5", "unknown key sead; did you mean seed?"),
         ("qqq = 5", "unknown key qqq; `fedotp config` lists all keys"),
         ("backbone.qqq = 5", "unknown key backbone.qqq; the keys of backbone are name"),
         (
@@ -52,7 +46,6 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "unknown section qqq; the sections are data, partition, backbone, prompt, method, federation, optimizer, "
             "server, attack, evaluation, compute, privacy, authors",
         ),
-        ("[partitions]\nalpha = 1.0", "unknown section partitions; did you mean partition?"),
         ('"se\\ned" = 1', 'unknown key "se\\ned"; did you mean seed?'),
         (
             'method = "coop"',
@@ -63,38 +56,25 @@ def _refusal(text: str, tmp_path: Path) -> str:
             'method = {name = "coop", mass = 0.5}',
             "unknown key method.mass: an option of fedotp; the options of coop are: none",
         ),
-        (
-            'method = {name = "promptfl-fedamp", beta = 0.5}',
-            "unknown key method.beta: an option of pfedprompt; the options of promptfl-fedamp are: strength, sigma, mu",
-        ),
         # types
         ('federation.rounds = "ten"', 'federation.rounds = "ten": must be a whole number'),
-        ("federation.rounds = 10.0", "federation.rounds = 10.0: must be a whole number"),
-        ("federation.rounds = true", "federation.rounds = true: must be a whole number"),
         (
             'federation.holdout = "sketch"',
             'federation.holdout = "sketch": must be a list of texts such as ["abc", "def"]',
         ),
         ("federation.rounds = [1, 2]", "federation.rounds = [1, 2]: must be a whole number, not a list"),
-        ("federation.rounds = {a = 1}", "federation.rounds = {'a': 1}: must be a whole number"),
-        ("federation.rounds = 2024-01-31", "federation.rounds = 2024-01-31: must be a whole number"),
         (
             "federation.rounds = 9223372036854775808",
             "federation.rounds = 9223372036854775808: must be a number of at most 64 bits",
         ),
         (f"seed = 0x{'f' * 5000}", "seed = a huge number: must be a number of at most 64 bits"),
         ('optimizer.lr = "0.1"', 'optimizer.lr = "0.1": must be a number such as 0.5 or paper, mini or falling'),
-        ("optimizer.lr = inf", "optimizer.lr = inf: must be a finite number or paper, mini or falling"),
-        (f"server.lr = 1{'0' * 400}", f"server.lr = 1{'0' * 79}...: must be a number such as 0.5"),
         (
             'optimizer.lr = "papers"',
             'optimizer.lr = "papers": must be a number such as 0.5 or paper, mini or falling; did you mean paper?',
         ),
         ("federation.drop_last = 1", "federation.drop_last = 1: must be true or false"),
-        ("data.root = 5", 'data.root = 5: must be text such as "abc"'),
         ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be own, sgd, adam or adamw; did you mean sgd?'),
-        ('data.storage = "zip"', 'data.storage = "zip": must be float16 or int8'),
-        ("method.rule = 1", "method.rule = 1: must be unbalanced, classical or average"),
         (
             'method.name = "fedopt"',
             f'method.name = "fedopt": must be {", ".join(METHODS)} or one of your own with --import FILE.py; '
@@ -102,30 +82,13 @@ def _refusal(text: str, tmp_path: Path) -> str:
         ),
         # ranges
         ("method.mass = 1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),
-        ("federation.batch_size = 0", "federation.batch_size = 0: must be from 1 to 1000000, for example 32"),
-        ("prompt.n_ctx = 0", "prompt.n_ctx = 0: must be from 1 to 1000 (the paper uses 16)"),
-        ("server.momentum = 1.0", "server.momentum = 1.0: must be in [0, 1)"),
         ("server.epsilon = 0", "server.epsilon = 0.0: must be from 1e-12 to 1000000 (the paper uses 0.001)"),
-        ("server.lr = 0", "server.lr = 0.0: must be from 1e-12 to 1000000 (with adam and yogi for example 0.02)"),
         ("server.malicious = 0.5", "server.malicious = 0.5: must be a share in [0, 0.5) or a whole number"),
         ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
-        (
-            "data.crops = -1",
-            "data.crops = -1: must be from 0 to 10000 (0: the central crop; the authors' code: rounds x local_epochs)",
-        ),
         (
             'data.template = "{:>99999999999} {}"',  # formatting would fill the memory
             'data.template = "{:>99999999999} {}": must have {} once, where the class name goes, for example '
             '"a photo of a {}."',
-        ),
-        (
-            'data.template = "{} {x}"',
-            'data.template = "{} {x}": must have {} once, where the class name goes, for example "a photo of a {}."',
-        ),
-        ("partition.n_clients = 0", "partition.n_clients = 0: must be from 1 to 1000000"),
-        (
-            'partition = {scheme = "iid", alpha = 2}',
-            "partition.alpha = 2.0: must be left out: it is for dirichlet, domain-dirichlet, quantity, not iid",
         ),
         (
             'partition.scheme = "dirichlett"',
@@ -170,23 +133,9 @@ def test_every_number_has_a_largest_value_that_makes_sense() -> None:
         assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("key", ["optimizer.lr", "method.reg", "method.mass"])
-def test_a_divisor_too_small_for_floats_is_refused(key: str) -> None:
-    for value in (5e-324, 1e-300, 0.0):
-        with pytest.raises(FedotpError, match=rf"{key} = .*must be from 1e-"):
-            Config(DataSettings("x")).override([f"{key}={value}"])
-
-
-@pytest.mark.parametrize("text", ["", "[data]\ncrops = 1", "seed = 3"])
-def test_a_data_set_is_required(text: str, tmp_path: Path) -> None:
-    assert _refusal(text, tmp_path) == (
+def test_a_data_set_is_required(tmp_path: Path) -> None:
+    assert _refusal("seed = 3", tmp_path) == (
         "runs.toml: missing key data.dataset: must be the name of a data set (see fedotp data list) or a folder"
-    )
-
-
-def test_an_empty_data_set(tmp_path: Path) -> None:
-    assert _refusal('data.dataset = ""', tmp_path) == (
-        'runs.toml: data.dataset = "": must be the name of a data set (see fedotp data list) or a folder'
     )
 
 
@@ -214,20 +163,11 @@ def test_files_and_presets_that_are_not_there(tmp_path: Path, monkeypatch: pytes
         load_config("demo.toml")
     with pytest.raises(FedotpError, match=r"^unknown preset 'fewshot-pet'; did you mean 'fewshot-pets'\? \(demo, "):
         load_config("fewshot-pet")
-    with pytest.raises(FedotpError, match=r"^unknown preset 'qqq' \(demo, "):
-        load_config("qqq")
-    with pytest.raises(FedotpError, match=r"or a file whose name ends in \.toml\)$"):
-        load_config("")
 
 
 def test_text_that_no_file_can_hold() -> None:
     with pytest.raises(FedotpError, match=r'^data\.root = "\\uDCFF": must be text in Unicode$'):
         Config.from_dict({"data": {"dataset": "x", "root": "\udcff"}})
-
-
-def test_no_place_no_prefix() -> None:
-    with pytest.raises(FedotpError, match=r"^unknown key method\.mas; did"):
-        Config.from_dict({"data": {"dataset": "x"}, "method": {"mas": 1}})
 
 
 @given(st.dictionaries(_SECTION, st.dictionaries(_KEY, _ANYTHING, max_size=3) | _ANYTHING, max_size=3))

@@ -33,20 +33,3 @@ def test_sections_say_what_they_are_about() -> None:
 def test_an_explained_configuration_reads_back_equal(name: str) -> None:
     config = Config.preset(name)
     assert Config.from_dict(tomllib.loads(explained(config))) == config
-
-
-def test_a_line_is_one_sentence_and_names_the_choices() -> None:
-    lines = {key.name: key.line for key in keys_of(METHODS["fedotp"])}
-    assert (
-        lines["optimizer.name"]
-        == 'which optimizer, "own" for the method\'s: SGD, but Adam of FedCLIP (own, sgd, adam, adamw)'
-    )
-    assert lines["partition.n_clients"] == "how many clients there are"
-    assert lines["method.mass"].startswith("gamma, the share of the patches' mass")
-    assert lines["method.name"] == "FedOTP: Li et al., CVPR 2024"
-
-
-def test_what_has_no_value_is_said_to_have_none() -> None:
-    text = explained(Config.preset("demo"))
-    assert "\n# alpha is not set\n" in text
-    assert "\n# dial is not set\n" in text

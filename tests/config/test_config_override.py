@@ -3,12 +3,11 @@
 import pytest
 from config_made import configs
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedotp.config import Config, DataSettings, flatten
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
-from fedotp.methods import METHODS, FedOTP
+from fedotp.methods import FedOTP
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._promptfl import CoOp
 
@@ -27,35 +26,24 @@ def _refusal(*assignments: str, config: Config = PETS) -> str:
     ("assignment", "value"),
     [
         ("seed=3", 3),
-        (" seed = 3 ", 3),
         ("federation.rounds=1_000", 1000),
         ("method.mass=0.5", 0.5),
-        ("method.mass=1", 1.0),
         ("optimizer.lr=+2.5E-1", 0.25),
         ("compute.sequential=true", True),
-        ("method.rule=classical", "classical"),
         ('method.rule="classical"', "classical"),
         ("compute.device=cuda:1", "cuda:1"),
-        ("data.root=~/data", "~/data"),
-        ("data.root=C:\\data", "C:\\data"),
         ("data.root=", ""),
         ("data.root=a=b", "a=b"),
-        ("data.root=a #b", "a #b"),
         ('data.root="a\\tb"', "a\tb"),
-        ("data.root='a\\tb'", "a\\tb"),
         ("data.root=[a]", "[a]"),
         ("data.root=5\nseed = 3", "5\nseed = 3"),
         ("data.dataset=101", "101"),
         ("prompt.words=true", "true"),
-        ("prompt.words=a photo of a", "a photo of a"),
         ("partition.shots=none", None),
-        ("partition.shots=4", 4),
         ("data.root=none", "none"),
-        ("federation.holdout=sketch", ("sketch",)),
         ("federation.holdout= clip art, 7", ("clip art", "7")),
         ('federation.holdout=["a, b", "c"]', ("a, b", "c")),
         ("federation.holdout=", ()),
-        ("federation.holdout=[]", ()),
     ],
 )
 def test_values(assignment: str, value: object) -> None:
@@ -68,18 +56,14 @@ def test_values(assignment: str, value: object) -> None:
     ("assignment", "line"),
     [
         ("method.mass.x=1", "unknown key method.mass.x; did you mean method.mass?"),
-        ("seed.x=1", "unknown key seed.x; did you mean seed?"),
         ("lr=1", "unknown key lr; did you mean optimizer.lr?"),
         ("method.mass", '"method.mass": must be key=value, for example method.mass=0.5'),
-        ("=5", '"=5": must be key=value, for example method.mass=0.5'),
         ("method.mass=1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),
         ("method.mass=.5", 'method.mass = ".5": must be a number such as 0.5'),
         ("method.mass=[0.5, 0.8]", "method.mass = [0.5, 0.8]: must be a number such as 0.5, not a list"),
         ('data.root=["a"]', "data.root = ['a']: must be text such as \"abc\", not a list"),
-        ("method.mass={a = 1}", "method.mass = {'a': 1}: must be a number such as 0.5"),
         ("method.mass=none", 'method.mass = "none": must be a number such as 0.5'),
         ("federation.holdout=[1]", 'federation.holdout = [1]: must be a list of texts such as ["abc", "def"]'),
-        ("seed=", 'seed = "": must be a whole number'),
         ("compute.sequential=True", 'compute.sequential = "True": must be true or false'),
         (
             "partition.alpha=0.3",
@@ -90,10 +74,6 @@ def test_values(assignment: str, value: object) -> None:
 )
 def test_one_line(assignment: str, line: str) -> None:
     assert _refusal(assignment) == f"--set: {line}"
-
-
-def test_deep_nesting_is_text() -> None:
-    assert PETS.override([f"data.root={'[' * 20_000}"]).data.root == "[" * 20_000
 
 
 def test_nothing_set_changes_nothing_and_the_last_counts() -> None:
@@ -107,11 +87,6 @@ def test_another_method_drops_the_options_of_the_old_one() -> None:
     assert PETS.override(['method.name="coop"']).method == CoOp()
     assert PETS.override(["method.name=fedotp"]).method == FedOTP(mass=0.7)
     assert PETS.override(["method.mu=2", "method.name=promptfl-fedamp"]).method == PromptFLAmp(mu=2.0)
-
-
-def test_an_option_of_the_same_name_is_another_option() -> None:
-    prox = PETS.override(["method.name=promptfl-fedprox", "method.mu=3"])
-    assert prox.override(["method.name=promptfl-fedamp"]).method == PromptFLAmp()
 
 
 def test_an_option_set_for_a_method_without_it_is_refused() -> None:
@@ -137,13 +112,6 @@ def test_another_scheme_drops_what_it_has_no_use_for() -> None:
 
 
 @settings(max_examples=50)
-@given(configs(), st.sampled_from(sorted(METHODS)))
-def test_any_configuration_can_change_its_method(config: Config, name: str) -> None:
-    changed = config.override([f"method.name={name}"])
-    assert changed.method == (config.method if config.method.name == name else METHODS[name]())
-
-
-@settings(max_examples=50)
 @given(configs(), configs())
 def test_assignments_lead_from_any_configuration_to_any_other(start: Config, end: Config) -> None:
     assert start.override(_assignments(end)) == end
@@ -157,11 +125,3 @@ def _assignments(config: Config) -> list[str]:
         elif line:
             lines.append(section + line)
     return lines + [f"{key}=none" for key, value in flatten(config).items() if value is None]
-
-
-def test_the_number_of_clients_follows_from_the_domains_if_it_is_not_given() -> None:
-    demo = Config.preset("demo")
-    assert demo.partition.n_clients == 5
-    assert demo.override(["partition.scheme=domain"]).partition.n_clients is None
-    assert demo.override(["partition.scheme=domain-dirichlet", "partition.n_clients=8"]).partition.n_clients == 8
-    assert demo.override(["partition.scheme=dirichlet"]).partition.n_clients == 5

@@ -36,15 +36,6 @@ def test_every_preset_loads_reads_back_equal_and_runs_every_method() -> None:
             assert config.override([f"method.name={method}"]).method == METHODS[method](), name
 
 
-def test_every_preset_is_short_and_opens_with_its_command() -> None:
-    for name in NAMES:
-        root = "" if name in DEMOS else " --set data.root=~/data"
-        assert preset_text(name).startswith(f"# fedotp run {name}{root}\n#\n# {presets()[name]}\n#\n")
-        lines = preset_text(name).splitlines()
-        assert all(len(line) <= 120 for line in lines), name
-        assert len(lines) < 60, name
-
-
 def test_every_command_in_a_comment_is_accepted() -> None:
     for name, command, options in commands():
         assert command in ("run", "sweep")
@@ -79,18 +70,6 @@ def test_the_papers_settings() -> None:
         n_clients = config.partition.n_clients
         assert config.federation.participation == (0.1 if n_clients == 100 else 1.0), name
         assert n_clients != 100 or config.federation.rounds == 150, name
-
-
-def test_base_to_novel() -> None:
-    protocols = {"novel": (25, 2, 16, 16, "pathological"), "novel-flip": (50, 1, 16, 8, "dirichlet")}
-    for name in (name for name in NAMES if "novel" in name):
-        config = load_config(name)
-        assert config.data.classes == "base"
-        assert config.evaluation.views == ("personal", "global", "base", "novel")
-        assert config.evaluation.views_every == 1  # last, best and the mean of the last five are of several
-        rounds, divided = config.federation, config.partition
-        found = (rounds.rounds, rounds.local_epochs, rounds.batch_size, divided.shots, divided.scheme)
-        assert name in DEMOS or found == protocols[name]
 
 
 def test_one_domain_is_left_out() -> None:

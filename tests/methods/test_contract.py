@@ -1,8 +1,7 @@
 """What every method promises, whatever it is: checked on all of them, the tests' own included."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -163,39 +162,6 @@ def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: 
         assert float(extra[c]) == pytest.approx(3 * (1 - np.mean(cosines)), abs=1e-10)
 
 
-def test_a_method_with_terms_of_its_own_keeps_the_penalty(batch: Batch) -> None:
-    @dataclass(frozen=True)
-    class Doubled(Anchored):
-        def terms(self, *args: Any) -> Sequence[torch.Tensor]:
-            return [2 * term for term in super().terms(*args)]
-
-    found = []
-    for method in (Anchored(), Doubled()):
-        losses = []
-        for weight in (0.0, 3.0):
-            task = make_task(torch.float64, kgcoop=weight)
-            received = method.send(method.shared(task, C), torch.arange(C), C)
-            params = received | {name: value.expand(C) for name, value in method.private(task).items()}
-            losses.append(method.loss(task, params, received, batch))
-        found.append(losses)
-    (plain, near), (doubled, both) = found
-    torch.testing.assert_close(doubled, 2 * plain)
-    torch.testing.assert_close(both - doubled, near - plain)
-    assert (near - plain).min() > 0.01
-
-
-def test_a_method_that_learns_no_prompts_cannot_forget_them() -> None:
-    @dataclass(frozen=True)
-    class Sharpness(Anchored):
-        def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-            return (Prompt(Kind.CAPTION, None),)
-
-    task = make_task(kgcoop=8.0)
-    with pytest.raises(FedotpError, match=r"^prompt.kgcoop = 8.0: must be 0, as Anchored learns no prompts$"):
-        simulator(Sharpness(), task=task)
-    simulator("zeroshot", task=task)  # nothing is learned: like a learning rate, it says nothing
-
-
 # Weights over prompts --------------------------------------------------------------------------------------
 
 
@@ -242,6 +208,30 @@ def test_equal_weights_are_none(rule: str, batch: Batch) -> None:
         torch.testing.assert_close(matching(batch.image, classes, first), only)
 
 
+@dataclass(frozen=True)
+class Pixels(FedOTP):
+    """A method that asks of images for what is not kept."""
+
+    @property
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({"pixels"})
+
+
+@dataclass(frozen=True)
+class Sharpness(Anchored):
+    """A method that learns no prompts."""
+
+    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
+        return (Prompt(Kind.CAPTION, None),)
+
+
+def test_what_a_method_cannot_do_is_refused_before_it_trains() -> None:
+    with pytest.raises(FedotpError, match="FedOTP needs of images pixels: must be pooled, tokens"):
+        simulator(Pixels())
+    with pytest.raises(FedotpError, match=r"^prompt.kgcoop = 8.0: must be 0, as Anchored learns no prompts$"):
+        simulator(Sharpness(), task=make_task(kgcoop=8.0))
+
+
 def test_a_method_without_transport_has_no_mass_to_change(task: Task) -> None:
     promptfl, classical = METHODS["promptfl"](), FedOTP(rule="classical")
     with pytest.raises(FedotpError, match="PromptFL has no mass to choose"):
@@ -250,22 +240,6 @@ def test_a_method_without_transport_has_no_mass_to_change(task: Task) -> None:
         Predictor.of(classical, task, classical.untrained(task)).with_mass(0.5)
     changed = Predictor.of(FedOTP(), task, FedOTP().untrained(task)).with_mass(0.5)
     assert changed.method == FedOTP(mass=0.5)
-
-
-def test_a_need_that_nobody_serves_is_named() -> None:
-    @dataclass(frozen=True)
-    class Pixels(FedOTP):
-        @property
-        def needs(self) -> frozenset[str]:  # type: ignore[override]
-            return frozenset({"pixels"})
-
-    with pytest.raises(FedotpError, match="FedOTP needs of images pixels: must be pooled, tokens"):
-        simulator(Pixels())
-
-
-def test_kinds_read_as_words() -> None:
-    assert [str(kind) for kind in Kind] == ["global", "local", "global and local", "another client's", "caption"]
-    assert Prompt(Kind.CAPTION, None).n_prompts == 1
 
 
 @pytest.mark.parametrize("name", METHODS)

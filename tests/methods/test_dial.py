@@ -6,15 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
-from federation.toy_federation import make_settings, simulator, state_of, worst_difference
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
-from fedotp.methods import METHODS, Batch, Dial, FedOTP, Parameters, PromptSettings, Task, dial_of
+from fedotp.methods import METHODS, Batch, Dial, FedOTP, Parameters, PromptSettings, Task
 
 C, B, V, K, E = 2, 3, 6, 4, 16
 RULES = ("unbalanced", "classical", "average")
@@ -40,13 +37,14 @@ def scores(method: FedOTP, task: Task, params: Parameters, image: ImageFeatures)
     return Predictor.of(method, task, params, C).scores(image)
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("solver", ["newton", "scaling"])
-@pytest.mark.parametrize(("n_shared", "n_private"), [(1, 1), (2, 1)])
+@pytest.mark.parametrize(
+    ("rule", "solver"),
+    [("unbalanced", "newton"), ("unbalanced", "scaling"), ("classical", "newton"), ("average", "log")],
+)
 def test_at_its_ends_there_is_one_kind_of_prompts_only(
-    task: Task, image: ImageFeatures, rule: str, solver: str, n_shared: int, n_private: int
+    task: Task, image: ImageFeatures, rule: str, solver: str
 ) -> None:
-    method = FedOTP(n_shared=n_shared, n_private=n_private, rule=rule, solver=solver, mass=0.6)
+    method = FedOTP(n_shared=2, rule=rule, solver=solver, mass=0.6)
     params = params_of(method, task)
     global_only, local_only = replace(method, n_private=0), replace(method, n_shared=0)
     expected = scores(global_only, task, {"shared": params["shared"]}, image)
@@ -118,15 +116,6 @@ def test_by_confidence_each_end_counts_as_it_is_certain(task: Task, image: Image
     assert max(dials) - min(dials) > 0.02
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_an_image_has_its_dial_alone_and_beside_others(task: Task, image: ImageFeatures, rule: str) -> None:
-    method = FedOTP(rule=rule, dial="confidence", n_private=2)
-    predictor = Predictor.of(method, task, params_of(method, task), C)
-    together = predictor.scores(image)
-    alone = ImageFeatures(*(value[1:, 2:] for value in image))
-    torch.testing.assert_close(predictor.rows(slice(1, 2)).scores(alone)[0, 0], together[1, 2])
-
-
 @pytest.mark.parametrize("dial", [0.0, 0.3, 1.0, "confidence"])
 @pytest.mark.parametrize("rule", RULES)
 def test_it_trains(task: Task, image: ImageFeatures, rule: str, dial: Dial) -> None:
@@ -137,32 +126,6 @@ def test_it_trains(task: Task, image: ImageFeatures, rule: str, dial: Dial) -> N
     assert all(gradient.isfinite().all() for gradient in gradients.values())
     assert (gradients["shared"].abs().max() > 0) == (dial != 1.0)
     assert (gradients["private"].abs().max() > 0) == (dial != 0.0)
-
-
-def test_a_federation_whose_dial_is_at_local_moves_no_global_prompt() -> None:
-    settings = make_settings(optimizer={"weight_decay": 0.0})
-    federation = simulator(FedOTP(dial=1.0), settings)
-    before = state_of(federation)
-    federation.run_round()
-    moved = {name: float((value - before[name]).abs().max()) for name, value in state_of(federation).items()}
-    assert {name: change == 0 for name, change in moved.items()} == {name: "shared" in name for name in moved}
-    same = simulator(FedOTP(dial=0.5), settings)
-    paper = simulator(FedOTP(), settings)
-    same.run_round()
-    paper.run_round()
-    assert worst_difference(state_of(same), state_of(paper)) < 1e-5
-
-
-@given(st.floats(0, 1), st.integers(1, 4), st.integers(1, 4))
-def test_shares_are_of_one_whole(dial: float, n_shared: int, n_private: int) -> None:
-    taken = FedOTP(n_shared=n_shared, n_private=n_private, mass=1.0, dial=dial)._taken
-    assert (taken >= 0).all()
-    np.testing.assert_allclose(taken[n_shared:].sum(), dial, atol=1e-12)
-    np.testing.assert_allclose(taken.sum(), 1, atol=1e-12)
-
-
-def test_the_global_part_has_no_dial() -> None:
-    assert FedOTP(dial=0.3).global_part == FedOTP(n_private=0)
 
 
 @pytest.mark.parametrize("dial", [-0.1, 1.1, math.nan, math.inf, "certainty"])
@@ -197,9 +160,3 @@ def test_positions() -> None:
     found = [method.adjustable["dial"][1] for method in (FedOTP(), FedOTP(n_shared=3, dial=0.2), FedOTP(n_shared=3))]
     assert found == [0.5, 0.2, 0.25]
     assert "dial" not in {**FedOTP(n_private=0).adjustable, **METHODS["coop"]().adjustable}
-
-
-def test_a_dial_as_it_is_typed() -> None:
-    assert (dial_of("0.3"), dial_of("confidence")) == (0.3, "confidence")
-    with pytest.raises(FedotpError, match=r"^dial = 'local': must be a number from 0"):
-        dial_of("local")

@@ -1,11 +1,10 @@
 """FedCLIP: its adapter against torch.nn's layers, client by client."""
 
-import pytest
 import torch
 from torch import nn
 
-from federation.toy_federation import make_task, simulator
-from fedotp.clip import CLIP, ImageFeatures
+from federation.toy_federation import make_task
+from fedotp.clip import ImageFeatures
 from fedotp.methods import Batch, Kind, ZeroShot
 from fedotp.methods._fedclip import FedCLIP
 
@@ -40,14 +39,3 @@ def test_scores_are_cosines_of_adapted_images_with_captions() -> None:
         expected = nn.functional.cosine_similarity(adapted[:, None], classes[0, 0], dim=-1)
         torch.testing.assert_close(found[client], expected, rtol=0, atol=1e-6)
     assert method.kinds(task, params) == (Kind.CAPTION,)
-
-
-def test_captions_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    federation = simulator(FedCLIP(), task=make_task())
-    calls = []
-    plain = CLIP.encode_text
-    monkeypatch.setattr(CLIP, "encode_text", lambda *args: calls.append(1) or plain(*args))
-    for _ in range(2):
-        federation.run_round()
-        federation.predict()
-    assert len(calls) <= 1

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from federation.toy_federation import kept_rows, make_settings, make_task, simulator
 from fedotp.federation import prompt_lengths
-from fedotp.methods import Kind, Parameters, PromptFL
-from fedotp.methods._fedamp import PromptFLAmp
+from fedotp.methods import Kind, Parameters
 from fedotp.methods._fedmgp import FedMGP
 
 D = 32
@@ -76,15 +75,6 @@ def test_every_group_is_either_sent_or_kept(n_clients: int, groups: int, data: s
         assert torch.equal(alone["shared"][0], sent["shared"][client])
 
 
-def test_a_cold_draw_takes_the_nearest() -> None:
-    method = FedMGP(tau=1e-6)
-    params, _ = groups_of(3, 5, 2)
-    sent = method.upload(params, {"shared": params["own"][:, [2, 0]]}, generators(3))
-    assert {g.numpy().tobytes() for g in sent["shared"].flatten(0, 1)} == {
-        g.numpy().tobytes() for g in params["own"][:, [2, 0]].flatten(0, 1)
-    }
-
-
 def test_a_client_goes_on_with_what_it_did_not_draw_and_a_newcomer_with_all_it_trained() -> None:
     federation = simulator(FedMGP(), make_settings(holdout_clients=1))
     (newcomer,), members = federation.held_out, federation.members
@@ -114,18 +104,3 @@ def test_groups_are_short_and_of_two_kinds() -> None:
     assert 0.005 < float((groups - word).std()) < 0.015
     assert len({g.detach().numpy().tobytes() for g in groups}) == 3
     assert method.global_part == FedMGP(groups=1, vectors=1, drawn=1)
-
-
-@pytest.mark.parametrize("prompt", [{"per_class": True}, {"position": "front"}])
-def test_any_shape_of_prompt_and_all_groups_drawn(prompt: dict[str, object]) -> None:
-    for method in (FedMGP(), FedMGP(groups=2)):
-        federation = simulator(method, task=make_task(**prompt))
-        losses = [federation.run_round().mean_loss for _ in range(2)]
-        assert losses[1] < losses[0]
-    assert federation.private_names == frozenset()
-
-
-def test_the_server_of_fedmgp_does_not_know_its_clients() -> None:
-    task = make_task()
-    assert PromptFLAmp().knows_clients(task)
-    assert not any(method.knows_clients(task) for method in (FedMGP(), PromptFL()))

@@ -5,11 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.toy_federation import make_data, make_settings, make_task, simulator
+from federation.toy_federation import make_data, make_task, simulator
 from fedotp.clip import ImageFeatures
-from fedotp.errors import FedotpError
 from fedotp.federation import prompt_lengths
-from fedotp.methods import Batch, Kind, Parameters, PromptFL, Task
+from fedotp.methods import Batch, Kind, Parameters, Task
 from fedotp.methods._fedpha import FedPHA
 
 C, D = 2, 32
@@ -94,27 +93,3 @@ def test_the_local_prompt_alone_predicts_and_may_have_another_length() -> None:
     before = federation.predict()
     federation.server.params["prompt"] += 1
     assert (federation.predict().loss == before.loss).all()
-
-
-def test_the_global_part_is_the_averaged_prompt() -> None:
-    federation = simulator(FedPHA())
-    federation.run_round()
-    part = FedPHA().global_part
-    assert part == PromptFL()
-    assert torch.equal(
-        part.deployed(federation.method.send(federation.server.params, None, 1), {})["prompt"][0],
-        federation.server.params["prompt"],
-    )
-
-
-@pytest.mark.parametrize("prompt", [{"per_class": True}, {"words": "a photo of a", "n_ctx": 4}, {"position": "middle"}])
-def test_any_shape_of_prompt(prompt: dict[str, object]) -> None:
-    task = make_task(torch.float64, **prompt)
-    federation = simulator(FedPHA(rho=0.3), make_settings(compute={"precision": "float64"}), task=task)
-    losses = [federation.run_round().mean_loss for _ in range(2)]
-    assert losses[1] < losses[0]
-
-
-def test_more_vectors_than_the_tower_has_positions_are_refused() -> None:
-    with pytest.raises(FedotpError, match="1000 context vectors need"):
-        FedPHA(n_ctx_private=1000).private(make_task())

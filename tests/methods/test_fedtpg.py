@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from federation.toy_federation import make_data, make_settings, make_task, simulator
+from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
@@ -70,23 +69,6 @@ def test_a_prompt_for_other_names_is_made_from_these(task: Task) -> None:
     assert (asked[:, :, :3] - predictor.classes).abs().amax(dim=(1, 2, 3)).min() > 1e-6
     swapped = replace(task, classes=("car", "cat", "egyptian mau"))  # a set has no order
     torch.testing.assert_close(predictor.with_task(swapped).classes, predictor.classes[:, :, [2, 0, 1]])
-
-
-def test_one_network_for_all_makes_one_prompt(task: Task) -> None:
-    shared = FedTPG().shared(task, C)
-    common = FedTPG().send(shared, None, C)
-    (prompt,) = FedTPG().prompts(task, common)
-    assert prompt.context is not None
-    assert prompt.context.shape == (C, 1, 4, 32)
-    assert prompt.context.stride(0) == 0  # which the text tower reads once
-    (copied,) = FedTPG().prompts(task, {name: value.clone() for name, value in common.items()})
-    torch.testing.assert_close(copied.context, prompt.context)
-
-
-def test_own_classes_are_those_of_the_training_images() -> None:
-    data = make_data(train=(7, 1, 0), test=(2, 2, 2))
-    found = data.own_classes(np.array([2, 1, 0]), 3, torch.device("cpu"))
-    assert found.tolist() == [[True, True, True], [False, True, False], [True, True, False]]
 
 
 def test_every_client_counts_alike(task: Task) -> None:

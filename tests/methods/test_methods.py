@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from anchored import Anchored
@@ -86,15 +84,6 @@ def test_global_and_local_prompts_start_different_and_stand_in_this_order(task: 
     assert torch.equal(torch.cat([shared, private]), task.contexts(3))
     features = method.class_features(task, {"shared": shared[None], "private": private[None]})
     torch.testing.assert_close(features, task.encoder(task.contexts(3)[None]))
-
-
-@given(n_shared=st.integers(0, 3), n_private=st.integers(0, 3))
-def test_any_number_of_prompts_but_none(n_shared: int, n_private: int) -> None:
-    if n_shared + n_private == 0:
-        with pytest.raises(FedotpError, match="from 1 to 256 prompts"):
-            FedOTP(n_shared=n_shared, n_private=n_private)
-    else:
-        assert FedOTP(n_shared=n_shared, n_private=n_private).n_shared == n_shared
 
 
 REFUSED: dict[str, list[tuple[str, object, str]]] = {
@@ -226,14 +215,6 @@ def test_fedper_needs_vectors_of_both_kinds(clip: CLIP, n_base: int, n_ctx: int)
         PromptFLPer(n_base=n_base).shared(task, 3)
 
 
-def test_fedper_divides_contexts_of_every_class(clip: CLIP) -> None:
-    task = Task(clip, NAMES, PromptSettings(n_ctx=4, per_class=True))
-    method = PromptFLPer(n_base=1)
-    assert method.shared(task, 3)["base"].shape == (1, K, 1, 32)
-    params = {"base": method.shared(task, 3)["base"][None], "personal": method.private(task)["personal"][None]}
-    torch.testing.assert_close(method.class_features(task, params), task.encoder(task.contexts(1)[None]))
-
-
 def test_prompts_all_clients_share_are_encoded_once_and_right(task: Task) -> None:
     one, own = task.contexts(1), torch.randn(C, 2, 4, 32, dtype=torch.float64)
     shared = one.expand(C, *one.shape)
@@ -331,13 +312,6 @@ def test_attention_over_the_clients_own_images(task: Task, values: str, training
     torch.testing.assert_close(method.score(task, {}, batch._replace(memory=worse), classes), found)
 
 
-def test_a_client_without_images_has_no_personal_term(task: Task) -> None:
-    batch, classes = make_batch(), torch.randn(C, 1, K, E, dtype=torch.float64)
-    nothing = Memory(torch.ones(C, 1, E).double(), torch.ones(C, 1, E).double(), torch.full((C, 1), -1))
-    found = PFedPrompt().score(task, {}, batch._replace(memory=nothing), classes)
-    torch.testing.assert_close(found, PromptFL().score(task, {}, batch, classes))
-
-
 # PromptFolio -----------------------------------------------------------------------------------------------
 
 
@@ -400,12 +374,6 @@ def test_fedpgp_without_a_change_predicts_as_promptfl_and_draws_sigma_to_the_cap
     assert not gradients[2].any()  # dL/dV = U' dL/dP
 
 
-def test_fedpgp_with_a_large_gap_or_a_small_tau_stays_finite(task: Task) -> None:
-    params = FedPGP().untrained(task)
-    far = FedPGP(mu=1e6, tau=1e-6).loss(task, params, {}, make_batch())
-    assert far.isfinite().all()
-
-
 # KgCoOp ----------------------------------------------------------------------------------------------------
 
 
@@ -461,9 +429,3 @@ def test_the_rates_on_mini_are_the_best_of_those_recorded() -> None:
         method = methods[title]
         name = "" if method.optimizer == "sgd" else f"optimizer.name={method.optimizer}, "
         assert max(rates, key=rates.__getitem__) == f"{name}optimizer.lr={method.learning_rates.mini:g}"
-
-
-def test_where_no_falling_rate_was_measured_it_is_the_constant_one() -> None:
-    found = {name: method.learning_rates.at("falling") for name, method in METHODS.items()}
-    assert found["fedotp"] == found["coop"] == found["promptfl"] == 0.5
-    assert found["pfedmoap"] == METHODS["pfedmoap"].learning_rates.at("mini") == 0.003
