@@ -4,7 +4,6 @@ import csv
 import json
 import shutil
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from cli.cli_made import Done, command
 from fedotp.paper import ENTRIES, numbers
 
 ROWS = ["Zero-Shot CLIP", "CoOp", "FedOTP (Ours)"]
-OFFICE = ["amazon", "caltech", "dslr", "webcam"]
-Paper = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")

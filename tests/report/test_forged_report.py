@@ -1,4 +1,4 @@
-"""A report of a run whose files somebody forged."""
+"""A report of a run with forged files."""
 
 import io
 import json
@@ -71,7 +71,7 @@ def _zeros(n: int) -> bytes:
     ["[]", "{}", '{"bounds": {"releases": {}}}', '{"attacks": 3}', '{"upper": 1, "sha256": ""}'],
 )
 @pytest.mark.parametrize("name", ["audit", "probe"])
-def test_a_finding_that_nobody_found_is_left_out(name: str, content: str, tmp_path: Path) -> None:
+def test_a_forged_finding_is_left_out(name: str, content: str, tmp_path: Path) -> None:
     run = invent_run(tmp_path / "run")
     is_sealed = content.startswith("{") and "sha256" not in content
     (run.path / f"{name}.json").write_text(with_checksum(json.loads(content)) if is_sealed else content)

@@ -116,5 +116,5 @@ def test_a_run_measured(done: RunDirectory, squares: Path, tmp_path: Path) -> No
 def test_what_has_no_plans(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match="a run of PromptFL, which has no transport plan"):
         plan_statistics(make_run(squares, tmp_path / "run", name="promptfl"))
-    with pytest.raises(FedotpError, match="no client 'nobody'"):
-        plan_statistics(done, clients=["nobody"])
+    with pytest.raises(FedotpError, match="no client 'stranger'"):
+        plan_statistics(done, clients=["stranger"])

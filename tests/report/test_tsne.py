@@ -92,7 +92,7 @@ def test_groups_of_cifar100(many: RunDirectory, monkeypatch: pytest.MonkeyPatch)
     assert groups == ["aquatic mammals", "flowers", "vehicles 1", "vehicles 2", "aquatic mammals", "people"]
 
 
-def test_too_few_clients_are_told(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
+def test_too_few_clients_are_refused(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match="needs 5 clients with private prompts, this run has 2"):
         project_prompts(done)
     with pytest.raises(FedotpError, match="this run has none"):

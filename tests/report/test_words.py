@@ -1,4 +1,4 @@
-"""Nearest words: planted ones are found, distances are those of NumPy, and pieces are told from words."""
+"""Nearest words: planted ones are found, distances are those of NumPy, and pieces are marked."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Runs as the authors' code does them: what is written down, what is refused, what cannot be told apart."""
+"""Runs as the authors' code does them: what is written down, and what is refused."""
 
 from pathlib import Path
 from typing import Any

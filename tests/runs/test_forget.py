@@ -145,8 +145,8 @@ def test_what_was_interrupted_goes_on(whole: RunDirectory, left: RunDirectory, t
 
 
 def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="--client nobody: is not in this run; there are client-0, "):
-        forget(whole.path, ["nobody"])
+    with pytest.raises(FedotpError, match="--client stranger: is not in this run; there are client-0, "):
+        forget(whole.path, ["stranger"])
     with pytest.raises(FedotpError, match=r"--client client3: is not in this run; did you mean client-3\?$"):
         forget(whole.path, ["client3"])
     with pytest.raises(FedotpError, match="is excluded from this run already; there are client-0, client-2, client-4"):

@@ -93,7 +93,7 @@ def test_splits_are_runs_of_their_own(tmp_path: Path) -> None:
 
 
 def test_the_authors_settings_are_each_methods_own() -> None:
-    """As if each had been asked for alone; what is said beside the word wins, for whoever has it."""
+    """As if each had been asked for alone; settings beside the word win for methods that have them."""
     methods = {"coop": [], "fedotp": [], "promptfl-fedprox": ["optimizer.momentum=0.5"]}
     beside = ["bridge=authors", "authors.leaked_momentum=false"]
     for base in (CONFIG, CONFIG.override(["method.name=promptfl-fedprox"])):
@@ -204,7 +204,7 @@ def test_views_are_lines_of_last_best_and_mean_of_five(tmp_path: Path) -> None:
     assert "| method | round | personal % | base % | HM % | HM3 % | CM % |" in table.to_markdown()
 
 
-def test_rows_are_told_apart_in_words(tmp_path: Path) -> None:
+def test_differences_between_rows_are_put_in_words(tmp_path: Path) -> None:
     def row(label: str, *accuracies: float) -> list[Outcome]:
         return [
             outcome(tmp_path, label, seed, accuracy, (f"partition.seed={split}",))

@@ -61,7 +61,7 @@ def test_neither_data_nor_backbone_are_needed(tmp_path: Path) -> None:
     assert torch.equal(before.private["private"], after.private["private"])
 
 
-def test_damage_and_absence_are_told(inputs: Path, tmp_path: Path) -> None:
+def test_damage_and_absence_are_refused(inputs: Path, tmp_path: Path) -> None:
     done = fedotp.run(make_config(inputs), tmp_path / "run")
     content = bytearray(done.kept.read_bytes())
     for place in range(0, len(content), 16):

@@ -6,18 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from toy_run import assert_same_outcome, make_config, outcome
+from toy_run import assert_same_outcome, outcome
 
 import fedotp
 
 HERE = Path(__file__).parent
 
 TRITON = {"fedotp.clip._resize", "fedotp.ot._fused", "fedotp.prompts._fused"}  # which only machines with CUDA have
-
-
-@pytest.fixture(scope="module")
-def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    return outcome(fedotp.run(make_config(inputs), tmp_path_factory.mktemp("here") / "run"))
 
 
 def elsewhere(system: str, inputs: Path, path: Path) -> list[str]:
@@ -34,22 +29,14 @@ def elsewhere(system: str, inputs: Path, path: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_run_on_windows_is_stopped_resumed_and_evaluated(
-    inputs: Path, tmp_path: Path, expected: dict[str, object]
+@pytest.mark.parametrize("system", ["windows", pytest.param("macos", marks=pytest.mark.processes)])
+def test_a_run_is_stopped_resumed_and_evaluated(
+    system: str, inputs: Path, tmp_path: Path, expected: dict[str, object]
 ) -> None:
-    not_there, *said = elsewhere("windows", inputs, tmp_path / "run")
+    not_there, *said = elsewhere(system, inputs, tmp_path / "run")
     assert_same_outcome(outcome(fedotp.RunDirectory(tmp_path / "run")), expected)
-    assert {name for name in not_there.split() if not name.startswith("fedotp.flower.")} == TRITON
-    assert [line.split(":")[:2] for line in said] == [
-        ["2 error", f" fedotp {command} needs Linux or macOS"] for command in ("server", "client", "keys")
-    ]
-
-
-@pytest.mark.processes
-def test_a_run_on_macos_is_stopped_resumed_and_evaluated(
-    inputs: Path, tmp_path: Path, expected: dict[str, object]
-) -> None:
-    not_there, *said = elsewhere("macos", inputs, tmp_path / "run")
-    assert_same_outcome(outcome(fedotp.RunDirectory(tmp_path / "run")), expected)
-    assert {*not_there.split()} == TRITON
-    assert not any("Linux or macOS" in line for line in said)
+    names = {*not_there.split()}
+    assert {name for name in names if system == "macos" or not name.startswith("fedotp.flower.")} == TRITON
+    refused = [line.split(":")[:2] for line in said if "needs Linux or macOS" in line]
+    commands = ("server", "client", "keys") if system == "windows" else ()
+    assert refused == [["2 error", f" fedotp {command} needs Linux or macOS"] for command in commands]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fedotp
-from data.layouts import fgvc_aircraft, office31, pacs, write_tree, zhou_split
+from data.layouts import fgvc_aircraft, pacs, write_tree, zhou_split
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import load_config
 
@@ -34,14 +34,7 @@ def tower(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("preset", "layout", "changes", "views"),
     [
         ("holdout", pacs, [], {"global", "before joining", "after joining"}),
-        (
-            "holdout",
-            office31,
-            ["data.dataset=office31", "federation.holdout=dslr"],
-            {"global", "before joining", "after joining"},
-        ),
         ("novel", flowers, ["data.dataset=flowers102", "method.name=fedmgp"], {"global", "base", "novel"}),
-        ("novel-flip", flowers, ["data.dataset=flowers102"], {"global", "base", "novel"}),
         ("pfedmoap-flowers", flowers, [], set()),
         ("promptfolio-pets", fgvc_aircraft, ["data.dataset=fgvc_aircraft"], set()),
     ],

@@ -195,7 +195,7 @@ def test_float64_is_float64_all_the_way(inputs: Path, tmp_path: Path) -> None:
 
 
 def test_a_domain_is_left_out_by_name(inputs: Path, tmp_path: Path) -> None:
-    """Its clients join at the end, and a client that comes later still joins: nobody holds it out."""
+    """Its clients join at the end, and a client that comes later still joins: no setting holds it out."""
     partition = {"scheme": "domain-dirichlet", "n_clients": 4}
     federation = {"holdout_clients": 0, "holdout": ["night"], "participation": 1.0}
     config = make_config(inputs, partition=partition, federation=federation)

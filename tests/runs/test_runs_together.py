@@ -248,7 +248,7 @@ def test_killed_and_resumed(at: int, inputs: Path, tmp_path: Path) -> None:
 class Interrupting(ManyObserver):
     def __init__(self, times: int) -> None:
         self.times = times
-        self.told = 0
+        self.interrupts = 0
         self.names: list[str] = []
 
     def on_update(self, update: Update) -> None:
@@ -257,7 +257,7 @@ class Interrupting(ManyObserver):
             os.kill(os.getpid(), signal.SIGINT)
 
     def on_interrupt(self) -> None:
-        self.told += 1
+        self.interrupts += 1
 
     def on_outcome(self, outcome: Outcome) -> None:
         self.names.append(outcome.trial.name)
@@ -267,7 +267,7 @@ def test_ctrl_c_ends_all_after_their_rounds(inputs: Path, tmp_path: Path) -> Non
     trials = by_method(make_config(inputs, **EXACT), ["fedotp", "promptfl"], [0, 1, 2])
     observer = Interrupting(1)
     outcomes = run_many(trials, tmp_path / "together", observer=observer)
-    assert observer.told == 1
+    assert observer.interrupts == 1
     assert observer.names == [trial.name for trial in trials[:3]]  # the other method was not begun
     assert not any(outcome.error or outcome.directory.is_complete for outcome in outcomes)
     for outcome in outcomes[:3]:

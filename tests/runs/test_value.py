@@ -59,11 +59,11 @@ def test_who_teaches_wrong_labels_is_worth_least(whole: RunDirectory, result: di
             added[site].append(worth[frozenset(order[: place + 1])] - worth[frozenset(order[:place])])
     for site in SITES:
         assert value[site] == pytest.approx(np.mean(added[site]), abs=1e-12)
-    everybody, nobody = worth[frozenset(SITES)], worth[frozenset()]
-    assert (result["all"], result["none"]) == (everybody, nobody)
-    assert sum(value.values()) == pytest.approx(everybody - nobody, abs=1e-12)
+    of_all, of_none = worth[frozenset(SITES)], worth[frozenset()]
+    assert (result["all"], result["none"]) == (of_all, of_none)
+    assert sum(value.values()) == pytest.approx(of_all - of_none, abs=1e-12)
     for site in result["sites"]:
-        assert site["leave_one_out"] == everybody - worth[frozenset(SITES) - {site["name"]}]
+        assert site["leave_one_out"] == of_all - worth[frozenset(SITES) - {site["name"]}]
     assert whole.finding("value") == result
 
 
