@@ -1,12 +1,9 @@
 """Every byte that a server holds, and a search in it for what a site has sent."""
 
-import gc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
 
-import flwr.supercore.inflatable.inflatable_object as objects
 import numpy as np
 import torch
 from flwr.app import Message
@@ -14,34 +11,9 @@ from near_sites import NearGrid
 
 from fedotp.flower.secure._fixed_point import FixedPoint
 
-_NOT_FOLLOWED = (ModuleType, FunctionType, type)
-
-
-def message_bytes(messages: Iterable[Message]) -> list[bytes]:
-    """Messages as they travel: all of Flower's objects in them."""
-    return [each.deflate() for message in messages for each in objects.get_all_nested_objects(message).values()]
-
 
 def folder_bytes(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-
-
-def object_bytes(*roots: object) -> list[bytes]:
-    """Whatever bytes, arrays and tensors can be reached from objects in memory."""
-    seen, todo, found = {id(root) for root in roots}, list(roots), []
-    while todo:
-        each = todo.pop()
-        if isinstance(each, bytes | bytearray):
-            found.append(bytes(each))
-        elif isinstance(each, np.ndarray):
-            found.append(each.tobytes())
-        elif isinstance(each, torch.Tensor):
-            found.append(each.detach().cpu().numpy().tobytes())
-        for other in gc.get_referents(each):
-            if id(other) not in seen and not isinstance(other, _NOT_FOLLOWED):
-                seen.add(id(other))
-                todo.append(other)
-    return found
 
 
 def process_bytes(pid: int) -> list[bytes]:

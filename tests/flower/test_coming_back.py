@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import ServerSettings, _members, _registration, _requests, _serve
+from fedotp.flower.server import ServerSettings, _members, _registration, _requests
 from fedotp.flower.server._serve import run_server, serve
 from fedotp.runs.directory import RunDirectory
 
@@ -171,17 +171,6 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_sites_gather(tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(FedotpError, match="cannot write"):
         _start(tmp_path, out=tmp_path / "file" / "run")
-
-
-@pytest.mark.parametrize(
-    ("change", "why"), [("bridge=authors", "is for simulations"), ("attack.name=scaled", "attack")]
-)
-def test_what_only_a_simulation_can_do_is_refused_before_anyone_is_listened_to(
-    change: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_serve, "superlink", lambda *_: pytest.fail("it listens"))
-    with pytest.raises(FedotpError, match=why):
-        _start(tmp_path, changes=[change], out=tmp_path / "run")
 
 
 @pytest.mark.processes

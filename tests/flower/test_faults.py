@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
@@ -15,7 +15,6 @@ import fedotp
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
-from fedotp.flower.link._transport import Transport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Fault
 from fedotp.flower.server._serve import resume_serving, serve
@@ -96,18 +95,6 @@ def _is_first(message: Message) -> bool:
     return message.metadata.message_type == "train" and message.metadata.group_id == "1"
 
 
-def test_the_second_of_two_answers_is_not_looked_at(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 1))
-    transport = Transport(grid, str)  # type: ignore[arg-type]
-    message = Message(RecordDict({"config": ConfigRecord({})}), dst_node_id=100, message_type="query")
-    waiting = transport.send([message])
-    (number,) = waiting
-    first = grid._replies[number]
-    assert transport.collect(waiting) == {100: first}
-    grid._replies[number] = first
-    assert transport.collect(waiting) == {}
-
-
 def test_a_site_that_is_restarted_while_it_works_is_asked_again(
     undisturbed: RunDirectory, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -144,7 +131,7 @@ def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirector
     return run_with(NearGrid(parts(folder, 3)), config, folder / "run")
 
 
-@pytest.mark.parametrize("after", range(10, 25, 3))
+@pytest.mark.parametrize("after", range(10, 25, 5))
 def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(
     after: int, whole: RunDirectory, tmp_path: Path
 ) -> None:
@@ -192,37 +179,6 @@ def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path
 
     run = run_with(NearGrid(sites, meddle={101: lose}), make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
-
-
-def test_a_site_that_comes_late_joins(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3), offline={102})
-
-    def come(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            grid.offline.discard(102)
-        return reply
-
-    grid.meddle[100] = come
-    settings = ServerSettings(min_sites=2, round_timeout=0.5)
-    run = run_with(grid, make_deployable(inputs, federation={"rounds": 3}), tmp_path / "run", settings=settings)
-    assert answered(run) == [[0, 1], [0, 1, 2], [0, 1, 2]]
-    assert RunDirectory.open(run.path).manifest["deployment"]["train_images"]["site-2"] == 6
-
-
-def test_a_site_that_goes_is_missed_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-
-    def go(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            grid.offline.add(100)
-        return reply
-
-    grid.meddle[102] = go
-    run = run_with(grid, make_deployable(inputs, federation={"rounds": 3}), tmp_path / "run")
-    rounds = list(run.metrics("round"))
-    assert [record["answered"] for record in rounds] == [[0, 1, 2], [1, 2], [1, 2]]
-    assert rounds[1]["sampled"] == [0, 1, 2]
-    assert rounds[1]["faults"] == {"site-0": "not connected"}
 
 
 def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path: Path) -> None:

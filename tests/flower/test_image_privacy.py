@@ -20,10 +20,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 from real_processes import processes
-from typer.testing import CliRunner
 
 import fedotp
-from fedotp.cli import app as command_line
 from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Settings
@@ -323,19 +321,3 @@ def test_a_real_site_refuses_a_real_server_that_orders_less(inputs: Path, tmp_pa
         assert f"site north is refused: {why}" in started.log("server")
         assert f"refused: {why}" in started.log("north")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("--least-noise", "1"), "--least-noise: belongs to --require-privacy EPSILON; give both"),
-        (("--require-privacy", "0"), "--require-privacy 0: must be more than 0, for example 8"),
-        (("--require-privacy", "8", "--privacy-unit", "site"), "privacy_unit = 'site': must be example or group"),
-        (("--require-privacy", "8", "--privacy-delta", "1"), r"privacy-delta = 1.0: must be in \(0, 1\)"),
-    ],
-)
-def test_what_is_required_wrongly_is_refused_in_one_line(words: tuple[str, ...], why: str) -> None:
-    line = ["client", "--part", "0", "--name", "north", "--server", "localhost", "--insecure", *words]
-    with pytest.raises(FedotpError, match=f"^{why}") as refusal:
-        CliRunner().invoke(command_line, line, catch_exceptions=False)
-    assert "\n" not in str(refusal.value)

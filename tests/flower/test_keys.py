@@ -1,6 +1,5 @@
 """Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
 
-import argparse
 import base64
 import os
 import shutil
@@ -8,7 +7,6 @@ import socket
 import ssl
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -69,31 +67,6 @@ def test_the_layout(made: Path) -> None:
     assert files(made) == owner | expected
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert len({(made / path).read_bytes() for path in expected if path.endswith("ca.crt")}) == 1
-
-
-def test_what_the_readers_give(made: Path) -> None:
-    server = ServerKeys.read(made / "server")
-    assert list(server.sites) == SITES
-    for name, public in server.sites.items():
-        site = SiteKeys.read(made / "sites" / name)
-        assert (site.name, site.server) == (name, "fl.example.org:8000")
-        assert (made / "sites" / name / "site.pub").read_text() == f"{public} {name}\n"
-        assert site.ca.read_bytes() == server.ca.read_bytes()
-
-
-def test_flower_takes_the_keys_of_sites(made: Path) -> None:
-    from flwr.cli.supernode.register import try_load_public_key
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-    from flwr.supernode.cli.flower_supernode import _try_setup_client_authentication
-
-    for name in SITES:
-        folder = made / "sites" / name
-        arguments = argparse.Namespace(
-            auth_supernode_private_key=str(folder / "site.key"), auth_supernode_public_key=None
-        )
-        pair = _try_setup_client_authentication(arguments)
-        assert pair is not None
-        assert try_load_public_key(folder / "site.pub") == public_key_to_bytes(pair[1])
 
 
 def shake_hands(server: Path, ca: Path, host: str) -> None:
@@ -295,17 +268,6 @@ def test_a_failure_in_the_middle_leaves_nothing(keys: Path, tmp_path: Path, monk
     assert files(tmp_path) == before
 
 
-def test_a_list_that_cannot_be_written_leaves_no_site(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(path: Path, content: str) -> None:
-        raise KeyboardInterrupt
-
-    before = files(keys)
-    monkeypatch.setattr(_make_keys, "write_atomically", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        add_sites(keys, ["a", "b"])
-    assert files(keys) == before
-
-
 def other_key(folder: Path) -> bytes:
     make_keys(folder.parent / "other", ["localhost"], ["north"])
     return (folder.parent / "other" / "server" / "server.key").read_bytes()
@@ -409,14 +371,6 @@ def test_the_wrong_folder(keys: Path, tmp_path: Path) -> None:
         key_facts(tmp_path / "nowhere")
 
 
-def test_a_site_that_was_handed_over(keys: Path) -> None:
-    (keys / "sites" / "north" / "site.key").unlink()
-    remarks = {whose: remark for whose, _, remark in key_facts(keys)}
-    assert remarks["site north"] == "its private key is not here"
-    assert remarks["site east-1"] == ""
-    assert "for fl.example.org, 10.0.0.7, ::1, localhost, 127.0.0.1" in remarks["server"]
-
-
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -440,16 +394,3 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fedotp("show", "keys/server")) == 1 + len(whose)
     whose = [line.split("  ")[0] for line in fedotp("show", "keys/sites/west")[1:]]
     assert whose == ["authority", "site west", "peer north", "peer east"]
-
-
-def fedotp_without_flower(*words: str) -> subprocess.CompletedProcess[str]:
-    hide = "import sys; sys.modules.update(dict.fromkeys(('flwr', 'cryptography')))"
-    code = f"{hide}; from fedotp.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-
-
-def test_the_command_without_flower(tmp_path: Path) -> None:
-    done = fedotp_without_flower("keys", "make", str(tmp_path / "keys"), "--server", "localhost", "--sites", "a")
-    assert done.returncode == 2
-    assert done.stderr.strip() == "error: keys need what comes with Flower: pip install 'fedotp[flower]'"
-    assert fedotp_without_flower("--version").returncode == 0

@@ -145,21 +145,6 @@ def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tm
     assert "site site-2 reports 1000000000 training images" in lines.text
 
 
-def test_a_site_may_be_restarted_with_other_images_before_the_first_round(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3), offline={101})
-
-    def again(message: Message, reply: Message) -> Message:
-        reply = claiming(9)(message, reply)
-        grid.offline.clear()
-        grid.came[102] = "with more images"
-        grid.meddle[102] = claiming(12)
-        return reply
-
-    grid.meddle[102] = again
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", classes=("blue", "green", "red"), **named(grid))
-    assert run.summary["weights"] == {**IMAGES, "site-2": 12}
-
-
 def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_path: Path, lines: Any) -> None:
     far = claiming(IMAGES["site-2"], lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
     grid = NearGrid(parts(tmp_path, 3), meddle={102: far})

@@ -160,15 +160,6 @@ def test_a_server_that_is_not_there_is_said_to_be_so_once(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_what_is_wrong_is_said_again_after_the_site_was_connected(tmp_path: Path, said: Callable[[str], int]) -> None:
-    with watched(tmp_path, "import time; time.sleep(1000)") as site:
-        site.pass_seconds(100)
-        site.node._count(_supernode.ACTIVATE)
-        site.pass_seconds(200)
-    assert said("no answer from") == 1
-    assert said("cannot be reached") == 2
-
-
 def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
     code = (
         "import os, sys, threading, time\n"
@@ -222,13 +213,6 @@ def test_a_handshake_that_nobody_answers_is_tried_again() -> None:
                 invoker.invoke(call)
         client.close()
     assert len(tries) == 1 + 3, "Flower gives up at once"
-
-
-def test_a_certificate_that_is_not_trusted_is_not_tried_again() -> None:
-    invoker = main.patient_invoker()
-    assert invoker.should_giveup is not None
-    assert invoker.should_giveup(httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
-    assert not invoker.should_giveup(httpx.ConnectError("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred"))
 
 
 @contextmanager

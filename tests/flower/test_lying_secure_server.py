@@ -56,18 +56,11 @@ def weights(grid: NearGrid) -> list[int]:
 # One sum -----------------------------------------------------------------------------------------------------------
 
 
-def agreeing_on(section: str, **values: Any) -> Callable[[Message], None]:
-    """Another configuration in the agreement."""
-
-    def forge(message: Message) -> None:
-        agreement = json.loads(facts(message)["agreement"])
-        agreement["config"][section] |= values
-        facts(message)["agreement"] = json.dumps(agreement, sort_keys=True)
-
-    return forge
-
-
-standing_still = agreeing_on("optimizer", lr=1e-12, weight_decay=0.0)  # a site adds the prompt that it received
+def standing_still(message: Message) -> None:
+    """Another configuration in the agreement: a site adds the prompt that it received."""
+    agreement = json.loads(facts(message)["agreement"])
+    agreement["config"]["optimizer"] |= {"lr": 1e-12, "weight_decay": 0.0}
+    facts(message)["agreement"] = json.dumps(agreement, sort_keys=True)
 
 
 def plain(message: Message) -> None:
@@ -115,21 +108,14 @@ def outweighed(message: Message) -> None:
 Lie = tuple[str, Callable[[Message], None], str]
 LIES: dict[str, Lie] = {
     "another agreement in the order": (TRAIN, standing_still, "a secure sum of another agreement"),
-    "another agreement in all steps": ("", standing_still, "a secure sum of another agreement"),
     "another agreement that is signed": ("", consistent, "was not signed with its key"),
-    "other privacy in the order": (TRAIN, agreeing_on("privacy", clip=1e-9), "a secure sum of another agreement"),
     "a plain order": (TRAIN, plain, "only where updates are added up securely"),
     "another prompt in the order": (TRAIN, zeroed, "has sent another prompt than the sites of the secure sum"),
     "another prompt that is signed": ("", meeting(prompt="0" * 64), "was not signed with its key"),
     "another round in the order": (TRAIN, saying("server-round", 9), r"orders .* = \(\d, 9, 0\); .* \(\d, 1, 0\)"),
-    "another number in the order": (TRAIN, saying("number", 9), r"orders .* = \(9, 1, 0\); .* \(\d, 1, 0\)"),
-    "another start in the order": (TRAIN, saying("accepted", 1), r"orders .* = \(\d, 1, 1\); .* \(\d, 1, 0\)"),
     "a start that is yet to come": (KEYS, saying("accepted", 1), "a secure sum of round 1, from round 1"),
-    "another round that is signed": ("", meeting(round=2), "was not signed with its key"),
     "another bound on weights": ("", meeting(most_images=1), "site-2 counts with 5 images .*; right is from 1 to 1"),
-    "a larger bound on weights": ("", meeting(most_images=13), "was not signed with its key"),
     "another weight of a site": (SHARES, outweighed, "own keys are not among those|was not signed with its"),
-    "another threshold": ("", meeting(share=0.9), "a secure sum of another agreement"),
     "no session in the order": (TRAIN, saying("session", ""), "does not describe a secure sum"),
 }
 
@@ -158,7 +144,7 @@ def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
 # Weights -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("most", [0, 5, 1])
+@pytest.mark.parametrize("most", [0, 5])
 def test_a_site_counts_with_its_own_images_up_to_the_bound_that_all_sign(
     most: int, inputs: Path, tmp_path: Path
 ) -> None:

@@ -222,15 +222,6 @@ def test_scores_that_lie_do_not_count(lie: str, honest: Any, lines: Any) -> None
     assert "site site-1: its scores are invalid and ignored" in lines.text
 
 
-def test_predictions_with_scores_that_lie_do_not_take_the_place_of_others(inputs: Path, tmp_path: Path) -> None:
-    sites = parts(tmp_path, 2)
-    sites[101]["share"] = "predictions"
-    grid = NearGrid(sites, meddle={101: answering("evaluate", SCORES["better than right"])})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
-    assert [client["name"] for client in run.summary["clients"]] == ["site-0"]
-    _require_strict_json(run)
-
-
 def _require_strict_json(run: RunDirectory) -> None:
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")

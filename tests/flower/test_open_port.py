@@ -103,14 +103,6 @@ def test_a_connection_that_shows_no_key_in_time_is_closed() -> None:
         assert is_answered(site)
 
 
-def test_when_all_places_are_taken_by_sites_nobody_is_sent_away() -> None:
-    with echoing(ConnectionLimits(3, no_key=600)) as port, ExitStack() as stack:
-        sites = [connect(port, stack) for _ in range(3)]
-        assert all(is_answered(site, f"key {i}".encode()) for i, site in enumerate(sites))
-        assert not is_answered(connect(port, stack))
-        assert all(is_answered(site, f"key {i}".encode()) for i, site in enumerate(sites))
-
-
 def test_one_key_cannot_take_all_places() -> None:
     limits = ConnectionLimits(8, most_of_one=2)
     with ExitStack() as stack:
@@ -211,13 +203,12 @@ STRANGERS: dict[str, Callable[[Site], list[tuple[bytes, bytes]]]] = {
 }
 
 
-@pytest.mark.parametrize("path", [PUSH, "/v1/fleet/activate-node", "/v1/fleet/push-messages"])
 @pytest.mark.parametrize("who", STRANGERS)
 def test_nothing_of_a_body_is_read_before_a_registered_key_was_shown(
-    who: str, path: str, gate: SiteAccess, site: Site, flower: Flower
+    who: str, gate: SiteAccess, site: Site, flower: Flower
 ) -> None:
     read: list[int] = []
-    status, _ = ask(gate, path, STRANGERS[who](site), endless(read))
+    status, _ = ask(gate, PUSH, STRANGERS[who](site), endless(read))
     assert status in (401, 412)
     assert (read, flower.bodies) == ([], [])
 
@@ -233,7 +224,7 @@ def test_a_site_whose_clock_is_wrong_is_named_in_the_log(
     assert line.startswith("site north: its clock is +1")
 
 
-@pytest.mark.parametrize("path", [PUSH, "/v1/fleet/push-messages", "/v1/fleet/pull-messages"])
+@pytest.mark.parametrize("path", [PUSH, "/v1/fleet/push-messages"])
 def test_a_registered_sites_endless_body_is_read_up_to_a_limit_only(
     path: str, gate: SiteAccess, site: Site, flower: Flower
 ) -> None:
@@ -302,29 +293,24 @@ def test_a_link_full_of_strangers_still_listens_and_other_users_cannot_stop_its_
         assert len(link._limits) <= 16
 
 
-@pytest.mark.parametrize("tls", [True, False])
-def test_a_body_without_a_key_ends_its_connection(tls: bool, tmp_path: Path) -> None:
+def test_a_body_without_a_key_ends_its_connection(tmp_path: Path) -> None:
     """A stranger is answered and cut off; it cannot go on sending, and what sockets hold is far below 64 MiB."""
     make_keys(tmp_path / "keys", ["localhost"], ["north"])
     keys = ServerKeys.read(tmp_path / "keys/server")
     port = free_port()
-    with superlink("127.0.0.1", port, keys) as link:
-        at = port if tls else int(link.local.rpartition(":")[2])  # the listener for this process has no TLS
-        with ExitStack() as stack:
-            stranger = connect(at, stack)
-            if tls:
-                context = ssl.create_default_context(cafile=keys.ca)
-                stranger = stack.enter_context(context.wrap_socket(stranger, server_hostname="localhost"))
-            head = "POST /v1/fleet/push-object HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000000\r\n\r\n"
-            stranger.sendall(head.encode())
-            answer = stranger.recv(10_000)
-            assert answer.startswith(b"HTTP/1.1 401" if tls else b"HTTP/1.1 404")
-            n_sent = 0
-            with suppress(OSError):
-                while n_sent < 256 << 20:
-                    stranger.sendall(bytes(1 << 20))
-                    n_sent += 1 << 20
-            assert n_sent < 64 << 20
+    context = ssl.create_default_context(cafile=keys.ca)
+    with superlink("127.0.0.1", port, keys), ExitStack() as stack:
+        stranger = context.wrap_socket(connect(port, stack), server_hostname="localhost")
+        stack.enter_context(stranger)
+        head = "POST /v1/fleet/push-object HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000000\r\n\r\n"
+        stranger.sendall(head.encode())
+        assert stranger.recv(10_000).startswith(b"HTTP/1.1 401")
+        n_sent = 0
+        with suppress(OSError):
+            while n_sent < 256 << 20:
+                stranger.sendall(bytes(1 << 20))
+                n_sent += 1 << 20
+        assert n_sent < 64 << 20
 
 
 def test_a_run_outlives_sleep_and_a_clock_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
