@@ -66,35 +66,14 @@ def clocked(folder: Path, name: str) -> dict[str, str]:
     }
 
 
-def kill_server(these: Federation) -> float:
-    _kill(these, "server")
-    return 0.0
-
-
-def kill_site(these: Federation) -> float:
-    _kill(these, these.rng.choice(these.sites))
-    return 0.0
-
-
-def _kill(these: Federation, name: str) -> None:
+def _kill(these: Federation, name: str) -> float:
     these.processes.kill(name)
     these.pause(these.rng.choice((0, 1, 10)))
     these.start[name]()
+    return 0.0
 
 
-def server_sleeps(these: Federation) -> float:
-    return _sleep(these, ["server"])
-
-
-def site_sleeps(these: Federation) -> float:
-    return _sleep(these, [these.rng.choice(these.sites)])
-
-
-def everybody_sleeps(these: Federation) -> float:
-    return _sleep(these, ["server", *these.sites])
-
-
-def _sleep(these: Federation, names: list[str]) -> float:
+def _sleep(these: Federation, *names: str) -> float:
     seconds = these.length()
     pids = [pid for name in names for pid in these.pids(name)]
     _signal(pids, signal.SIGSTOP)
@@ -128,15 +107,7 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def one_link_stalls(these: Federation) -> float:
-    return _stall(these, [these.rng.choice(these.sites)])
-
-
-def all_links_stall(these: Federation) -> float:
-    return _stall(these, list(these.sites))
-
-
-def _stall(these: Federation, names: list[str]) -> float:
+def _stall(these: Federation, *names: str) -> float:
     seconds = these.length()
     for name in names:
         these.links[name].flows.clear()
@@ -146,14 +117,6 @@ def _stall(these: Federation, names: list[str]) -> float:
         for name in names:
             these.links[name].flows.set()
     return seconds
-
-
-def server_clock_is_set(these: Federation) -> float:
-    return _set_clock(these, "server")
-
-
-def site_clock_is_set(these: Federation) -> float:
-    return _set_clock(these, these.rng.choice(these.sites))
 
 
 def _set_clock(these: Federation, name: str) -> float:
@@ -201,23 +164,28 @@ def strangers_babble(these: Federation) -> float:
     return 0.0
 
 
-ALL: tuple[Callable[[Federation], float], ...] = (
-    kill_server,
-    kill_site,
-    server_sleeps,
-    site_sleeps,
-    everybody_sleeps,
-    processors_starve,
-    one_link_stalls,
-    all_links_stall,
-    server_clock_is_set,
-    site_clock_is_set,
-    strangers_stay,
-    strangers_babble,
-)
+def _a_site(these: Federation) -> str:
+    return these.rng.choice(these.sites)
 
 
-def shuffled(rng: random.Random) -> Iterator[Callable[[Federation], float]]:
-    """All of them in some order, and again: none is rare."""
+Disturbance = tuple[str, Callable[[Federation], float]]
+ALL: list[Disturbance] = [
+    ("kill server", lambda these: _kill(these, "server")),
+    ("kill site", lambda these: _kill(these, _a_site(these))),
+    ("server sleeps", lambda these: _sleep(these, "server")),
+    ("site sleeps", lambda these: _sleep(these, _a_site(these))),
+    ("everybody sleeps", lambda these: _sleep(these, "server", *these.sites)),
+    ("processors starve", processors_starve),
+    ("one link stalls", lambda these: _stall(these, _a_site(these))),
+    ("all links stall", lambda these: _stall(these, *these.sites)),
+    ("server clock is set", lambda these: _set_clock(these, "server")),
+    ("site clock is set", lambda these: _set_clock(these, _a_site(these))),
+    ("strangers stay", strangers_stay),
+    ("strangers babble", strangers_babble),
+]
+
+
+def shuffled(rng: random.Random) -> Iterator[Disturbance]:
+    """All disturbances in some order, and again: none is rare."""
     while True:
         yield from rng.sample(ALL, len(ALL))

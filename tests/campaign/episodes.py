@@ -4,7 +4,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from real_processes import Processes, processes
 from stalling_proxy import stalling_proxy
 
 import fedotp
-from campaign.disturb import Federation, clocked
+from campaign.disturb import Disturbance, Federation, clocked
 from fedotp.federation import Checkpoint
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link._superlink import free_port
@@ -62,7 +62,7 @@ class Lane:
     rng: random.Random
     longest: float
     kinds: Iterator[str]
-    deck: Iterator[Callable[[Federation], float]]
+    deck: Iterator[Disturbance]
 
 
 @dataclass
@@ -115,15 +115,13 @@ def federation(inputs: Path, folder: Path, expected: dict[str, Any], lane: Lane)
     return episode
 
 
-def _disturb(these: Federation, deck: Iterator[Callable[[Federation], float]]) -> None:
+def _disturb(these: Federation, deck: Iterator[Disturbance]) -> None:
     while not these.over():
         these.pause(these.rng.choice(_CALM))
         if these.over():
             return
-        what = next(deck)
-        these.done.append((what.__name__.replace("_", " "), 0.0))
-        length = what(these)
-        these.done[-1] = (these.done[-1][0], length)
+        name, disturb = next(deck)
+        these.done.append((name, disturb(these)))
 
 
 def _judge(these: Federation, status: int | None, expected: dict[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 
 import fedotp
-from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
@@ -187,11 +186,25 @@ def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path
         resume_serving(NearGrid({}), tmp_path / "run", QUICK)  # type: ignore[arg-type]
 
 
-def test_a_round_with_too_few_updates_says_so(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid = NearGrid(parts(tmp_path, 2))
-    config = make_deployable(inputs, federation={"min_clients": 3})
-    serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert "2 updates, fewer than 3: nothing is averaged" in lines.text
+@pytest.mark.parametrize(
+    ("sections", "why"),
+    [
+        ({"federation": {"min_clients": 3}}, "2 updates, fewer than 3: nothing is averaged"),
+        (
+            {"server": {"rule": "trimmed", "malicious": 1}},
+            "2 updates are too few for server.rule = 'trimmed': nothing is averaged",
+        ),
+    ],
+)
+def test_a_round_with_too_few_updates_changes_nothing_and_says_so(
+    sections: dict[str, Any], why: str, inputs: Path, tmp_path: Path, lines: Any
+) -> None:
+    config = make_deployable(inputs, **sections).override(["federation.rounds=1"])
+    silent = {101: lambda message, reply: None if _is_first(message) else reply}
+    grid = NearGrid(parts(tmp_path, 3), meddle=silent)
+    run = run_with(grid, config, tmp_path / "run", settings=ServerSettings(round_timeout=1, patience=0))
+    assert why in lines.text
+    assert_same_server(run, fedotp.run(config.override(["federation.rounds=0"]), tmp_path / "untrained"))
 
 
 def test_two_rounds_that_were_not_accepted_do_not_lose_the_one_that_was(inputs: Path, tmp_path: Path) -> None:
@@ -210,27 +223,3 @@ def test_two_rounds_that_were_not_accepted_do_not_lose_the_one_that_was(inputs: 
     run = serve(grid, make_deployable(inputs, federation={"rounds": 5}), QUICK, tmp_path / "run", **named(grid))
     assert answered(run) == [[0, 1], [0], [0], [0], [0, 1]]
     assert kept == [[1], [1, 2], [1, 3], [1, 4], [1, 5]]
-
-
-def test_a_run_that_stops_early_and_whose_sites_are_gone_at_the_end_can_be_shown(
-    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    grid = NearGrid(parts(tmp_path, 2))
-
-    def go(message: Message, reply: Message) -> Message:
-        if (
-            message.metadata.message_type == "evaluate"
-            and message.content.config_records["config"]["server-round"] == 1
-        ):
-            grid.offline |= set(grid.nodes)
-        return reply
-
-    grid.meddle[100] = go
-    config = make_deployable(inputs, federation={"rounds": 5}).override(
-        ["evaluation.patience=1", "evaluation.min_delta=1"]
-    )
-    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert run.summary["stopped_early"]
-    assert run.summary["final"] == {}
-    print_run(run)
-    assert "stopped early, after round 1; best was round 0" in capsys.readouterr().out

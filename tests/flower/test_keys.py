@@ -165,16 +165,6 @@ def test_what_openssl_says(made: Path) -> None:
         assert printed.strip().partition("=")[2] == shown[whose]
 
 
-def test_what_openssh_says(made: Path) -> None:
-    shown = {whose: fingerprint for whose, fingerprint, _ in key_facts(made)}
-    for name in SITES:
-        folder = made / "sites" / name
-        assert run_tool("ssh-keygen", "-lf", folder / "site.pub").split()[:3] == ["384", shown[f"site {name}"], name]
-        public = run_tool("ssh-keygen", "-y", "-P", "", "-f", folder / "site.key").split()[:2]
-        assert public == (folder / "site.pub").read_text().split()[:2]
-        assert (f"site {name}", shown[f"site {name}"], "connects to fl.example.org:8000") in key_facts(folder)
-
-
 def test_sites_come_and_go(keys: Path) -> None:
     before = ServerKeys.read(keys / "server").sites
     add_sites(keys, ["west", "0815"])
@@ -238,14 +228,7 @@ def test_nothing_is_overwritten(keys: Path, tmp_path: Path) -> None:
         make_keys(keys, ["localhost"], ["a"])
     with pytest.raises(FedotpError, match="a site 'NORTH' already"):
         add_sites(keys, ["new", "NORTH"])
-    (keys / "sites" / "left").mkdir()
-    with pytest.raises(FedotpError, match="left is there already"):
-        add_sites(keys, ["new", "left"])
-    (keys / "sites" / "left").rmdir()
     assert {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()} == before
-    (tmp_path / "file").touch()
-    with pytest.raises(FedotpError, match="there already"):
-        make_keys(tmp_path / "file", ["localhost"], ["a"])
     (tmp_path / "empty").mkdir()
     make_keys(tmp_path / "empty", ["localhost"], ["a"])
     assert list(ServerKeys.read(tmp_path / "empty" / "server").sites) == ["a"]
@@ -294,8 +277,6 @@ def compress_point(path: Path) -> None:
 
 DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder server/"),
-    ("server/server.key", Path.unlink, "server has no server.key"),
-    ("server/sites.toml", Path.unlink, "server has no sites.toml"),
     ("server/server.crt", lambda p: p.write_text("x"), "server.crt is not a certificate"),
     ("server/server.crt", lambda p: pipe_in_place_of(p), "cannot read .*server.crt: not a plain file"),
     ("server/server.crt", lambda p: damage_hosts(p), "server.crt is not a certificate"),
@@ -303,19 +284,15 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/server.key", lambda p: p.chmod(0o640), "others than its owner can read .*; run: chmod 600 '.*server.key'"),
     ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "do not belong together"),
     ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not TOML"),
-    ("server/sites.toml", lambda p: p.write_text("a = " + "[" * 100_000), "sites.toml is not TOML"),
     ("server/sites.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "sites.toml is not TOML: a key has more"),
     ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must have a table \[sites\]"),
-    ("server/sites.toml", lambda p: p.write_text("[sites]\na = 1"), "the key of a must be"),
     ("server/sites.toml", lambda p: p.write_text('[sites]\na = "ecdsa-sha2-nistp384 AAAA"'), "the key of a must be"),
     ("server/sites.toml", lambda p: p.write_text('[sites]\n"../a" = ""'), "cannot be a site's name"),
     ("server/sites.toml", lambda p: p.write_text(p.read_text().replace("east-1", "x") + twice(p)), "the same key"),
     ("sites/north/site.key", Path.unlink, "north has no site.key; copy the whole folder sites/NAME/"),
     ("sites/north/site.key", lambda p: p.chmod(0o604), "others than its owner can read"),
-    ("sites/north/site.key", lambda p: p.write_text(""), "site.key is not an elliptic-curve private key"),
     ("sites/north/site.key", lambda p: compress_point(p), "site.key is not an elliptic-curve private key"),
     ("sites/north/site.toml", lambda p: p.write_text('name = "north"'), "must have name = .* and server = "),
-    ("sites/north/site.toml", lambda p: p.write_text('name = "a/b"\nserver = "x:1"'), "must have name = "),
     ("sites/north/ca.crt", lambda p: p.write_bytes(b"\xff"), "ca.crt is not a certificate"),
 ]
 
@@ -332,17 +309,6 @@ def test_what_the_readers_refuse(keys: Path, name: str, damage: Callable[[Path],
     with pytest.raises(FedotpError, match=line) as caught:
         read((keys / name).parent)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
-def test_a_key_of_root_that_a_group_may_read(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ssh has it: the process then cannot change its own key."""
-    monkeypatch.setattr(os, "getuid", lambda: (keys / "server").stat().st_uid + 1)
-    (keys / "server" / "server.key").chmod(0o640)
-    ServerKeys.read(keys / "server")
-    (keys / "server" / "server.key").chmod(0o644)
-    with pytest.raises(FedotpError, match="others than its owner"):
-        ServerKeys.read(keys / "server")
 
 
 def test_a_certificate_without_hosts_is_refused(keys: Path) -> None:
@@ -364,11 +330,8 @@ def test_the_wrong_folder(keys: Path, tmp_path: Path) -> None:
         ServerKeys.read(keys)
     with pytest.raises(FedotpError, match=f"give the folder of one site in {keys / 'sites'}$"):
         SiteKeys.read(keys)
-    for function in (add_sites, remove_site):
-        with pytest.raises(FedotpError, match="must be a folder that `fedotp keys make` made"):
-            function(tmp_path / "nowhere", ["a"])
     with pytest.raises(FedotpError, match="must be a folder that `fedotp keys make` made"):
-        key_facts(tmp_path / "nowhere")
+        add_sites(tmp_path / "nowhere", ["a"])
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

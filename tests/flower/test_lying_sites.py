@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
 
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
@@ -174,18 +174,6 @@ def test_a_run_averages_the_others_updates_and_keeps_the_fault(lie: str, inputs:
     _require_strict_json(run)
 
 
-@pytest.mark.parametrize("unit", ["none", "site"])
-def test_what_else_is_in_an_answer_is_not_looked_at(unit: str, inputs: Path, tmp_path: Path) -> None:
-    def more(content: RecordDict) -> None:
-        content["more"] = unreadable()
-        content["numbers"] = MetricRecord({"num-examples": 10**6})
-
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("train", more)})
-    config = make_deployable(inputs, privacy={"unit": unit, "noise": 0.0})
-    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert answered(run) == [[0, 1], [0, 1]]
-
-
 def _columns(content: RecordDict, **columns: Any) -> None:
     record = content.array_records["predictions"]
     content["predictions"] = ArrayRecord({**record, **{name: Array(value) for name, value in columns.items()}})
@@ -257,13 +245,3 @@ def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Pat
     honest = NearGrid(parts(tmp_path / "honest", 2))
     runs = [serve(grid, config, QUICK, tmp_path / name, **named(grid)) for name, grid in (("a", forged), ("b", honest))]
     assert_same_server(runs[0], runs[1])
-
-
-def test_an_update_far_away_is_shortened_for_a_method_that_publishes_too(inputs: Path, tmp_path: Path) -> None:
-    def far(content: RecordDict) -> None:
-        put(content, content.array_records["arrays"]["prompt"].numpy() + np.float32(1e6), "prompt")
-
-    grid = NearGrid(parts(tmp_path, 3), meddle={101: answering("train", far)})
-    config = make_deployable(inputs, method={"name": "promptfl-fedamp"})
-    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert [list(record["shortened"]) for record in run.metrics("round")] == [["site-1"], ["site-1"]]

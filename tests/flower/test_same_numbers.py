@@ -1,16 +1,15 @@
 """A federation of real sites does what the simulator does: the same prompts, the same numbers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 from flwr.app import Message
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
 
 import fedotp
 from coloured_squares import draw_squares
 from fedotp.data import load_dataset
-from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
@@ -35,13 +34,32 @@ def test_sites_end_with_the_simulators_prompts(
     simulated = fedotp.run(config, tmp_path / "simulated")
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
-    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
-    assert found.keys() == expected.keys()
-    for name in expected:
-        torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
+    assert_same_server(deployed, simulated, atol=1e-6)
     assert deployed.summary["communication"] == simulated.summary["communication"]
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert deployed.summary["final"]["loss"] == pytest.approx(simulated.summary["final"]["loss"], abs=1e-5)
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "bounded": {},
+    "median": {},
+    "trimmed": {"malicious": 1},
+    "krum": {"malicious": 0},
+    "multi-krum": {"malicious": 0, "kept": 2},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_robust_rules_give_the_simulators_prompts(rule: str, inputs: Path, tmp_path: Path) -> None:
+    server = {"rule": rule, "name": "momentum", "lr": 0.5, **RULES[rule]}
+    config = make_deployable(inputs, server=server, federation={"rounds": 1})
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    grid = NearGrid(parts(tmp_path, 3))
+    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    assert_same_server(deployed, simulated, atol=1e-6)
+    averaged = [[record.get("averaged") for record in run.metrics("round")] for run in (deployed, simulated)]
+    assert averaged[0] == averaged[1]
+    assert (averaged[0][0] is not None) == ("krum" in rule)
 
 
 def test_zero_shot_is_evaluated_without_a_round(inputs: Path, tmp_path: Path) -> None:
@@ -59,8 +77,7 @@ def test_sites_that_nobody_named_are_numbered_by_their_parts(inputs: Path, tmp_p
     nodes = parts(tmp_path, 3)
     backwards = NearGrid({node: nodes[node] for node in sorted(nodes, reverse=True)})
     deployed = serve(backwards, config, ServerSettings(), tmp_path / "deployed")
-    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert_same_server(deployed, simulated, atol=1e-6)
     assert [r["sampled"] for r in deployed.metrics("round")] == [r["sampled"] for r in simulated.metrics("round")]
 
 
@@ -75,21 +92,15 @@ def test_sites_with_their_own_folders_do_what_clients_by_domain_do(inputs: Path,
     config = make_deployable(inputs, data=data).override(["partition.scheme=domain"])
     simulated = fedotp.run(config, tmp_path / "simulated")
     options = {"backbone": str(inputs / "tiny.safetensors"), "share": "predictions"}
-    nodes = {
-        100 + i: {
-            "data": str(tmp_path / "data" / name),
-            "name": name,
-            "state": str(tmp_path / f"site-{name}"),
-            **options,
-        }
-        for i, name in enumerate(("day", "night"))
-    }
+    nodes = parts(tmp_path, 2, **options)
+    for node, name in zip(nodes.values(), DOMAINS, strict=True):
+        del node["part"]
+        node |= {"data": str(tmp_path / "data" / name), "name": name}
     grid = NearGrid(nodes)
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", classes=tuple(COLOURS), **named(grid))
-    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(deployed.checkpoint).server
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert_same_server(deployed, simulated, atol=1e-6)
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
-    assert list((tmp_path / "site-day" / "tokens").iterdir())  # encoded once, at the site
+    assert list((tmp_path / "site-0" / "tokens").iterdir())  # encoded once, at the site
 
 
 def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: Path) -> None:

@@ -308,7 +308,6 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
     "another round": (session_with(round=4), UNSIGNED),
     "another bound on weights": (session_with(most_images=1), UNSIGNED),
     "another weight": (advert_with(10, weight=1), UNSIGNED),
-    "another start": (advert_with(10, accepted=0), UNSIGNED),
     "another weight of its own": (advert_with(0, weight=1), "own keys are not among those of the secure sum"),
     "a weight beyond the bound": (
         advert_with(10, weight=1001),
@@ -323,10 +322,6 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
             play, lambda each: each.update({90: site_of(90, "invented", signed=False).advertise()})
         ),
         "not signed with the key of invented",
-    ),
-    "not asked": (
-        lambda play: share_other(play, lambda each: each.pop(0)),
-        "own keys are not among those of the secure sum",
     ),
 }
 
@@ -377,23 +372,16 @@ def test_shares_that_do_not_give_a_lost_sites_key_open_nothing() -> None:
         play.until("reveal").server.total()
 
 
-@pytest.mark.parametrize("numbers", [np.zeros(LENGTH, np.int64), np.zeros(LENGTH + 1, np.uint64)])
-def test_masked_numbers_of_another_kind_are_refused(numbers: np.ndarray) -> None:
-    with pytest.raises(FedotpError, match=r"its masked numbers are .*; right is uint64"):
-        Play(3).until("shares").server.take_masked(0, numbers)
-
-
-def test_shares_for_some_only_are_refused() -> None:
-    play = Play(3).until("keys")
-    dealt = play.sites[0].share(play.server.cohort.adverts)
-    with pytest.raises(FedotpError, match="has not dealt out a share for every site"):
-        play.server.take_shares(0, SealedShares({10: dealt.letters[10]}, dealt.marks))
-
-
-def test_the_keys_of_another_are_refused() -> None:
+def test_masked_numbers_shares_and_keys_that_are_not_right_are_refused() -> None:
     play = Play(3, signed=False).until("keys")
     with pytest.raises(FedotpError, match="its keys are those of another site"):
         play.server.take_advert(90, replace(play.sites[0].advertise(), name="again"))
+    dealt = play.sites[0].share(play.server.cohort.adverts)
+    with pytest.raises(FedotpError, match="has not dealt out a share for every site"):
+        play.server.take_shares(0, SealedShares({10: dealt.letters[10]}, dealt.marks))
+    for numbers in (np.zeros(LENGTH, np.int64), np.zeros(LENGTH + 1, np.uint64)):
+        with pytest.raises(FedotpError, match=r"its masked numbers are .*; right is uint64"):
+            Play(3).until("shares").server.take_masked(0, numbers)
 
 
 # Shamir's shares ---------------------------------------------------------------------------------------------------
@@ -421,12 +409,6 @@ def test_fewer_shares_fit_every_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(secrets == set(range(17)) for secrets in seen.values())
 
 
-@pytest.mark.parametrize("places", [[1, 1, 2], [0, 1], [-1, 2]])
-def test_places_that_are_none_are_refused(places: list[int]) -> None:
-    with pytest.raises(FedotpError, match="cannot be combined"):
-        weights_at_zero(places)
-
-
 # Fixed point -------------------------------------------------------------------------------------------------------
 
 
@@ -452,25 +434,24 @@ def test_sums_in_fixed_point_do_not_overflow_and_are_as_near_as_promised(data: s
     assert fixed.decode(total)[0] == pytest.approx(exact / 2**fixed.bits)
 
 
-@pytest.mark.parametrize("value", [64.5, -65.0, float("inf"), float("nan")])
-def test_a_value_that_does_not_fit_is_refused(value: float) -> None:
-    with pytest.raises(FedotpError, match=r"does not fit the secure sum; right is up to 64 \(--secure-range\)"):
-        FixedPoint(3, 10, 64).encode(np.array([0.0, value]), 1)
+TOO_FAR = r"does not fit the secure sum; right is up to 64 \(--secure-range\)"
+UNFIT: list[tuple[Callable[[], object], str]] = [
+    *(
+        (lambda value=value: FixedPoint(3, 10, 64).encode(np.array([0.0, value]), 1), TOO_FAR)
+        for value in (64.5, -65.0, float("inf"), float("nan"))
+    ),
+    (lambda: FixedPoint(3, 10, 64).encode(np.array([0.0]), 11), "a weight of 11 images does not fit; right is from 0"),
+    (lambda: FixedPoint(10_000, 10**9, 10**6), r"do not fit 64 bits; right are fewer images .*--max-images"),
+    (lambda: FixedPoint(3, 1000, 64).decode(np.array([2**63 - 1], np.uint64)), "the secure sum makes no sense"),
+    (lambda: weights_at_zero([1, 1, 2]), "cannot be combined"),
+    (lambda: weights_at_zero([0, 1]), "cannot be combined"),
+]
 
 
-def test_a_weight_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(FedotpError, match="a weight of 11 images does not fit; right is from 0 to 10"):
-        FixedPoint(3, 10, 64).encode(np.array([0.0]), 11)
-
-
-def test_sums_that_cannot_fit_are_refused() -> None:
-    with pytest.raises(FedotpError, match=r"do not fit 64 bits; right are fewer images .*--max-images"):
-        FixedPoint(10_000, 10**9, 10**6)
-
-
-def test_a_sum_that_no_sites_can_have_is_refused() -> None:
-    with pytest.raises(FedotpError, match="the secure sum makes no sense"):
-        FixedPoint(3, 1000, 64).decode(np.array([2**63 - 1], np.uint64))
+@pytest.mark.parametrize(("use", "why"), UNFIT)
+def test_numbers_that_do_not_fit_are_refused(use: Callable[[], object], why: str) -> None:
+    with pytest.raises(FedotpError, match=why):
+        use()
 
 
 # What strangers write ----------------------------------------------------------------------------------------------

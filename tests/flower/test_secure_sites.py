@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from fedotp.flower.secure import _server_side, _site_side
 from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._serve import resume_serving, serve
-from fedotp.flower.site import _app
 from fedotp.methods import METHODS
 from fedotp.runs.directory import RunDirectory
 
@@ -142,24 +140,6 @@ def test_a_round_that_too_few_are_left_of_is_made_again(inputs: Path, tmp_path: 
     assert len(heard.totals) == 1
 
 
-def test_a_site_started_again_within_a_round_is_lost_to_it(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid = NearGrid(parts(tmp_path, N))
-
-    def forget(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "query.secure_shares" and message.metadata.group_id == "1":
-            site = _app.site_of(SimpleNamespace(node_config=grid.nodes[100]))  # type: ignore[arg-type]
-            site.sums._current = None
-        return reply
-
-    grid.meddle[100] = forget
-    run = serve(grid, of_four(inputs, federation={"rounds": 2}), QUICK, tmp_path / "run", **named(grid))
-    assert answered(run) == [[1, 2, 3], [0, 1, 2, 3]]
-    assert (
-        "round 1, site site-0: it refuses: this site has no keys for this secure sum: it was started again"
-        in lines.text
-    )
-
-
 # What the server holds -------------------------------------------------------------------------------------------
 
 
@@ -222,7 +202,7 @@ def test_what_a_sum_cannot_do_is_refused_with_its_reason(
     with pytest.raises(FedotpError, match=f"secure sums do not go with {why}") as refusal:
         serve(grid, make_deployable(inputs, **changes), replace(QUICK, **settings), tmp_path / "run", **named(grid))
     assert "\n" not in str(refusal.value)
-    assert not grid.sent
+    assert not any(message.metadata.message_type == "train" for message in grid.sent)
 
 
 def test_the_page_names_the_methods_that_cannot_be_added_up() -> None:

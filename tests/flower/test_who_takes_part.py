@@ -1,16 +1,13 @@
 """Who takes part: sites that come late, go, or share a name."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from flwr.app import Message
 from near_sites import NearGrid, answered, make_deployable, named, parts
 
-from fedotp.flower.link._transport import Transport
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._members import Registry
-from fedotp.flower.server._registration import Registration
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.runs.directory import RunDirectory
 
@@ -78,15 +75,6 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
     assert answered(run) == [[0], [0]]
     hellos = [message for message in grid.sent if message.metadata.message_type == "query"]
     assert len(hellos) <= 6, "they are not asked in turn for ever"
-
-
-def test_a_site_that_is_gone_is_not_asked_for_its_answer_for_ever(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 1), meddle={100: lambda message, reply: None})
-    registration = Registration(Transport(grid, str), Registry(), SimpleNamespace(classes=()))  # type: ignore[arg-type]
-    registration._waiting = {"lost": 77}
-    grid.offline.add(100)
-    registration.step()
-    assert not registration._waiting
 
 
 def test_a_dead_site_that_is_drawn_does_not_stop_the_run(inputs: Path, tmp_path: Path) -> None:
