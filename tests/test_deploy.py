@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
-
-from fedotp.cli import client
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -29,13 +26,6 @@ def test_containers_have_no_more_rights_than_they_need(name: str) -> None:
     assert compose["volumes"] == {"state": None}
     assert service.get("ports") == (["8000:8000"] if name == "server" else None)
     assert not {"privileged", "network_mode", "pid", "devices"} & set(service)
-
-
-@pytest.mark.parametrize(("name", "policy"), [("server", "on-failure"), ("site", "unless-stopped")])
-def test_containers_come_back_by_themselves(name: str, policy: str) -> None:
-    """Docker starts `on-failure` again after a failure only: right for a server, whose run has an end."""
-    compose = yaml.safe_load((DEPLOY / f"compose.{name}.yml").read_text())
-    assert compose["services"][name]["restart"] == policy
 
 
 @pytest.mark.parametrize("name", ["server", "site"])
@@ -59,20 +49,6 @@ def test_the_image_is_built_from_what_it_is_given() -> None:
     torch = re.search(r"torch>=[\d.]+,<[\d.]+", (ROOT / "pyproject.toml").read_text())
     assert torch is not None
     assert any(torch[0] in line for line in lines)
-
-
-@pytest.mark.parametrize(("table", "data"), [("", "/data/"), ("lists/scans.csv", "/data/lists/scans.csv")])
-def test_a_site_in_a_container_has_a_folder_or_a_table(table: str, data: str) -> None:
-    """The command as compose would start it; Docker itself is not run here."""
-    example = (DEPLOY / "site.env.example").read_text()
-    values = dict(re.findall(r"^(\w+)=(.*)$", example, re.MULTILINE)) | {"FEDOTP_TABLE": table}
-    written = yaml.safe_load((DEPLOY / "compose.site.yml").read_text())["services"]["site"]["command"]
-    words = re.sub(r"\$\{(\w+):[-?][^}]*\}", lambda found: values[found[1]], written).split()
-    assert words[:2] == ["fedotp", "client"]
-    given = dict(zip(words[2::2], words[3::2], strict=True))
-    assert given["--data"] == data
-    parameters = {option for each in typer.main.get_command(client.app).params for option in each.opts}
-    assert set(given) <= parameters
 
 
 @pytest.mark.parametrize("name", ["server", "site"])

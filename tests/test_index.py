@@ -50,13 +50,6 @@ def test_addresses_follow_from_the_home() -> None:
     assert home == "" or re.fullmatch(r"https://[^\s/]+/\S+[^/]", home)
 
 
-def test_the_home_is_written_once() -> None:
-    """In a file of its own the setting would be forgotten."""
-    home = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
-    texts = [path.read_text() for path in (ROOT / "website").glob("*.*")] + [README]
-    assert not home or not any(home in text for text in texts)
-
-
 def test_the_forge_runs_make_test_with_every_python_that_is_promised() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]
     promised = re.findall(r"Python :: (3\.\d+)$", "\n".join(PROJECT["project"]["classifiers"]), re.MULTILINE)

@@ -11,7 +11,7 @@ from toy_federation import TRAIN, assert_same_bits, in_order, kept_rows, make_da
 
 from anchored import STRUCTURES
 from fedotp.errors import FedotpError
-from fedotp.federation import AttackSettings, FederatedData, Images, RoundSettings, Simulator
+from fedotp.federation import FederatedData, Images, RoundSettings, Simulator
 
 NAMES = tuple(f"client {i}" for i in range(len(TRAIN)))
 HERE = [0, 2, 4]
@@ -96,29 +96,6 @@ def test_who_is_held_out_is_drawn_from_those_who_are_there(n: int, away: st.Data
     (held,) = rounds.held_out(names, [None] * n, seed=1)
     assert names[held] not in gone
     assert {names[i] for i in rounds.absent(names)} == {*gone}
-
-
-def test_a_held_out_client_may_be_absent() -> None:
-    views = {"views": (*VIEWS, "holdout")}
-    federation = simulator("fedotp", make_settings(holdout=("client 1",), without=("client 1",), evaluation=views))
-    assert not len(federation.held_out)
-    assert federation.join_held_out() is None
-    assert all(1 not in view.evaluation.clients for view in federation.see() if view.model == "personal")
-
-
-def test_who_attacks_does_so_whoever_else_is_there() -> None:
-    attack = {"attack": AttackSettings("sign-flip", share=0.4), "seed": 1}
-
-    def attackers(*without: str) -> set[str]:
-        chosen = replace(make_settings(without=without), **attack)  # type: ignore[arg-type]
-        return {NAMES[i] for i in simulator("fedotp", chosen).attack.clients}
-
-    everyone = attackers()
-    assert len(everyone) == 2
-    honest = next(name for name in NAMES if name not in everyone)
-    assert attackers(honest) == everyone
-    assert attackers(min(everyone)) == everyone - {min(everyone)}
-    assert not attackers(*everyone)
 
 
 def test_unknown_names_and_nobody_left_are_refused() -> None:

@@ -70,13 +70,6 @@ def test_attackers_are_drawn_from_those_that_train_and_a_larger_share_has_the_sm
     assert len(drawn) > 1
 
 
-def test_nobody_attacks_by_default() -> None:
-    plain = Simulator(METHODS["fedotp"](), make_task(), make_data(), make_settings())
-    assert not len(plain.attack.clients)
-    assert plain.honest.tolist() == list(range(5))
-    assert "malicious" not in plain.facts()
-
-
 def test_attackers_are_not_evaluated_and_are_named() -> None:
     federation = attacked(AttackSettings("scaled", share=0.34))
     evaluation, predictions = federation.evaluate()
@@ -120,15 +113,6 @@ def test_colluders_without_an_honest_client_send_what_they_learned() -> None:
     bad = federation.attack.clients
     alone = {name: value[bad] for name, value in sent.items()}
     assert_same_bits(federation.attack.on_updates(federation.server.params, bad, alone), alone)
-
-
-def test_honest_clients_send_what_they_learned() -> None:
-    federation = attacked(AttackSettings("scaled", share=0.34))
-    sent, _ = uploads(federation)
-    found = federation.attack.on_updates(federation.server.params, np.arange(len(TRAIN)), sent)
-    for name in sent:
-        assert torch.equal(found[name][federation.honest], sent[name][federation.honest])
-        assert not torch.equal(found[name][federation.attack.clients], sent[name][federation.attack.clients])
 
 
 # What is trained on ------------------------------------------------------------------------------------------
@@ -195,10 +179,6 @@ def test_success_is_the_share_of_other_images_taken_for_the_target(name: Any, so
         assert view.evaluation.n[place] == mine.sum()
         assert view.evaluation.accuracy[place] == pytest.approx((predicted.predicted[mine] == 0).mean())
     assert not np.isin(view.evaluation.clients, federation.attack.clients).any()
-
-
-def test_attacks_on_updates_have_no_success_of_their_own() -> None:
-    assert attacked(AttackSettings("sign-flip")).see() == []
 
 
 # Refused -----------------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 """Controls: what somebody scores who has learned nothing of what a method claims to learn."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from toy_federation import TEST, make_data, make_settings, make_task, simulator
+from toy_federation import make_data, simulator
 
 from anchored import STRUCTURES
 from fedotp.federation.testing import Evaluation, LocalTester
@@ -20,15 +19,6 @@ def test_the_majority_is_that_of_the_training_images() -> None:
         label = min(seen, key=lambda name: (-seen[name], name))
         own = data.test.labels[data.test.clients[client]].tolist()
         assert found[client] == pytest.approx(own.count(label) / len(own))
-
-
-def test_of_classes_equally_frequent_the_smaller_is_the_majority() -> None:
-    data = make_data(train=(2, 2, 2), test=(1, 1, 1))  # an image of each of two classes
-    labels = np.array([2, 1, 1, 0, 0, 2])
-    test = replace(data.test, labels=np.ones_like(data.test.labels))
-    rows = (np.array([0, 1]), np.array([2, 3]), np.array([4, 5]))
-    data = replace(data, train=replace(data.train, labels=labels, clients=rows), test=test)
-    assert majority_accuracy(data, np.arange(3)).tolist() == [1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("method", STRUCTURES)
@@ -69,8 +59,3 @@ def test_shuffled_labels_stay_with_their_client() -> None:
     assert found.train.features is data.train.features
     np.testing.assert_array_equal(found.train.labels, data.with_shuffled_labels(3).train.labels)
     assert any(not np.array_equal(found.train.labels, data.with_shuffled_labels(k).train.labels) for k in range(3))
-
-
-def test_the_numbers_of_all_clients_are_told() -> None:
-    found = simulator("fedotp", make_settings(), data=make_data(), task=make_task()).controls(np.arange(len(TEST)))
-    assert all(values.shape == (len(TEST),) for values in found.values())

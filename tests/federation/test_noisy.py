@@ -257,46 +257,30 @@ class OwnLoss(PromptFL):
         return super().loss(*args)
 
 
-@pytest.mark.parametrize(
-    ("method", "privacy", "why"),
-    [
-        ("pfedprompt", {}, "pFedPrompt: it looks up the training images themselves"),
-        ("promptfl-ft", {"private": True}, "it fine-tunes before it predicts, without noise"),
-        ("coop", {}, "it shares nothing: set privacy.private = true"),
-        (FedCLIP(variant="code"), {}, "in its loss images see each other"),
-        (OwnLoss(), {}, "its loss is not made of `terms`"),
-        ("fedotp", {"unit": "group"}, 'privacy.unit = "group": must be "example", or data with groups'),
-        ("coop", {"unit": "site"}, "has no average to protect this way"),
-        ("promptfl-fedamp", {"unit": "site"}, "has no average to protect this way"),
-    ],
-)
-def test_what_cannot_be_promised_is_refused(method: Method | str, privacy: dict, why: str) -> None:
-    with pytest.raises(FedotpError, match=why.replace("(", r"\(")):
-        federation(method, **privacy)
+ALSO_KEPT = {"private": True}
 
 
 @pytest.mark.parametrize(
-    ("section", "why"),
+    ("method", "privacy", "section", "authors", "why"),
     [
-        ({"compute": {"precision": "bfloat16"}}, 'compute.precision = "bfloat16": must be "float32" or "float64"'),
-        ({"holdout_clients": 1}, "federation.holdout = 1: must be empty beside privacy.private = true"),
+        ("pfedprompt", {}, {}, {}, "pFedPrompt: it looks up the training images themselves"),
+        ("promptfl-ft", ALSO_KEPT, {}, {}, "it fine-tunes before it predicts, without noise"),
+        ("coop", {}, {}, {}, "it shares nothing: set privacy.private = true"),
+        (FedCLIP(variant="code"), {}, {}, {}, "in its loss images see each other"),
+        (OwnLoss(), {}, {}, {}, "its loss is not made of `terms`"),
+        ("fedotp", {"unit": "group"}, {}, {}, 'privacy.unit = "group": must be "example", or data with groups'),
+        ("promptfl-fedamp", {"unit": "site"}, {}, {}, "has no average to protect this way"),
+        ("fedotp", ALSO_KEPT, {"compute": {"precision": "bfloat16"}}, {}, 'compute.precision = "bfloat16": must be'),
+        ("fedotp", ALSO_KEPT, {"holdout_clients": 1}, {}, "federation.holdout = 1: must be empty beside privacy"),
+        ("fedotp", {}, {}, {"batch_solver": True}, r"in its loss images see each other \(authors.batch_solver"),
+        ("fedotp", {}, {}, {"leaked_momentum": True}, "authors.leaked_momentum = true: must be false beside privacy"),
     ],
 )
-def test_settings_that_do_not_go_with_it_are_refused(section: dict, why: str) -> None:
+def test_what_cannot_be_promised_is_refused(
+    method: Method | str, privacy: dict, section: dict, authors: dict, why: str
+) -> None:
     with pytest.raises(FedotpError, match=why):
-        simulator("fedotp", with_privacy(make_settings(**section), private=True))
-
-
-@pytest.mark.parametrize(
-    ("key", "why"),
-    [
-        ("batch_solver", "in its loss images see each other (authors.batch_solver"),
-        ("leaked_momentum", "authors.leaked_momentum = true: must be false beside privacy.unit"),
-    ],
-)
-def test_what_the_authors_code_does_is_refused_beside_it(key: str, why: str) -> None:
-    with pytest.raises(FedotpError, match=why.replace("(", r"\(")):
-        simulator("fedotp", with_privacy(make_settings()), task=make_task(authors={key: True}))
+        simulator(method, with_privacy(make_settings(**section), **privacy), task=make_task(authors=authors))
 
 
 def test_nothing_changes_where_nothing_is_promised() -> None:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from toy_federation import TRAIN, kept_rows, make_data, make_settings, make_task, simulator, state_of
+from toy_federation import TRAIN, kept_rows, make_settings, make_task, simulator, state_of
 
 from fedotp.federation import OptimizerSettings
 from fedotp.federation._sampling import draws
@@ -66,16 +66,6 @@ def test_every_client_steps_as_torch_optim_would(
     assert ours.steps.tolist() == list(STEPS)
 
 
-def test_clients_that_have_ended_are_not_touched() -> None:
-    settings = OptimizerSettings("adamw", lr=0.1)
-    params = {"p": torch.ones(3, 2)}
-    optimizer = Optimizer(settings, params, fresh_state(settings, params), torch.zeros(3))
-    optimizer.step({"p": torch.ones(2, 2)}, 0.1)
-    assert params["p"][2].tolist() == [1, 1]
-    assert all(value[2].abs().max() == 0 for value in optimizer.state.values())
-    assert (params["p"][:2] < 1).all()
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -89,24 +79,6 @@ def test_clients_that_have_ended_are_not_touched() -> None:
 )
 def test_learning_rates_of_four_rounds(settings: OptimizerSettings, expected: list[float]) -> None:
     assert [settings.rate_at(t, 4) for t in range(4)] == pytest.approx(expected)
-
-
-def test_a_round_uses_the_scheduled_rate() -> None:
-    settings = make_settings(rounds=2, optimizer={"lr": 0.04, "schedule": "linear"})
-    federation = simulator("coop", settings)
-    reports = [federation.run_round() for _ in range(2)]
-    assert [report.lr for report in reports] == pytest.approx([0.04, 0.02])
-    plain = simulator("coop", make_settings(rounds=2, optimizer={"lr": 0.02}))
-    plain.kept.write(np.arange(len(TRAIN)), {"prompt": _after_one_round()})
-    plain.round = 1
-    plain.run_round()
-    torch.testing.assert_close(kept_rows(federation)["prompt"], kept_rows(plain)["prompt"], rtol=0, atol=1e-6)
-
-
-def _after_one_round() -> torch.Tensor:
-    federation = simulator("coop", make_settings(optimizer={"lr": 0.04}))
-    federation.run_round()
-    return kept_rows(federation)["prompt"]
 
 
 @pytest.mark.parametrize(("name", "n_moments"), [("sgd", 1), ("adam", 2), ("adamw", 2)])
@@ -154,12 +126,3 @@ def test_with_reset_nothing_but_the_prompt_is_kept() -> None:
     assert set(kept_rows(simulator("fedotp"))) == {"private"}
     kept = set(kept_rows(simulator("fedotp", make_settings(optimizer={"reset": False}))))
     assert kept == {"private", "optimizer.momentum.shared", "optimizer.momentum.private", "optimizer.steps"}
-
-
-def test_kept_momentum_changes_the_second_round_only() -> None:
-    found = {}
-    for reset in (True, False):
-        federation = simulator("fedotp", make_settings(optimizer={"reset": reset}), data=make_data())
-        found[reset] = [federation.run_round() and federation.server.params["shared"].clone() for _ in range(2)]
-    assert torch.equal(found[True][0], found[False][0])
-    assert (found[True][1] - found[False][1]).abs().max() > 0.01

@@ -22,8 +22,7 @@ from fedotp._values import Words
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings
 from fedotp.federation.clients._steps import local_steps, steps_per_epoch
-from fedotp.federation.testing import Evaluation
-from fedotp.methods import METHODS, FedOTP, Need, weighted_average
+from fedotp.methods import METHODS, Need, weighted_average
 
 EVERYONE = np.arange(len(TRAIN))
 
@@ -56,13 +55,6 @@ def test_the_server_averages_by_examples(weights: list[int], seed: int, dtype: t
     np.testing.assert_allclose(some.numpy(), expected, rtol=0, atol=rounding)
 
 
-def test_one_client_is_its_own_average_and_equals_stay_equal() -> None:
-    value = torch.randn(1, 2, 3)
-    assert torch.equal(weighted_average({"p": value}, torch.tensor([7]))["p"], value[0])
-    same = weighted_average({"p": value.expand(3, 2, 3)}, torch.tensor([1, 2, 4]))["p"]
-    torch.testing.assert_close(same, value[0], rtol=0, atol=1e-7)
-
-
 # Sampling --------------------------------------------------------------------------------------------------
 
 
@@ -86,13 +78,6 @@ def test_a_share_of_the_clients_is_sampled_at_least_one(participation: float, n:
 def test_the_first_round_may_be_of_all_clients() -> None:
     federation = simulator("fedotp", make_settings(participation=0.2, first_round="all"))
     assert [len(federation.run_round().sampled) for _ in range(2)] == [5, 1]
-
-
-def test_clients_without_images_are_never_sampled() -> None:
-    federation = simulator("fedotp", data=make_data(train=(4, 0, 3), test=(2, 2, 2)))
-    report = federation.run_round()
-    assert report.sampled.tolist() == [0, 2]
-    assert set(federation.predict().client) == {0, 1, 2}  # but predict
 
 
 def test_clients_drop_out_with_the_given_probability_and_keep_what_they_had() -> None:
@@ -192,12 +177,6 @@ def test_tokens_that_are_not_needed_change_nothing(method: str, monkeypatch: pyt
     assert np.array_equal(loss, whole_loss)
 
 
-def test_epochs_have_different_orders_and_views() -> None:
-    steps = list(local_steps(np.array([9]), [np.random.default_rng(0)], epochs=2, batch_size=9))
-    assert steps[0].places.tolist() != steps[1].places.tolist()
-    assert [int(step.epochs[0]) for step in steps] == [0, 1]
-
-
 # Communication ---------------------------------------------------------------------------------------------
 
 PROMPT = 3 * 32 * 4  # vectors, width, bytes
@@ -223,11 +202,6 @@ def test_bytes_down_and_up_are_those_of_the_prompts_that_travel(method: str, dow
     report = simulator(method, make_settings(participation=0.6)).run_round()
     assert (report.bytes_down, report.bytes_up) == (3 * down, 3 * up)
     assert report.n_images == 2 * report.examples.sum()
-
-
-def test_several_shared_prompts_all_travel() -> None:
-    report = simulator(FedOTP(n_shared=3, n_private=2)).run_round()
-    assert (report.bytes_down, report.bytes_up) == (5 * 3 * PROMPT, 5 * 3 * PROMPT)
 
 
 # Clients that join later -----------------------------------------------------------------------------------
@@ -278,13 +252,6 @@ def test_wrong_names_to_hold_out_are_refused(holdout: Words, line: str) -> None:
     assert str(caught.value) == line
 
 
-def test_either_names_or_a_number_is_held_out() -> None:
-    with pytest.raises(
-        FedotpError, match=r'^federation.holdout = \["art"\]: .*holdout_clients = 2 draws .*one of the two$'
-    ):
-        RoundSettings(holdout=("art",), holdout_clients=2)
-
-
 @pytest.mark.parametrize("method", STRUCTURES[1:])
 def test_held_out_clients_never_train_and_never_reach_the_server(method: str) -> None:
     """Change all their images: nothing else changes by a bit."""
@@ -328,18 +295,6 @@ def test_joining_fits_private_parameters_only(method: str, reset: bool) -> None:
         np.testing.assert_allclose(one, other, atol=1e-4)
     again = federation.join(federation.held_out)  # from the start, not from the first time
     assert torch.equal(torch.from_numpy(again.loss), torch.from_numpy(predictions.loss))
-
-
-@pytest.mark.parametrize("method", ["fedotp", "coop", "promptfl-fedper", "promptfl-fedamp"])
-def test_joining_is_better_than_using_what_the_server_sends(method: str) -> None:
-    federation = simulator(method, make_settings(holdout_clients=2, join_epochs=10), data=make_data(test=(8,) * 5))
-    for _ in range(2):
-        federation.run_round()
-    unfitted = federation.predict(federation.held_out)
-    fitted = federation.join(federation.held_out)
-    assert fitted.loss.mean() < unfitted.loss.mean()
-    accuracy = [Evaluation.of(p, 3, federation.data.domains).mean for p in (unfitted, fitted)]
-    assert accuracy[1] >= accuracy[0]
 
 
 def test_a_new_client_of_fedamp_is_sent_the_mean_of_what_was_sent() -> None:

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from toy_federation import assert_same_bits, make_settings, make_task, simulator, state_of
+from toy_federation import assert_same_bits, make_settings, make_task, simulator
 
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import ServerStepSettings
@@ -162,10 +162,6 @@ def test_krum_of_two_equal_scores_takes_the_first() -> None:
     assert found.clients.tolist() == [3]
 
 
-def test_krum_of_too_few_is_nothing() -> None:
-    assert Rule(settings("krum", malicious=1))(*of_one_number([[9.0], [1.0], [2.0], [1.5]])) is None
-
-
 def test_the_bound_is_the_median_length_the_smaller_of_two() -> None:
     lengths = torch.tensor([1.0, 2.0, 5.0, 100.0])
     sent = Updates(torch.arange(4), {"prompt": lengths[:, None] * torch.tensor([0.6, 0.8])}, torch.ones(4))
@@ -276,16 +272,6 @@ def test_a_round_is_the_rule_the_methods_average_and_the_step(rule: str, step: s
         (one,) = report.averaged
         if step == "average":
             assert torch.equal(federation.server.params["shared"], sent.params["shared"][one])
-
-
-def test_without_a_rule_nothing_is_left_out() -> None:
-    plain, named = (
-        simulator("fedotp"),
-        simulator("fedotp", make_settings(server={"malicious": 2, "bound": 1, "kept": 1})),
-    )
-    assert plain.run_round().averaged is None
-    named.run_round()
-    assert_same_bits(state_of(plain), state_of(named))
 
 
 def test_too_few_clients_are_refused_before_the_first_round() -> None:

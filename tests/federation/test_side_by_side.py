@@ -9,7 +9,6 @@ from toy_federation import (
     TRAIN,
     TRAINED,
     in_order,
-    kept_rows,
     make_data,
     make_settings,
     make_task,
@@ -61,21 +60,6 @@ def test_groups_change_nothing_for_adamw(optimizer: dict) -> None:
     found = [state_of(after("fedotp", torch.float64, compute, **optimizer)) for compute in WAYS.values()]
     assert worst_difference(found[0], found[1]) <= 1e-9  # AdamW divides by small numbers
     assert worst_difference(found[0], found[2]) <= 1e-9
-
-
-def test_results_come_back_in_the_order_of_the_clients() -> None:
-    """Inside a group clients are sorted by size; nobody outside notices."""
-    federation = simulator("coop", make_settings(rounds=1))
-    report = federation.run_round()
-    alone = []
-    for client in range(len(TRAIN)):
-        one = simulator("coop", make_settings(rounds=1, compute={"sequential": True}))
-        one.members = np.array([client])
-        alone.append((one.run_round().loss[0], kept_rows(one)["prompt"][client]))
-    np.testing.assert_allclose(report.loss, [loss for loss, _ in alone], atol=1e-5)
-    torch.testing.assert_close(
-        kept_rows(federation)["prompt"], torch.stack([row for _, row in alone]), atol=1e-5, rtol=0
-    )
 
 
 @pytest.mark.parametrize("method", TRAINED)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent, rdp
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedotp.errors import FedotpError
@@ -35,18 +35,6 @@ def test_what_is_published_of_them() -> None:
     mnist, hundred, one = (epsilon(*case) for case in TEXTBOOK.values())
     assert 2.38 < mnist < 2.92  # 2.38 by privacy loss distributions
     assert hundred == pytest.approx(one, rel=1e-12)
-
-
-@pytest.mark.parametrize(("noise", "n"), [(2.0, 1), (20.0, 100), (1.0, 5)])
-def test_gaussian_releases_have_renyi_s_closed_form(noise: float, n: int) -> None:
-    """Order alpha of n releases is alpha n / (2 z^2); to epsilon by Canonne, Kamath and Steinke (2020), Prop. 12."""
-
-    def at(order: float) -> float:
-        spent = order * n / (2 * noise**2)
-        return spent + math.log1p(-1 / order) - (math.log(1e-5) + math.log(order)) / (order - 1)
-
-    least = minimize_scalar(at, bounds=(1.01, 200), method="bounded").fun
-    assert least <= epsilon(noise, n, 1e-5) <= 1.001 * least
 
 
 def exact_gaussian(noise: float, delta: float) -> float:
