@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import ServerSettings, _members, _registration, _requests
+from fedotp.flower.server import ServerSettings, _registration, _requests
 from fedotp.flower.server._serve import run_server, serve
 from fedotp.runs.directory import RunDirectory
 
@@ -124,7 +124,7 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
     )
-    for module in (_requests, _registration, _members, _transport):
+    for module in (_requests, _registration, _transport):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_requests, "_PAUSE", 1.0)
     grid.meddle[100] = leave

@@ -15,7 +15,7 @@ import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._members import Fault
+from fedotp.flower.server._registration import Fault
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory

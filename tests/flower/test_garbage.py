@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._members import Member, Registry, State
-from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._registration import Member, Registration, Registry, State
 from fedotp.flower.server._updates import checked_update, reported_scores
 
 EXPECTED = {"shared": torch.ones(2, 3)}

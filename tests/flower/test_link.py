@@ -25,11 +25,10 @@ from real_processes import processes
 from stalling_proxy import stalling_proxy
 
 from fedotp.flower.keys import make_keys
-from fedotp.flower.link import _executor, _supernode
+from fedotp.flower.link import _supernode
 from fedotp.flower.link import _supernode_main as main
-from fedotp.flower.link._executor import Executor, _send_heartbeat
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.link._supernode import AnswerTimer, SuperNode
+from fedotp.flower.link._supernode import AnswerTimer, Executor, SuperNode, _send_heartbeat
 
 SERVER = "fed.example.org:8000"
 CONNECTED = "print('ActivateNode', flush=True); import time; time.sleep(1000)"
@@ -189,8 +188,8 @@ def test_a_message_that_cannot_be_read_does_not_end_the_site(monkeypatch: Any, l
     def broken(_client: object) -> None:
         raise ValueError("a stranger's bytes")
 
-    monkeypatch.setattr(_executor, "HeartbeatSender", lambda _fn: SimpleNamespace(start=str, stop=str))
-    monkeypatch.setattr(_executor, "pull_task_input", broken)
+    monkeypatch.setattr(_supernode, "HeartbeatSender", lambda _fn: SimpleNamespace(start=str, stop=str))
+    monkeypatch.setattr(_supernode, "pull_task_input", broken)
     executor = Executor(f"127.0.0.1:{free_port()}", b"s" * 32, lambda message, _context: message)
     executor._client = SimpleNamespace(AcquireTask=lambda _request: SimpleNamespace(token="t"))  # type: ignore[assignment]
     assert executor.step()

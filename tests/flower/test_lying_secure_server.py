@@ -24,7 +24,7 @@ from fedotp.flower._agreement import Agreement
 from fedotp.flower._wire import to_record
 from fedotp.flower.secure import Advert, VoidSumError
 from fedotp.flower.server import ServerSettings, _secure_rounds
-from fedotp.flower.server._members import Member
+from fedotp.flower.server._registration import Member
 from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
 

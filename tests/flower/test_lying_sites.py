@@ -16,8 +16,7 @@ from near_sites import NearGrid, assert_same_server, make_deployable, named, par
 
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._members import Member, Registry, State
-from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._registration import Member, Registration, Registry, State
 from fedotp.flower.server._serve import serve
 from fedotp.flower.server._updates import checked_update, reported_scores
 from fedotp.runs.directory import RunDirectory

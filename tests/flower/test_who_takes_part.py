@@ -7,7 +7,7 @@ from flwr.app import Message
 from near_sites import NearGrid, answered, make_deployable, named, parts
 
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._members import Registry
+from fedotp.flower.server._registration import Registry
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.runs.directory import RunDirectory
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
@@ -66,13 +66,16 @@ def untrusted_input() -> Iterator[None]:
         raise FedotpError(f"its answer makes no sense ({type(error).__name__})") from error
 
 
-def content_of(reply: Message) -> RecordDict:
-    """What is in an answer."""
+def facts_of(reply: Message, refusal: str = "it refuses: ") -> ConfigRecord:
+    """What a site says in an answer beside arrays and numbers. An error, and a refusal, are raised."""
     if reply.has_error():
         raise FedotpError(f"it failed: {reply.error.reason}")
     if not reply.has_content():
         raise FedotpError("its answer is empty")
-    return reply.content
+    facts = reply.content.config_records.get(CONFIG, ConfigRecord())
+    if REFUSED in facts:
+        raise FedotpError(f"{refusal}{facts[REFUSED]!s}")
+    return facts
 
 
 def to_record(params: Parameters) -> ArrayRecord:

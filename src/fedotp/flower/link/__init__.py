@@ -1,8 +1,8 @@
 """The adapter to Flower: SuperLink inside the server, SuperNode and its worker at a site, and messages between them."""
 
-from fedotp.flower.link._executor import Executor as Executor
 from fedotp.flower.link._flwr import silence as silence
 from fedotp.flower.link._superlink import superlink as superlink
+from fedotp.flower.link._supernode import Executor as Executor
 from fedotp.flower.link._supernode import SuperNode as SuperNode
 from fedotp.flower.link._transport import Transport as Transport
 from fedotp.flower.link._transport import is_lost as is_lost

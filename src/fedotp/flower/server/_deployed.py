@@ -25,8 +25,7 @@ from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server, Updates
 from fedotp.federation.testing import Evaluation, Predictions, View
 from fedotp.flower.keys import KeyIdentity
-from fedotp.flower.server._members import Fault, Member
-from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._registration import Fault, Member, Registration
 from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._secure_rounds import SecureRounds
 from fedotp.flower.server._server_settings import ServerSettings

@@ -1,9 +1,10 @@
-"""Registration of sites: name and classes, agreement, numbers of images."""
+"""The sites of a federation as its server knows them, and their registration: name, classes, agreement, images."""
 
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
@@ -12,9 +13,8 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._wire import content_of, untrusted_input
+from fedotp.flower._wire import facts_of, untrusted_input
 from fedotp.flower.link import Transport, is_lost
-from fedotp.flower.server._members import Member, Registry, State
 from fedotp.flower.server._server_settings import ServerSettings
 
 log = logging.getLogger("fedotp.server")
@@ -26,6 +26,178 @@ _SETTLED = 3.0  # seconds without a newcomer after which all sites are there, wh
 _LONGEST = 100  # characters of a name or a domain
 _MOST_IMAGES = 10**9
 _LAST = 1 << 62  # sorts sites with their own images after parts of a common data set
+_UNNAMED = "without a name"
+_REFUSED = "its update is refused:"
+
+
+class UpdateRefusedError(FedotpError):
+    """A site's answer has an update, and the update is invalid."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One round in which no update was taken from a site, and why; `refused`: because of what was in the update."""
+
+    why: str
+    refused: bool = False
+
+    @classmethod
+    def of(cls, error: FedotpError) -> "Fault":
+        """What was wrong with an answer."""
+        return cls(str(error), refused=isinstance(error, UpdateRefusedError))
+
+    @classmethod
+    def read(cls, line: str) -> "Fault":
+        """Of the line that a run's metrics have kept."""
+        return cls(line.removeprefix(_REFUSED).strip(), refused=line.startswith(_REFUSED))
+
+    def __str__(self) -> str:
+        """The line for log and metrics."""
+        return one_line(f"{_REFUSED} {self.why}" if self.refused else self.why)
+
+
+class State(StrEnum):
+    """A site's progress in registration. It can disconnect or be refused at any time."""
+
+    UNKNOWN = "unknown"
+    """Not asked yet, or disconnected."""
+    ASKED = "asked"
+    """It was asked for its name and classes, or to prepare for the agreement."""
+    INTRODUCED = "introduced"
+    """It has sent its name and classes."""
+    READY = "ready"
+    """It has agreed and can train."""
+    REFUSED = "refused"
+    """It is excluded."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One site.
+
+    Attributes:
+        name: its name; its number is its place in the registry.
+        node: its Flower node, once it is connected; `came`: the time of connection.
+        state: its progress in registration.
+        train_images, test_images, domain: as the site reports them.
+        gone: when it last disconnected (`time.monotonic`); None: never.
+        agreed: the number of training images that it reported first; its weight is at most this.
+        accepted: the last round whose update was accepted from it.
+        faults: how often it was asked and no update could be accepted; `refused`: because of the update's content.
+        shortened: how often its update was shortened.
+        steps: noisy training steps behind all that it has sent, as the site reports them; for privacy of images.
+    """
+
+    name: str
+    node: int | None = None
+    came: str = ""
+    state: State = State.UNKNOWN
+    classes: tuple[str, ...] = ()
+    train_images: int = 0
+    test_images: int = 0
+    agreed: int = 0
+    domain: str | None = None
+    gone: float | None = None
+    accepted: int = 0
+    faults: int = 0
+    refused: int = 0
+    shortened: int = 0
+    steps: int = 0
+
+    @property
+    def called(self) -> str:
+        """Its name, for messages."""
+        return self.name or _UNNAMED
+
+    def fail(self, fault: Fault) -> None:
+        """Count a request without an accepted update."""
+        self.faults += 1
+        self.refused += fault.refused
+
+
+@dataclass
+class Registry:
+    """All sites, in the order of their numbers.
+
+    `nodes` are the nodes with registered keys, with the sites' names. Without it (in a simulation, or on the user's
+    SuperLink) the server believes the name that a site sends. `newcomers` have not sent a name yet and have no number.
+    The nodes in `replaced` sent a name that another node has sent since. Sites in `without` (`federation.without`) keep
+    their numbers and are refused.
+    """
+
+    members: list[Member] = field(default_factory=list)
+    nodes: dict[int, str] | None = None
+    newcomers: list[Member] = field(default_factory=list)
+    replaced: set[int] = field(default_factory=set)
+    without: tuple[str, ...] = ()
+
+    @property
+    def everyone(self) -> list[Member]:
+        """Members and newcomers."""
+        return [*self.members, *self.newcomers]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(member.name for member in self.members)
+
+    @property
+    def participants(self) -> list[Member]:
+        """The members that take part in the run."""
+        return [member for member in self.members if member.name not in self.without]
+
+    def of_node(self, node: int) -> Member | None:
+        """The site at a node."""
+        return next((member for member in self.everyone if member.node == node), None)
+
+    def name_of(self, node: int) -> str:
+        """The name of the site at a node, for messages."""
+        member = self.of_node(node)
+        return member.called if member else (self.nodes or {}).get(node, _UNNAMED)
+
+    def number(self, member: Member) -> int:
+        """The site's number."""
+        return self.members.index(member)
+
+    def meet(self, node: int, came: str) -> Member:
+        """The site at a node that has connected: by its key, or else a newcomer without a name."""
+        if node in self.replaced:
+            raise FedotpError("another site has sent the name of this one, which is still connected")
+        known = self.of_node(node)
+        if known is None and self.nodes is not None:
+            if node not in self.nodes:
+                raise FedotpError("a site is connected whose key is not registered")
+            self._require_participant(self.nodes[node])
+            known = next(member for member in self.members if member.name == self.nodes[node])
+        if known is None:
+            known = Member("")
+            self.newcomers.append(known)
+        if known.came != came:  # new, or restarted: it may have other images now
+            known.gone = time.monotonic() if known.came else known.gone
+            known.node, known.came, known.state = node, came, State.UNKNOWN
+        return known
+
+    def introduce(self, member: Member, name: str) -> Member:
+        """Enter the name that a site has sent. Returns its member, which may have been at another node before."""
+        self._require_participant(name)
+        if member.name == name:
+            return member
+        if member.name:
+            raise FedotpError(f"the site with the key of {member.name} calls itself {name}; give it its own key")
+        known = next((other for other in self.members if other.name == name), None)
+        self.newcomers.remove(member)
+        if known is None:
+            member.name = name
+            self.members.append(member)
+            return member
+        if known.node is not None:
+            self.replaced.add(known.node)
+        known.node, known.came, known.state = member.node, member.came, member.state
+        return known
+
+    def _require_participant(self, name: str) -> None:
+        if name in self.without:
+            raise FedotpError(f"site {name} is excluded from this run (federation.without)")
 
 
 class Registration:
@@ -70,11 +242,13 @@ class Registration:
             members = [member for member in self.registry.everyone if member.node is not None]
             if len(members) != n_seen:
                 n_seen, newcomer = len(members), time.monotonic()
-            wanted = settings.min_sites or self.registry.n_registered  # without sites whose keys were removed
+            registered = set((self.registry.nodes or {}).values()) - set(self.registry.without)
+            wanted = settings.min_sites or len(registered)
             settled = wanted or (n_seen and time.monotonic() - newcomer > _SETTLED)
-            introduced = [member for member in members if member.state is State.INTRODUCED]
-            ready = [member for member in members if member.state is State.READY]
-            refused = [member for member in members if member.state is State.REFUSED]
+            introduced, ready, refused = (
+                [member for member in members if member.state is state]
+                for state in (State.INTRODUCED, State.READY, State.REFUSED)
+            )
             if refused and len(refused) == max(wanted, n_seen):
                 raise FedotpError("every site was refused; the log says why")
             if settings.min_sites == 0:
@@ -88,8 +262,7 @@ class Registration:
             if settings.start_timeout and now - start > settings.start_timeout:
                 raise TransientError(
                     f"only {len(ready) + len(introduced)} of {wanted} sites are there after "
-                    f"{settings.start_timeout:g} s; "
-                    "raise start-timeout, or lower min-sites"
+                    f"{settings.start_timeout:g} s; raise start-timeout, or lower min-sites"
                 )
             if now - reminded > _REMIND:
                 reminded = now
@@ -101,8 +274,13 @@ class Registration:
         """Update the list of connected sites, send the next request to new ones, and process their answers."""
         online = self.transport.online()
         for node, came in online.items():
-            if node not in self._ignored:
-                self._meet(node, came)
+            if node in self._ignored:
+                continue
+            try:
+                self.registry.meet(node, came)
+            except FedotpError as error:
+                self._ignored.add(node)
+                log.warning("%s: it is ignored", error)
         for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
                 lost = self.transport.lost_since.pop(member.node, None)
@@ -129,13 +307,6 @@ class Registration:
         awaited = [m for m in members if m.state not in (State.READY, State.REFUSED)]
         return [member for member in awaited if member.gone is not None and member.gone > latest]
 
-    def _meet(self, node: int, came: str) -> None:
-        try:
-            self.registry.meet(node, came)
-        except FedotpError as error:
-            self._ignored.add(node)
-            log.warning("%s: it is ignored", error)
-
     def _is_next(self, member: Member) -> bool:
         if member.node is None:
             return False
@@ -151,24 +322,19 @@ class Registration:
         assert member.node is not None
         member.state = State.ASKED
         self._asked[member.node] = time.monotonic()
-        return Message(
-            RecordDict({wire.CONFIG: config}),
-            dst_node_id=member.node,
-            message_type=MessageType.QUERY,
-            group_id="hello",
-        )
+        content, kind = RecordDict({wire.CONFIG: config}), MessageType.QUERY
+        return Message(content, dst_node_id=member.node, message_type=kind, group_id="hello")
 
     def _take(self, member: Member, reply: Message) -> None:
         """Process a site's answer to hello."""
         try:
             with untrusted_input():
-                facts = content_of(reply).config_records.get(wire.CONFIG, ConfigRecord())
-                if wire.REFUSED in facts:
-                    raise FedotpError(str(facts[wire.REFUSED]))
+                facts = facts_of(reply, refusal="")
                 member = self.registry.introduce(member, _text(facts, wire.NAME, least=1))
                 self._store(member, facts)
         except FedotpError as error:
-            self._refuse(member, str(error))
+            member.state = State.REFUSED
+            log.error("site %s is refused: %s", member.called, one_line(error))
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
         """Store what a site reports about itself."""
@@ -176,11 +342,8 @@ class Registration:
             member.classes, self._parts[member.name] = _classes(facts), _whole(facts, wire.PART, least=-1)
             member.state = State.INTRODUCED
             return
-        n_train, n_test, domain = (
-            _whole(facts, wire.TRAIN_IMAGES),
-            _whole(facts, wire.TEST_IMAGES),
-            _text(facts, wire.DOMAIN),
-        )
+        n_train, n_test = (_whole(facts, key) for key in (wire.TRAIN_IMAGES, wire.TEST_IMAGES))
+        domain = _text(facts, wire.DOMAIN)
         member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
         member.steps = _whole(facts, wire.STEPS) if wire.STEPS in facts else 0
         if not member.agreed or not self._begun or self._new_counts:
@@ -193,10 +356,6 @@ class Registration:
             )
         member.state = State.READY
         log.info("site %s is ready: %d images to train on", member.name, member.train_images)
-
-    def _refuse(self, member: Member, why: str) -> None:
-        member.state = State.REFUSED
-        log.error("site %s is refused: %s", member.called, one_line(why))
 
     def _decide(self, introduced: list[Member]) -> None:
         """Fix the sites' numbers and, if they are not given, the class names: those that all sites have."""

@@ -3,18 +3,18 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from fedotp.config import Config
-from fedotp.errors import listed
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import Ints, draws
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import to_record
-from fedotp.flower.server._members import Member, State
-from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._registration import Member, Registration, State
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.methods import Parameters, Task
 
@@ -40,16 +40,19 @@ class Requests:
 
     # Which sites ---------------------------------------------------------------------------------------------------
 
-    def to_train(self, round_: int) -> tuple[Ints, list[Member]]:
+    def to_train(self, round_: int, least: int = 1) -> tuple[Ints, list[Member]]:
         """The sites sampled for a round and those of them that are ready.
 
-        Waits for sampled sites that have just disconnected. If none of them is ready, other sites are sampled; if no
-        site is ready, it waits until one is, or raises KeyboardInterrupt when the user stops the server.
+        Waits for sampled sites that have just disconnected. If none of them is ready, other sites are sampled; if fewer
+        than `least` are ready, it waits until they are, or raises KeyboardInterrupt when the user stops the server. A
+        secure sum needs more than one.
         """
         reminded = 0.0
         while True:
             self._registration.step()
-            members = self._trainable()
+            # if the method's server has parameters for each site, sites that came after the first round cannot train
+            known = self._registry.members[: self._n_trainable]
+            members = np.array([n for n, member in enumerate(known) if member.train_images], np.int64)
             asked = self._sample(members, round_) if len(members) else members
             ready = np.array([n for n in members if self._registry.members[n].state is State.READY], np.int64)
             awaited = self._registration.returning((self._registry.members[n] for n in asked), self._options.wait)
@@ -57,14 +60,27 @@ class Requests:
                 if not np.isin(asked, ready).any():
                     log.warning("round %d: no sampled site is connected; sampling from the others", round_ + 1)
                     asked = self._sample(ready, round_)
-                return asked, [self._registry.members[n] for n in asked if n in ready]
-            if self.is_stopping:
-                raise KeyboardInterrupt
+                present = [self._registry.members[n] for n in asked if n in ready]
+                if len(present) >= least:
+                    return asked, present
+                if len(asked) < least <= len(members):
+                    raise FedotpError(
+                        f"federation.participation draws {len(asked)} of {len(members)} sites; a secure sum needs "
+                        f"{least} or more: raise it"
+                    )
             if time.monotonic() - reminded > _REMIND:
                 reminded = time.monotonic()
-                missing = listed([member.name for member in awaited]) or "any site"
+                missing = listed([member.name for member in awaited]) or (
+                    "any site" if least == 1 else f"{least} sites"
+                )
                 log.warning("round %d: waiting for %s to reconnect", round_ + 1, missing)
-            time.sleep(_PAUSE)
+            self.pause(_PAUSE)
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the user stops the server."""
+        if self.is_stopping:
+            raise KeyboardInterrupt
+        time.sleep(seconds)
 
     def to_test(self, round_: int, *, everyone: bool) -> list[Member]:
         """The sites that are asked for their tests; with `everyone`, it waits for sites that have just disconnected."""
@@ -79,14 +95,6 @@ class Requests:
         wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
         return [members[n] for n in wanted]
 
-    def _trainable(self) -> Ints:
-        """Sites that can train: those with training images.
-
-        If the method's server has parameters for each site, sites that came after the first round cannot.
-        """
-        members = self._registry.members[: self._n_trainable]
-        return np.array([n for n, member in enumerate(members) if member.train_images], np.int64)
-
     def _sample(self, members: Ints, round_: int) -> Ints:
         return self._settings.federation.sampled(members, round_, self._settings.seed)
 
@@ -97,23 +105,16 @@ class Requests:
         members: Sequence[Member],
         round_: int,
         server: Parameters,
-        more: Mapping[int, ConfigRecord] | None = None,
+        more: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> list[Message]:
         """Training requests; `more` has further fields by the sites' numbers."""
-        fields = {wire.ROUND: round_ + 1}
-        by_number = more or {}
-        return [
-            self._order(
-                member,
-                MessageType.TRAIN,
-                ConfigRecord({**fields, **by_number.get(self._registry.number(member), {})}),
-                round_,
-                server,
-            )
-            for member in members
-        ]
+        orders = []
+        for member in members:
+            fields = {wire.ROUND: round_ + 1, **(more or {}).get(self._registry.number(member), {})}
+            orders.append(self._order(member, MessageType.TRAIN, fields, round_, server))
+        return orders
 
-    def queries(self, action: str, fields: Mapping[int, ConfigRecord], round_: int) -> list[Message]:
+    def queries(self, action: str, fields: Mapping[int, Mapping[str, Any]], round_: int) -> list[Message]:
         """Queries of one kind, by the sites' numbers, without a prompt."""
         kind = f"{MessageType.QUERY}.{action}"
         return [self._order(self._registry.members[n], kind, record, round_, None) for n, record in fields.items()]
@@ -122,7 +123,7 @@ class Requests:
         self, members: Sequence[Member], round_: int, server: Parameters, *, last: bool
     ) -> list[Message]:
         """Test requests after so many rounds; `last`: the run has ended."""
-        fields = ConfigRecord({wire.LAST: last, wire.ROUND: round_})
+        fields = {wire.LAST: last, wire.ROUND: round_}
         return [self._order(member, MessageType.EVALUATE, fields, round_, server) for member in members]
 
     def exchange(self, messages: Sequence[Message]) -> dict[int, Message]:
@@ -138,12 +139,10 @@ class Requests:
         return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
 
     def _order(
-        self, member: Member, kind: str, fields: ConfigRecord, round_: int, server: Parameters | None
+        self, member: Member, kind: str, fields: Mapping[str, Any], round_: int, server: Parameters | None
     ) -> Message:
         number = self._registry.number(member)
-        config = ConfigRecord(dict(fields))
-        config[wire.NUMBER] = number
-        config[wire.ACCEPTED] = member.accepted
+        config = ConfigRecord({**fields, wire.NUMBER: number, wire.ACCEPTED: member.accepted})
         self._registration.agreement.put(config)
         content = RecordDict({wire.CONFIG: config})
         if server is not None:

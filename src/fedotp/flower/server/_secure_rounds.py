@@ -5,20 +5,19 @@ A round that cannot be opened is made again, with those who are there then.
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message
+from flwr.app import Message
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Ints
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._defaults import LEAST_SITES
-from fedotp.flower._wire import content_of, digest_of, pack, read_array, unpack, untrusted_input
+from fedotp.flower._wire import digest_of, facts_of, pack, read_array, unpack, untrusted_input
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import (
     Advert,
@@ -28,8 +27,7 @@ from fedotp.flower.secure import (
     Session,
     VoidSumError,
 )
-from fedotp.flower.server._members import Fault, Member, Registry
-from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._registration import Fault, Member, Registration, Registry
 from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._updates import Intake
 from fedotp.methods import Parameters
@@ -37,7 +35,6 @@ from fedotp.methods import Parameters
 log = logging.getLogger("fedotp.server")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a sum that was void is made again
-_REMIND = 30.0  # seconds between two lines about who is missing
 _MOST_VOID = 8  # sums in a row that were void though everybody answered: it will not get better
 
 Take = Callable[[int, Message], None]
@@ -80,7 +77,7 @@ class SecureRound:
                 "secure sums do not go with a method whose server sends each site another prompt: all sites of a sum "
                 "sign that they receive the same"
             )
-        self._session = Session(
+        session = Session(
             agreement.run,
             round_ + 1,
             secrets.token_hex(16),
@@ -89,7 +86,8 @@ class SecureRound:
             **asdict(agreement.secure),
             most_images=max(weights.values()),
         )
-        self._sum = ServerSession(self._session, identity, like)
+        self._which = {wire.SESSION: session.text}
+        self._sum = ServerSession(session, identity, like)
         self.opened = Opened()
         self.all_answered = True
 
@@ -104,7 +102,7 @@ class SecureRound:
         names = [adverts[number].name for number in self._sum.cohort.numbers]
         known = {**pack({number: advert.content for number, advert in adverts.items()}), "names": names}
         self._query(wire.SHARES, adverts, known, self._take_shares)
-        letters = {n: self._record(pack(self._sum.letters_for(n))) for n in self._sum.dealers}
+        letters = {n: {**pack(self._sum.letters_for(n)), **self._which} for n in self._sum.dealers}
         orders = self._requests.orders_to_train([members[n] for n in letters], self._round, self._server, letters)
         self._ask(list(letters), orders, self._take_masked)
         survivors = self.opened.survivors = self._sum.survivors
@@ -121,11 +119,8 @@ class SecureRound:
     # Requests -------------------------------------------------------------------------------------------------------
 
     def _query(self, action: str, numbers: Iterable[int], facts: Mapping[str, object], take: Take) -> None:
-        fields = {number: self._record(facts) for number in numbers}
+        fields = {number: {**facts, **self._which} for number in numbers}
         self._ask(list(fields), self._requests.queries(action, fields, self._round), take)
-
-    def _record(self, facts: Mapping[str, object]) -> ConfigRecord:
-        return ConfigRecord({**facts, wire.SESSION: self._session.text})  # type: ignore[dict-item]
 
     def _ask(self, numbers: Sequence[int], messages: Sequence[Message], take: Take) -> None:
         """Send, wait and take; what is wrong with an answer is the site's fault."""
@@ -147,7 +142,7 @@ class SecureRound:
     # Answers ------------------------------------------------------------------------------------------------------
 
     def _take_keys(self, number: int, reply: Message) -> None:
-        keys = _facts(reply).get(wire.KEYS)
+        keys = facts_of(reply).get(wire.KEYS)
         if not isinstance(keys, bytes):
             raise FedotpError("there are no keys in its answer")
         advert, most = Advert.of(self._registry.names[number], keys), self._weights[number]
@@ -159,13 +154,13 @@ class SecureRound:
         self._sum.take_advert(number, advert)
 
     def _take_shares(self, number: int, reply: Message) -> None:
-        facts = _facts(reply)
+        facts = facts_of(reply)
         letters = unpack(facts)
         letters.pop(number, None)
         self._sum.take_shares(number, SealedShares(letters, unpack(facts, wire.MARKS)))
 
     def _take_masked(self, number: int, reply: Message) -> None:
-        _facts(reply)
+        facts_of(reply)
         record = reply.content.array_records.get(wire.ARRAYS)
         if record is None or wire.MASKED not in record:
             raise FedotpError("there are no masked numbers in its answer")
@@ -173,13 +168,13 @@ class SecureRound:
         self._sum.take_masked(number, np.asarray(masked))
 
     def _take_signature(self, number: int, reply: Message) -> None:
-        signature = _facts(reply).get(wire.SURVIVORS)
+        signature = facts_of(reply).get(wire.SURVIVORS)
         if not isinstance(signature, bytes):
             raise FedotpError("there is no signature in its answer")
         self._sum.take_signature(number, signature)
 
     def _take_revealed(self, number: int, reply: Message) -> None:
-        self._sum.take_revealed(number, unpack(_facts(reply)))
+        self._sum.take_revealed(number, unpack(facts_of(reply)))
 
 
 class SecureRounds:
@@ -203,7 +198,7 @@ class SecureRounds:
         """The secure sum of a round: who was asked, who of them was there, and what came of it."""
         in_a_row, pause = 0, _FIRST_PAUSE
         while True:
-            asked, present = self._enough(round_)
+            asked, present = self._requests.to_train(round_, LEAST_SITES)
             most = self._intake.most_images()
             weights = {self._registry.number(m): max(1, min(m.agreed, most)) for m in present}
             attempt = SecureRound(
@@ -227,39 +222,8 @@ class SecureRounds:
             else:
                 self.sums += opened.average is not None
                 return asked, present, opened
-            self._pause(pause)
+            self._requests.pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _enough(self, round_: int) -> tuple[Ints, list[Member]]:
-        """Who is asked to train, once those who are there are enough for a sum."""
-        reminded = 0.0
-        while True:
-            asked, present = self._requests.to_train(round_)
-            if len(present) >= LEAST_SITES:
-                return asked, present
-            known = sum(bool(member.train_images) for member in self._registry.members)
-            if len(asked) < LEAST_SITES <= known:
-                raise FedotpError(
-                    f"federation.participation draws {len(asked)} of {known} sites; a secure sum needs {LEAST_SITES} "
-                    "or more: raise it"
-                )
-            if time.monotonic() - reminded > _REMIND:
-                reminded = time.monotonic()
-                there = f"{len(present)} sites are there, and a secure sum needs {LEAST_SITES}"
-                log.warning("round %d: %s; waiting", round_ + 1, there)
-            self._pause(_FIRST_PAUSE)
-
-    def _pause(self, seconds: float) -> None:
-        if self._requests.is_stopping:
-            raise KeyboardInterrupt
-        time.sleep(seconds)
-
-
-def _facts(reply: Message) -> ConfigRecord:
-    facts = content_of(reply).config_records.get(wire.CONFIG, ConfigRecord())
-    if wire.REFUSED in facts:
-        raise FedotpError(f"it refuses: {facts[wire.REFUSED]!s}")
-    return facts
 
 
 def _n_bytes(message: Message) -> int:

@@ -27,8 +27,7 @@ from fedotp.flower.keys import KeyIdentity, ServerKeys
 from fedotp.flower.link import Transport, superlink
 from fedotp.flower.secure import Terms
 from fedotp.flower.server._deployed import Deployed
-from fedotp.flower.server._members import Fault, Member, Registry
-from fedotp.flower.server._registration import Registration
+from fedotp.flower.server._registration import Fault, Member, Registration, Registry
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._supported import require_servable, require_summable
 from fedotp.methods import Task

@@ -19,15 +19,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, MetricRecord
+from flwr.app import Message, MetricRecord
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS, Settings
 from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.flower import _wire as wire
-from fedotp.flower._wire import content_of, from_record, read_array, untrusted_input
-from fedotp.flower.server._members import Fault, Member, Registry, UpdateRefusedError
+from fedotp.flower._wire import facts_of, from_record, read_array, untrusted_input
+from fedotp.flower.server._registration import Fault, Member, Registry, UpdateRefusedError
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.methods import Parameters
 from fedotp.privacy import clipped, length
@@ -165,9 +165,7 @@ def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predict
 
 
 def _metrics(reply: Message) -> MetricRecord:
-    config = content_of(reply).config_records.get(wire.CONFIG, ConfigRecord())
-    if wire.REFUSED in config:
-        raise FedotpError(f"it refuses: {config[wire.REFUSED]!s}")
+    facts_of(reply)
     try:
         return reply.content.metric_records[wire.METRICS]
     except KeyError:
