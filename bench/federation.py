@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +31,7 @@ from fedotp.federation import (
     Settings,
     Simulator,
 )
-from fedotp.federation.clients import KeptRows
-from fedotp.methods import FedOTP, Parameters, Task
+from fedotp.methods import FedOTP, Task
 
 _STATUS = Path("/proc/self/status")
 _SAMPLED, _IMAGES, _ROUNDS = 100, 10, 5
@@ -63,9 +61,7 @@ def many(n_clients: int) -> tuple[float, float, float]:
     data = _data(clip.config, n_clients, _IMAGES, n_classes=10, n_test=_IMAGES)
     rounds = RoundSettings(rounds=_ROUNDS, local_epochs=1, participation=_SAMPLED / n_clients)
     with tempfile.TemporaryDirectory() as folder:
-        simulator = Simulator(
-            FedOTP(), _task(clip, 10), data, Settings(rounds), make_kept=partial(_kept, Path(folder) / "private.bin")
-        )
+        simulator = Simulator(FedOTP(), _task(clip, 10), data, Settings(rounds), kept_in=Path(folder) / "private.bin")
         seconds = []
         for _ in range(_ROUNDS):
             start = time.perf_counter()
@@ -117,10 +113,6 @@ def _synchronised(work: Callable[[], object]) -> Callable[[], object]:
             torch.cuda.synchronize()
 
     return timed
-
-
-def _kept(path: Path, initial: Parameters, n_clients: int) -> KeptRows:
-    return KeptRows(initial, n_clients, path)
 
 
 def _task(clip: CLIP, n_classes: int) -> Task:

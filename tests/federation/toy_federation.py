@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from fedotp.federation import (
     Settings,
     Simulator,
 )
-from fedotp.federation.clients import KeptRows
 from fedotp.federation.testing import Predictions
 from fedotp.methods import METHODS, Method, PromptSettings, Task
 
@@ -138,7 +137,7 @@ def simulator(
         task or make_task(),
         data or make_data(),
         settings or make_settings(),
-        make_kept=partial(KeptRows, path=kept),
+        kept_in=kept,
     )
 
 

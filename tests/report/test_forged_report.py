@@ -32,7 +32,7 @@ def test_a_share_beyond_all_numbers_is_damage(tmp_path: Path) -> None:
     for line in lines:
         line["client_accuracy"] = [1.7e308] * 3
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(FedotpError, match="is damaged: OverflowError"):
+    with pytest.raises(FedotpError, match="is damaged: OverflowError"), run.reading():
         gather(run)
 
 

@@ -64,7 +64,7 @@ class Checkpoint:
     def write(path: Path, federation: Saved, progress: Progress) -> None:
         """Write the server's state, the index of clients' rows and `progress` to `path`, atomically.
 
-        The rows themselves must be in a file: give `Simulator` a `make_kept` that says where.
+        The rows themselves must be in a file: give `Simulator` the file as `kept_in`.
         """
         kept = federation.kept
         if not kept.is_durable:

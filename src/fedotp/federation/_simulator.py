@@ -1,6 +1,6 @@
 """A whole federation on one machine: rounds of sampling, local training and aggregation (Algorithm 2)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from fedotp.federation._metrics import Floats
 from fedotp.federation._progress import Progress, RoundReport
 from fedotp.federation._sampling import Ints, draws
 from fedotp.federation._settings import Settings
-from fedotp.federation.clients import Attack, Clients, KeptRows, LocalWork
+from fedotp.federation.clients import Attack, Clients, LocalWork
 from fedotp.federation.server import Accountant, Server, Updates
 from fedotp.federation.testing import GLOBAL, PERSONAL, ZERO_SHOT, Evaluation, ModelTests, Predictions, View
 from fedotp.methods import Method, Parameters, Task, ZeroShot
@@ -45,9 +45,9 @@ class Simulator(Clients):
         *,
         novel: Novel | None = None,
         backdoor: Backdoor | None = None,
-        make_kept: Callable[[Parameters, int], KeptRows] = KeptRows,
+        kept_in: Path | None = None,
     ) -> None:
-        """A federation before its first round; `make_kept` says where clients keep what is theirs.
+        """A federation before its first round; clients keep what is theirs in the file `kept_in`, or in memory.
 
         `novel` are images of other classes, for the view of that name; `backdoor` is what attackers need of images.
         """
@@ -64,7 +64,7 @@ class Simulator(Clients):
         self.server = Server(method, task, settings, len(data), len(self.members), release=release)
         if settings.attack.name != "none":
             self.server.require_average(f'attack.name = "{settings.attack.name}": must be "none"')
-        super().__init__(method, task, data, settings, make_kept=make_kept)
+        super().__init__(method, task, data, settings, kept_in=kept_in)
         self.group_size = group_size(method, task, settings)
         self.n_fitting = n_fitting(method, task, settings)
         self.tests = ModelTests(
@@ -78,7 +78,9 @@ class Simulator(Clients):
             backdoor=backdoor,
         )
         self.testers |= self.tests.testers
-        self._accountant = Accountant(settings, data.names, data.train.sizes(np.arange(len(data))), self._who_answers)
+        self._accountant = Accountant(
+            settings, data.names, data.train.sizes(np.arange(len(data))), lambda n: self._who_trains(n)[1]
+        )
         self._accountant.require_room()
 
     # What a run wants to know (`Federation` in runs/one/_loop.py) ---------------------------------------------
@@ -179,10 +181,6 @@ class Simulator(Clients):
         else:
             self.trainer.plant(canaries)
         return canaries
-
-    def _who_answers(self, round_: int) -> Ints:
-        """Those who answer in a round."""
-        return self._who_trains(round_)[1]
 
     def _who_trains(self, round_: int) -> tuple[Ints, Ints]:
         """Those asked in a round, and those of them who answer."""

@@ -110,7 +110,7 @@ def analyse(
         >>> from fedotp.report import analyse                         # doctest: +SKIP
         >>> analyse("runs/pets").plans.entropy                        # doctest: +SKIP
     """
-    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    directory = RunDirectory.open(run)
     if clients is not None:
         require_clients(directory, clients)
     notes: list[str] = []

@@ -111,7 +111,7 @@ def prompt_words(
 
     The backbone is needed, the data are not.
     """
-    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    directory = RunDirectory.open(run)
     if directory.config.prompt.per_class:
         raise FedotpError("no words: every class has context vectors of its own, too many to show")
     learned = LearnedPrompts(directory)
@@ -130,7 +130,7 @@ def word_spacing(run: str | Path | RunDirectory) -> float:
     It is the median over some 128 words. A context vector that is farther from its nearest word than words are from
     one another does not mean that word.
     """
-    clip = backbone_of(run if isinstance(run, RunDirectory) else RunDirectory.open(run))
+    clip = backbone_of(RunDirectory.open(run))
     table = clip.token_embedding.weight.detach()
     some = [i for i, word in enumerate(clip.tokenizer.words[: len(table)]) if word is not None]
     some = some[:: max(1, len(some) // _SPACING_WORDS)]

@@ -132,7 +132,7 @@ def plan_statistics(
 
     Clients are evenly spread, and each gives equally many images if it has them, its classes in turn.
     """
-    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    directory = RunDirectory.open(run)
     method = directory.config.method
     if not method.matching.has_plan:
         raise FedotpError(f"{directory.path} is a run of {method.title}, which has no transport plan")

@@ -81,7 +81,7 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
     Perplexity 30, or (n - 1) / 3 for n clients where that is less. Distances between groups mean little in a t-SNE, and
     with few clients so do the groups.
     """
-    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    directory = RunDirectory.open(run)
     n = len(StoredParameters.of(directory).clients)
     prompts = _private_prompts(LearnedPrompts(directory)) if n >= _FEWEST else {}
     if not prompts:

@@ -1,7 +1,8 @@
 """The clients of a federation on one machine: what each keeps, how it trains, what it predicts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -51,9 +52,9 @@ class Clients(ABC):
         data: FederatedData,
         settings: Settings,
         *,
-        make_kept: Callable[[Parameters, int], KeptRows] = KeptRows,
+        kept_in: Path | None = None,
     ) -> None:
-        """Clients before the first round; `make_kept` says where they keep what is theirs."""
+        """Clients before the first round; they keep what is theirs in the file `kept_in`, or in memory."""
         self.method = method
         self.task = task = task.in_precision(settings.compute.precision)
         self.data = data
@@ -75,7 +76,7 @@ class Clients(ABC):
         private = method.private(task)
         self.private_names = frozenset(private)
         kept = {**private, **(self._optimizer_state(private) if self._keeps_optimizer else {})}
-        self.kept = make_kept(kept, len(data))
+        self.kept = KeptRows(kept, len(data), kept_in)
 
     @abstractmethod
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:

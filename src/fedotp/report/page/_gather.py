@@ -25,11 +25,6 @@ _MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them ar
 
 def gather(run: RunDirectory) -> dict[str, Any]:
     """All about one run; what an incomplete one does not have yet is None or empty, and `missing` says so."""
-    with run.reading():
-        return _gather(run)
-
-
-def _gather(run: RunDirectory) -> dict[str, Any]:
     config, manifest = run.config, run.manifest
     records = list(run.metrics())
     rounds = [record for record in records if record["kind"] == "round"]

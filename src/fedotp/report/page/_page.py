@@ -77,8 +77,9 @@ def make_page(
 
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
-    known = {**gather(run), "analysis": analysis}
-    return {**known, "views": gather_views(run), "privacy": gather_privacy(run), "value": gather_value(run)}
+    with run.reading():
+        known = {**gather(run), "analysis": analysis}
+        return {**known, "views": gather_views(run), "privacy": gather_privacy(run), "value": gather_value(run)}
 
 
 def write_page(

@@ -27,11 +27,6 @@ _COLUMNS = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
 
 def gather_views(run: RunDirectory) -> list[dict[str, Any]]:
     """A row for each view and model with its curve over rounds, and for the means of some; [] where there are none."""
-    with run.reading():
-        return _views(run)
-
-
-def _views(run: RunDirectory) -> list[dict[str, Any]]:
     tests, views = list(run.metrics("evaluation")), list(run.metrics("view"))
     found = summary_of_views(tests, views, run.manifest["clients"])
     if "views" not in found:
@@ -141,13 +136,12 @@ def _number(value: Any) -> float:
 
 def gather_value(run: RunDirectory) -> dict[str, Any] | None:
     """What `fedotp value` has found of a run, in millionths; None if it was not run."""
-    with run.reading():
-        if (value := run.finding("value")) is None:
-            return None
-        return {
-            "of": value["of"],
-            "permutations": value["permutations"],
-            "all": share(value["all"]),
-            "none": share(value["none"]),
-            "sites": [{"name": site["name"], **{key: share(site[key]) for key in _COLUMNS}} for site in value["sites"]],
-        }
+    if (value := run.finding("value")) is None:
+        return None
+    return {
+        "of": value["of"],
+        "permutations": value["permutations"],
+        "all": share(value["all"]),
+        "none": share(value["none"]),
+        "sites": [{"name": site["name"], **{key: share(site[key]) for key in _COLUMNS}} for site in value["sites"]],
+    }

@@ -59,11 +59,11 @@ class RunDirectory:
         return f"<RunDirectory {self.path}: {state}>"
 
     @classmethod
-    def open(cls, path: str | Path) -> "RunDirectory":
-        """An existing run; anything else is refused."""
-        run = cls(path)
+    def open(cls, path: "str | Path | RunDirectory") -> "RunDirectory":
+        """An existing run, which may be open already; anything else is refused."""
+        run = path if isinstance(path, RunDirectory) else cls(path)
         if not run._file("config.toml").is_file():
-            raise FedotpError(f"{path} is not a run: it has no config.toml; `fedotp runs list` lists the runs")
+            raise FedotpError(f"{run.path} is not a run: it has no config.toml; `fedotp runs list` lists the runs")
         return run
 
     def create(self, config: "Config", manifest: dict[str, Any], partition: Partition | None) -> None:

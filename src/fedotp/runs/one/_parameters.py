@@ -38,7 +38,7 @@ class StoredParameters(NamedTuple):
     @classmethod
     def of(cls, run: str | Path | RunDirectory) -> "StoredParameters":
         """As the latest checkpoint of `run` has them; on the CPU."""
-        directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+        directory = RunDirectory.open(run)
         if not directory.checkpoint.is_file():
             raise FedotpError(f"{directory.path} has no checkpoint yet; resume it with `{directory.resume_command}`")
         stored = Checkpoint.read(directory.checkpoint)

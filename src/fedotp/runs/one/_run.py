@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from fedotp.config import Config
 from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress, Simulator, n_threads, using_threads
-from fedotp.federation.clients import KeptRows
 from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.directory import RunDirectory, free_name, summary_of_views
 from fedotp.runs.one._loop import Loop
@@ -116,12 +114,8 @@ def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
         config.settings,
         novel=prepared.novel,
         backdoor=prepared.backdoor,
-        make_kept=partial(_kept_in, directory),
+        kept_in=directory.kept,
     )
-
-
-def _kept_in(directory: RunDirectory, initial: Any, n_clients: int) -> KeptRows:
-    return KeptRows(initial, n_clients, directory.kept)
 
 
 def restore(

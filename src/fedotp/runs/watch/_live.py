@@ -47,6 +47,7 @@ class LiveDisplay(Observer):
     def __init__(self, console: Console) -> None:
         self._encoding = EncodingBars()
         self._rounds = _Rounds(console)
+        self._n_rounds = self._per_round = 0
 
     def __enter__(self) -> "LiveDisplay":
         """Use it as a context, so that the terminal is left as it was whatever happens."""
@@ -63,23 +64,27 @@ class LiveDisplay(Observer):
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
         """Show the rounds."""
         self._encoding.close()
-        self._rounds.begin(round_, config.federation.rounds if images_per_round else 0, images_per_round)
+        rounds = config.federation.rounds if images_per_round else 0
+        self._n_rounds, self._per_round = rounds, images_per_round
+        done, total = round_ * images_per_round, max(rounds * images_per_round, 1)
+        self._rounds.add_task(_title(round_, rounds), total=total, completed=done)
+        self._rounds.start()  # the clock for the time left starts now
 
     def on_images(self, n: int) -> None:
-        """Move the bar."""
-        self._rounds.move(n)
+        """Move the bar; images of clients that join after the last round are not counted."""
+        task = self._rounds.tasks[0]
+        if task.completed < (task.total or 0):
+            self._rounds.advance(task.id, n)
 
     def on_round(self, report: RoundReport) -> None:
         """Show loss and speed."""
-        self._rounds.end_round(report.round)
-        self._rounds.show(
-            loss=f"loss {report.mean_loss:.3f}{report.spent}",
-            speed=f"{report.n_images / max(report.seconds, 1e-9):,.0f} images/s",
-        )
+        done, title = report.round * self._per_round, _title(report.round, self._n_rounds)
+        self._rounds.update(self._rounds.tasks[0].id, completed=done, description=title)
+        self._rounds.numbers |= {"loss": _loss_text(report), "speed": _speed_text(report)}
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """Show accuracy."""
-        self._rounds.show(accuracy=accuracy_text(evaluation))
+        self._rounds.numbers["accuracy"] = accuracy_text(evaluation)
 
     def on_interrupt(self) -> None:
         """Show that Ctrl-C was received; the display's thread draws it, as this runs inside a signal handler."""
@@ -91,9 +96,7 @@ class _Rounds(Progress):
 
     def __init__(self, console: Console) -> None:
         self.note = ""
-        self._numbers = {"accuracy": "", "loss": "", "speed": ""}
-        self._rounds = 0
-        self._per_round = 0
+        self.numbers = {"accuracy": "", "loss": "", "speed": ""}
         super().__init__(  # which draws for the first time
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -108,32 +111,22 @@ class _Rounds(Progress):
     def get_renderables(self) -> Iterable[RenderableType]:
         """The bar, the numbers, a note."""
         yield self.make_tasks_table(self.tasks)
-        yield Text("   ".join(filter(None, self._numbers.values())), no_wrap=True, overflow="ellipsis")
+        yield Text("   ".join(filter(None, self.numbers.values())), no_wrap=True, overflow="ellipsis")
         if self.note:
             yield Text(self.note, style="yellow", no_wrap=True, overflow="ellipsis")
 
-    def begin(self, round_: int, rounds: int, per_round: int) -> None:
-        """Show the bar; the clock for the time left starts now."""
-        self._rounds, self._per_round = rounds, per_round
-        self.add_task(self._title(round_), total=max(rounds * per_round, 1), completed=round_ * per_round)
-        self.start()
 
-    def move(self, n: int) -> None:
-        """`n` images more; those of clients that join after the last round are not counted."""
-        task = self.tasks[0]
-        if task.completed < (task.total or 0):
-            self.advance(task.id, n)
+def _title(round_: int, rounds: int) -> str:
+    """What is done after `round_` of `rounds` rounds."""
+    return f"round {round_ + 1} of {rounds}" if round_ < rounds else "evaluation"
 
-    def end_round(self, round_: int) -> None:
-        """Put the bar where the round ends."""
-        self.update(self.tasks[0].id, completed=round_ * self._per_round, description=self._title(round_))
 
-    def _title(self, round_: int) -> str:
-        return f"round {round_ + 1} of {self._rounds}" if round_ < self._rounds else "evaluation"
+def _loss_text(report: RoundReport) -> str:
+    return f"loss {report.mean_loss:.3f}{report.spent}"
 
-    def show(self, **numbers: str) -> None:
-        """Change the line of numbers."""
-        self._numbers |= numbers
+
+def _speed_text(report: RoundReport) -> str:
+    return f"{report.n_images / max(report.seconds, 1e-9):,.0f} images/s"
 
 
 def accuracy_text(evaluation: Evaluation) -> str:
@@ -160,7 +153,7 @@ class NotebookDisplay(Observer):
         """Show the rounds."""
         self._rounds, self._per_round = config.federation.rounds, images_per_round
         self._done, self._total = round_ * images_per_round, config.federation.rounds * images_per_round
-        self._title = f"round {round_ + 1} of {self._rounds}" if images_per_round else "evaluation"
+        self._title = _title(round_, self._rounds if images_per_round else 0)
         self._draw(at_once=True)
 
     def on_images(self, n: int) -> None:
@@ -171,9 +164,8 @@ class NotebookDisplay(Observer):
     def on_round(self, report: RoundReport) -> None:
         """Show loss and speed."""
         self._done = report.round * self._per_round
-        speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f"loss {report.mean_loss:.3f}{report.spent}, {speed:,.0f} images/s"
-        self._title = f"round {report.round + 1} of {self._rounds}" if report.round < self._rounds else "evaluation"
+        self._training = f"{_loss_text(report)}, {_speed_text(report)}"
+        self._title = _title(report.round, self._rounds)
         self._draw(at_once=True)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:

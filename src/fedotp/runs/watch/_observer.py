@@ -1,6 +1,7 @@
 """Observers of a run, such as a progress bar or a log."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partialmethod
 from pathlib import Path
 
 from fedotp.config import Config
@@ -46,48 +47,12 @@ class Observers(Observer):
         """In this order."""
         self.observers = observers
 
-    def on_encoding(self, what: str, done: int, total: int) -> None:
-        """To all."""
+    def _pass_on(self, event: str, *args: object, **named: object) -> None:
+        """To all; that a run failed even if one of them fails."""
         for observer in self.observers:
-            observer.on_encoding(what, done, total)
+            with suppress(Exception) if event == "on_failure" else nullcontext():
+                getattr(observer, event)(*args, **named)
 
-    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_start(path, config, round_=round_, images_per_round=images_per_round)
 
-    def on_images(self, n: int) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_images(n)
-
-    def on_round(self, report: RoundReport) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_round(report)
-
-    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_evaluation(round_, evaluation)
-
-    def on_view(self, round_: int, view: View) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_view(round_, view)
-
-    def on_interrupt(self) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_interrupt()
-
-    def on_end(self, path: Path) -> None:
-        """To all."""
-        for observer in self.observers:
-            observer.on_end(path)
-
-    def on_failure(self, path: Path) -> None:
-        """To all, even if one of them fails."""
-        for observer in self.observers:
-            with suppress(Exception):
-                observer.on_failure(path)
+for _event in (name for name in vars(Observer) if name.startswith("on_")):
+    setattr(Observers, _event, partialmethod(Observers._pass_on, _event))

@@ -1,6 +1,7 @@
 """Trackers of experiments: what they hear of a run, and where TensorBoard, Weights & Biases and MLflow keep it."""
 
 import hashlib
+import importlib
 import math
 import os
 import re
@@ -53,9 +54,12 @@ class Tracker(Observer):
         self.log(round_, {f"view/{view.view} by {view.model} model": view.evaluation.mean})
 
 
-def not_installed(what: str, extra: str) -> FedotpError:
-    """The refusal where a tracker's package is not there."""
-    return FedotpError(f"{what} is not installed; install it with: pip install 'fedotp[{extra}]'")
+def _imported(module: str, title: str, extra: str) -> Any:
+    """The package of a tracker."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise FedotpError(f"{title} is not installed; install it with: pip install 'fedotp[{extra}]'") from None
 
 
 def identity(path: Path) -> str:
@@ -77,11 +81,7 @@ class TensorBoard(Tracker):
 
     def __init__(self) -> None:
         """Refuse where TensorBoard is not installed."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise not_installed("TensorBoard", "tensorboard") from None
-        self._make_writer = SummaryWriter
+        self._make_writer = _imported("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
@@ -96,12 +96,10 @@ class TensorBoard(Tracker):
 
     def on_end(self, path: Path) -> None:
         """Close the log."""
-        self._writer.close()
-
-    def on_failure(self, path: Path) -> None:
-        """Close the log."""
         if self._writer is not None:
             self._writer.close()
+
+    on_failure = on_end
 
 
 class WandB(Tracker):
@@ -109,11 +107,7 @@ class WandB(Tracker):
 
     def __init__(self, project: str = "fedotp") -> None:
         """Refuse where W&B is not installed."""
-        try:
-            import wandb
-        except ImportError:
-            raise not_installed("W&B", "wandb") from None
-        self._wandb: Any = wandb
+        self._wandb = _imported("wandb", "W&B", "wandb")
         self._project = os.environ.get("WANDB_PROJECT", project)
         self._mode = os.environ.get("WANDB_MODE") or "offline"
         require(self._mode in _MODES, "WANDB_MODE", self._mode, alternatives(_MODES))
@@ -160,11 +154,7 @@ class MLflow(Tracker):
 
     def __init__(self, experiment: str = "fedotp") -> None:
         """Refuse where MLflow is not installed."""
-        try:
-            import mlflow
-        except ImportError:
-            raise not_installed("MLflow", "mlflow") from None
-        self._mlflow: Any = mlflow
+        self._mlflow = _imported("mlflow", "MLflow", "mlflow")
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", experiment)
         self._client: Any = None
         self._run = ""
