@@ -12,7 +12,7 @@ import pytest
 from expected import expect
 from PIL import Image
 
-from fedotp.classifier import Classifier, calibrated_by
+from fedotp.classifier import calibrated_by, load
 from fedotp.runs.directory import RunDirectory
 from serve.serve_made import EVIL, Served, make_run, served
 
@@ -62,7 +62,7 @@ def shown(page: "Page") -> list[tuple[str, str]]:
 
 
 def predicted(run: RunDirectory, client: str, image: Path, mass: float = 0.8) -> list[tuple[str, str]]:
-    (best,) = Classifier.from_run(run.path, client).with_mass(mass).predict(image).top(5)
+    (best,) = load(run.path, client).with_mass(mass).predict(image).top(5)
     return [(name, f"{100 * p:.1f} %") for name, p in best]
 
 
@@ -110,7 +110,7 @@ def test_the_dial_goes_from_global_to_local(opened: "Page", run: RunDirectory, i
     opened.focus("#dial")
     for key, dial in (("Home", 0.0), ("End", 1.0)):
         answered(opened, lambda key=key: opened.keyboard.press(key))
-        (best,) = Classifier.from_run(run.path, "client-0").with_dial(dial).predict(image).top(5)
+        (best,) = load(run.path, "client-0").with_dial(dial).predict(image).top(5)
         assert shown(opened) == [(name, f"{100 * p:.1f} %") for name, p in best]
     answered(opened, lambda: opened.click("#between button"))
     assert shown(opened) == predicted(run, "client-0", image)
@@ -212,7 +212,7 @@ def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: P
             with Image.open(pictures[number % len(pictures)]) as picture:
                 picture.putpixel((0, 0), (number, number, 40 * (split == "test")))  # none is a copy of another
                 picture.save(own / split / place / f"{number}.png")
-    classifier = calibrated_by(Classifier.from_run(run.path, "client-0"), own)
+    classifier = calibrated_by(load(run.path, "client-0"), own)
     with served(run.path, calibrate=own) as site:
         page.goto(site.server.url)
         page.wait_for_selector("body[data-ready]")

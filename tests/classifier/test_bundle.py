@@ -15,7 +15,7 @@ from classifier_made import KINDS, Made
 from PIL import Image
 
 import fedotp
-from fedotp.classifier import Classifier
+from fedotp.classifier import load
 from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 
@@ -232,7 +232,7 @@ def test_a_damaged_or_hostile_bundle_gets_one_line(
 
 def test_a_hostile_memory(made: Made, tmp_path: Path) -> None:
     def saved(name: str) -> Path:
-        Classifier.from_run(made.run("pfedprompt").path, "client-1").save(tmp_path / name, with_memory=True)
+        load(made.run("pfedprompt").path, "client-1").save(tmp_path / name, with_memory=True)
         return tmp_path / name
 
     for name, change, complaint in (

@@ -9,7 +9,7 @@ import torch
 from classifier_made import KINDS, Made
 
 import fedotp
-from fedotp.classifier import Classifier, open_classifiers
+from fedotp.classifier import load, open_classifiers
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder
 from fedotp.runs.directory import RunDirectory
@@ -52,9 +52,9 @@ def test_the_data_are_needed_only_where_the_method_looks_at_them(
     monkeypatch.setattr("fedotp.runs.one._inputs.load_dataset", nowhere)
     if kind in NEEDS_DATA:
         with pytest.raises(FedotpError, match="predicts with the help of the client's own images: no data set here"):
-            Classifier.from_run(run.path, "client-0")
+            load(run.path, "client-0")
     else:
-        assert Classifier.from_run(run.path, "client-0").client == "client-0"
+        assert load(run.path, "client-0").client == "client-0"
 
 
 def test_a_client_that_joined_later(made: Made, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_client_that_joined_later(made: Made, tmp_path: Path) -> None:
     found = classifier.predict([test.image(i) for i in range(len(test))])
     right = np.array(found.labels) == np.array(sorted(("red", "green", "blue")))[test.labels]
     assert right.mean() == result["after"]["accuracy"]
-    other = classifier.params["private"] - Classifier.from_run(tmp_path / "run", "client-0").params["private"]
+    other = classifier.params["private"] - load(tmp_path / "run", "client-0").params["private"]
     assert other.abs().max() > 0
 
 

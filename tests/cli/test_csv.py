@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_made import Fedotp, command
 
-from fedotp.classifier import Classifier
+from fedotp.classifier import load
 from fedotp.runs.directory import RunDirectory, as_csv, rounds_of
 
 
@@ -57,7 +57,7 @@ def test_predictions_are_a_table(trained: RunDirectory, made: Path, place: Path,
     assert done.status == 1
     assert "1 of 2 images could not be read" in done.err
     bad, good = read(done.out)  # what cannot be read is known first
-    expected = Classifier.from_run(trained.path, client).predict(image)
+    expected = load(trained.path, client).predict(image)
     assert (good["image"], good["predicted"], good["error"]) == (str(image), expected.labels[0], "")
     found = [float(good[f"p({name})"]) for name in expected.classes]
     assert found == pytest.approx(expected.probabilities[0].tolist())

@@ -29,9 +29,7 @@ def test_figures_of_one_run(runs: Path, fedotp: Fedotp) -> None:
     done = fedotp("figures", runs / "a", "--images", "2")
     assert done.status == 0, done.err
     assert written(done.out) == ["curves.png", "similarity.png", "maps.png", "plans.png"]
-    assert "\nno t-SNE: it needs 5 clients" in done.out
-    assert "entropy / log V, global" in done.out
-    assert "uniform plan" in done.out
+    assert "no t-SNE: it needs 5 clients" in done.out
     assert {path.name for path in (runs / "a" / "figures").iterdir()} == set(written(done.out))
 
 
@@ -43,11 +41,3 @@ def test_figures_of_several_runs(runs: Path, place: Path, fedotp: Fedotp) -> Non
     assert {path.name for path in (place / "figures").iterdir()} == set(written(done.out))
     again = fedotp("figures", runs, "--against", "method.mass", "--out", place / "other")
     assert written(again.out) == ["against-mass.png"]
-    assert "PromptFL" in again.out
-
-
-def test_tables(runs: Path, fedotp: Fedotp) -> None:
-    words = fedotp("figures", runs / "a", "--only", "words")
-    assert words.status == 0, words.err
-    assert "global of all" in words.out
-    assert not (runs / "a" / "figures").exists()

@@ -11,7 +11,7 @@ from cli_made import Fedotp, command
 from PIL import Image
 
 from data.dicom_made import dicom
-from fedotp.classifier import Classifier
+from fedotp.classifier import load
 from fedotp.clip import load as load_clip
 from fedotp.config import Config
 from fedotp.data import load_dataset
@@ -74,7 +74,7 @@ def test_without_pydicom_no_scan_is_taken_for_broken(
     words = ("--set", f"data.dataset={study / 'study.csv'}", "--set", f"data.store={tmp_path}")
     for done in (
         fedotp("data", "check", study / "study.csv"),
-        fedotp("data", "partition", study / "study.csv", "--scheme", "iid", "--skip-broken"),
+        fedotp("data", "partition", study / "study.csv", "--set", "data.skip_broken=true"),
         fedotp("run", made / "tiny.toml", *words, "--set", "data.skip_broken=true", "--out", tmp_path / "run"),
     ):
         assert (done.status, done.out) == (2, "")
@@ -97,7 +97,7 @@ def test_a_client_predicts_what_the_run_tested(trained: RunDirectory, study: Pat
     dataset = load_dataset(study / "study.csv")
     lines = trained.predictions()
     for number, client in enumerate(trained.manifest["clients"]):
-        classifier = Classifier.from_run(trained.path, client)
+        classifier = load(trained.path, client)
         assert classifier.window == {"oslo": LUNG, "voss": VOSS}[client]
         rows = np.flatnonzero(dataset.test.domains == dataset.domains.index(client))
         mine = lines.client == number
@@ -113,9 +113,7 @@ def test_predict_export_and_serve_see_what_training_saw(
     assert done.status == 0, done.err
     found = {record["image"]: record["probabilities"] for record in map(json.loads, done.out.splitlines())}
     assert len(found) == 20
-    values = np.asarray(
-        Classifier.from_run(trained.path, "voss").transform.crop(Image.open(study / "voss" / "nodule-1.png"))
-    )
+    values = np.asarray(load(trained.path, "voss").transform.crop(Image.open(study / "voss" / "nodule-1.png")))
     assert values[16, 16, 0] == round((100 + 1350) * 40 / 60000 * 255)
 
     assert fedotp("export", trained.path, "--client", "oslo", "--out", tmp_path / "b").status == 0

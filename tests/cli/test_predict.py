@@ -8,7 +8,7 @@ import numpy as np
 from cli_made import Fedotp
 from PIL import Image
 
-from fedotp.classifier import Classifier
+from fedotp.classifier import load
 from fedotp.runs.directory import RunDirectory
 
 
@@ -18,7 +18,7 @@ def test_a_line_per_image_for_programs(trained: RunDirectory, client: str, made:
     records = [json.loads(line) for line in done.out.splitlines()]
     paths = sorted((made / "images" / "day").rglob("*.png"))
     assert [record["image"] for record in records] == [str(path) for path in paths]
-    expected = Classifier.from_run(trained.path, client).predict(paths)
+    expected = load(trained.path, client).predict(paths)
     assert [record["predicted"] for record in records] == expected.labels
     found = [[record["probabilities"][name] for name in expected.classes] for record in records]
     np.testing.assert_allclose(found, expected.probabilities, atol=1e-6)
@@ -29,7 +29,7 @@ def test_a_line_per_image_for_people(trained: RunDirectory, client: str, made: P
     image = made / "images" / "day" / "[bold]green" / "0.png"
     done = fedotp("predict", trained.path, "--client", client, image, "--top", 2)
     assert done.status == 0, done.err
-    (best,) = Classifier.from_run(trained.path, client).predict(image).top(2)
+    (best,) = load(trained.path, client).predict(image).top(2)
     assert done.out.startswith(str(image))
     assert done.out.split()[1:] == [word for name, p in best for word in (f"{p:.1%}", name)]
 
@@ -60,7 +60,7 @@ def test_other_classes_another_mass_and_another_dial(
     trained: RunDirectory, client: str, made: Path, place: Path, fedotp: Fedotp
 ) -> None:
     image = made / "images" / "day" / "red" / "0.png"
-    plain = Classifier.from_run(trained.path, client)
+    plain = load(trained.path, client)
     (place / "names.txt").write_text("crimson\nemerald\n\nnavy blue\n")
     many = ",".join(f"colour number {i}" for i in range(40))  # longer than a name of a file may be
     assert fedotp("predict", trained.path, "--client", client, image, "--classes", many).status == 0

@@ -70,8 +70,9 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
 
 
 def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: Path, fedotp: Fedotp) -> None:
-    words = ("--scheme", "dirichlet", "--clients", 3, "--alpha", 0.9, "--seed", 5, "--out", "who.json")
-    assert fedotp("data", "partition", made / "images", *words).status == 0
+    chosen = ("scheme=dirichlet", "n_clients=3", "alpha=0.9", "seed=5")
+    words = [word for each in chosen for word in ("--set", f"partition.{each}")]
+    assert fedotp("data", "partition", made / "images", *words, "--out", "who.json").status == 0
     done = fedotp("run", "tiny.toml", "--partition", "who.json", "--out", "here", "--quiet")
     assert done.status == 0, done.err
     run, saved = RunDirectory.open("here"), Partition.load(Path("who.json"))

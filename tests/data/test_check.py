@@ -9,7 +9,7 @@ import pytest
 from layouts import write_image, write_tree
 from PIL import Image
 
-from fedotp.data import Dataset, check_dataset, require_sound
+from fedotp.data import Dataset, check_dataset
 from fedotp.data._check import Broken
 from fedotp.data._dataset import ImageRef
 from fedotp.data._folder import read_folder
@@ -71,7 +71,6 @@ def test_odd_images_are_returned_as_opened(
     if "rotated" in request.node.name:  # it is kept for the preprocessing
         assert image.getexif()[0x0112] == 6
     assert check_dataset(dataset).broken == ()
-    assert require_sound(dataset) is dataset
 
 
 @pytest.mark.parametrize(
@@ -101,11 +100,7 @@ def test_broken_images_are_found_named_and_skipped(
     with pytest.raises(FedotpError, match="cannot read image") as caught:
         dataset.train.image(index)
     assert path in str(caught.value)
-    with pytest.raises(FedotpError, match="1 broken images") as caught:
-        require_sound(dataset)
-    assert path in str(caught.value)
-
-    sound = require_sound(dataset, skip_broken=True)
+    sound = dataset.without([broken.ref])
     assert sound.skipped == (dataset.train.name(index),)
     assert len(sound.train) == len(dataset.train) - 1
     assert check_dataset(sound).broken == ()
@@ -115,8 +110,9 @@ def test_broken_images_are_found_named_and_skipped(
 def test_skipping_the_last_image_of_a_class_is_an_error(folder: Path) -> None:
     for i in range(3):
         (folder / "train" / "b" / f"{i}.png").write_bytes(b"")
+    dataset = read_folder(folder)
     with pytest.raises(FedotpError, match="no training image: b"):
-        require_sound(read_folder(folder), skip_broken=True)
+        dataset.without(broken.ref for broken in check_dataset(dataset).broken)
 
 
 def test_duplicates_within_train_and_under_two_labels_are_reported(folder: Path) -> None:

@@ -35,7 +35,7 @@ class Site:
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range header)
 
     def resource(self, name: str, provides: str, *, nested: str = "") -> Resource:
-        checksum = "sha256:" + hashlib.sha256(self.files[name]).hexdigest()
+        checksum = hashlib.sha256(self.files[name]).hexdigest()
         return Resource(f"{self.url}/{name}", checksum, provides, nested)
 
 
@@ -172,33 +172,23 @@ def test_endless_interruptions_end_with_an_error(site: Site, tmp_path: Path) -> 
     assert (tmp_path / "a.bin.part").read_bytes() == b"0123"  # kept for the next run
 
 
-@pytest.mark.parametrize("right_md5", [False, True])
-def test_wrong_checksum_is_refused_and_set_aside(right_md5: bool, site: Site, tmp_path: Path) -> None:
-    """MD5 sums are no protection: a second file with the same one can be made."""
+def test_wrong_checksum_is_refused_and_set_aside(site: Site, tmp_path: Path) -> None:
     site.files = {"a.bin": b"good"}
     resource = site.resource("a.bin", "data/a.bin")
-    if right_md5:
-        md5, sha256 = hashlib.md5(b"evil", usedforsecurity=False).hexdigest(), hashlib.sha256(b"good").hexdigest()
-        resource = Resource(resource.url, f"md5:{md5}", "data/a.bin", sha256=sha256)
     site.files = {"a.bin": b"evil"}
     with pytest.raises(FedotpError, match=r"should have sha256 .*, not .*a.bin.bad"):
         download([resource], tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin.bad"]
-    if not right_md5:
-        (tmp_path / "a.bin").write_bytes(b"good")  # fetched by hand
-        site.asked.clear()
-        download([resource], tmp_path)
-        assert site.asked == []
-        assert (tmp_path / "data/a.bin").read_bytes() == b"good"
+    (tmp_path / "a.bin").write_bytes(b"good")  # fetched by hand
+    site.asked.clear()
+    download([resource], tmp_path)
+    assert site.asked == []
+    assert (tmp_path / "data/a.bin").read_bytes() == b"good"
 
 
-def test_redirections_are_followed_and_the_sha256_of_every_file_is_reported(site: Site, tmp_path: Path) -> None:
+def test_redirections_are_followed(site: Site, tmp_path: Path) -> None:
     site.files, site.moved = {"b.bin": b"good"}, {"a.bin": "b.bin"}
-    md5 = hashlib.md5(b"good", usedforsecurity=False).hexdigest()
-    reported: list[tuple[str, str]] = []
-    resource = Resource(f"{site.url}/a.bin", f"md5:{md5}", "data/a.bin")
-    download([resource], tmp_path, on_file=lambda file, sha256: reported.append((file.filename, sha256)))
-    assert reported == [("a.bin", hashlib.sha256(b"good").hexdigest())]
+    download([Resource(f"{site.url}/a.bin", hashlib.sha256(b"good").hexdigest(), "data/a.bin")], tmp_path)
     assert (tmp_path / "data/a.bin").read_bytes() == b"good"
 
 
@@ -217,7 +207,7 @@ def test_failure_says_what_to_fetch_and_where_to_put_it(site: Site, tmp_path: Pa
         nowhere = f"http://127.0.0.1:{unused.getsockname()[1]}"
         for url, complaint in ((site.url, "answered 404"), (nowhere, r"cannot reach .*refused")):
             with pytest.raises(FedotpError, match=complaint) as caught:
-                download([Resource(f"{url}/gone.zip", "md5:0", "gone")], tmp_path)
+                download([Resource(f"{url}/gone.zip", "0", "gone")], tmp_path)
             assert f"fetch {url}/gone.zip by hand, save it as {tmp_path / 'gone.zip'}" in str(caught.value)
             assert "\n" not in str(caught.value)
 
@@ -267,10 +257,8 @@ def test_archive_that_leaves_its_folder_is_cut_or_lacks_the_data_is_refused(
 def test_official_sources_are_fetched_over_https_and_have_a_sha256() -> None:
     for info in DATASETS.values():
         for resource in info.resources:
-            assert "sha256" in resource.checksums
-            for algorithm, digest in resource.checksums.items():
-                assert len(digest) == {"md5": 32, "sha256": 64}[algorithm]
-                assert int(digest, 16)
+            assert len(resource.sha256) == 64
+            assert int(resource.sha256, 16)
             assert resource.provides.split("/")[0] == info.folder
             assert resource.url.startswith("https://")
         assert info.resources or info.advice

@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_encode_show_prune(here: Path) -> None:
     def encode(backbone: int, *options: object) -> Result:
-        return run("encode", "office_caltech10", "--backbone", here / f"{backbone}.safetensors", *options)
+        return run("encode", "office_caltech10", "--set", f"backbone.name={here / str(backbone)}.safetensors", *options)
 
     assert "0 stores" in ok("cache", "show")
     first = encode(0)
@@ -49,8 +49,8 @@ def test_encode_show_prune(here: Path) -> None:
     again = encode(0, "--quiet")
     assert "200 crops, 0 encoded now" in again.stdout
     assert again.stderr == ""
-    assert "520 crops, 480 encoded now" in encode(0, "--crops", 3).stdout
-    assert "200 crops, 200 encoded now" in encode(1, "--storage", "int8").stdout
+    assert "520 crops, 480 encoded now" in encode(0, "--set", "data.crops=3").stdout
+    assert "200 crops, 200 encoded now" in encode(1, "--set", "data.storage=int8").stdout
 
     shown = ok("cache", "show")
     assert shown.count("backbone ") == 3
@@ -83,8 +83,8 @@ def test_a_log_gets_a_line_for_every_tenth_and_every_half_minute(capsys: pytest.
 @pytest.fixture
 def three_ages(here: Path) -> list[Path]:
     """Stores last used 30, 20 and 10 days ago."""
-    for options in ((), ("--storage", "int8"), ("--crops", "1")):
-        ok("encode", "office_caltech10", "--backbone", here / "0.safetensors", "--quiet", *options)
+    for options in ((), ("--set", "data.storage=int8"), ("--set", "data.crops=1")):
+        ok("encode", "office_caltech10", "--set", f"backbone.name={here}/0.safetensors", "--quiet", *options)
     stores = sorted(path.parent for path in default_store().glob("*/encoding.json"))
     for days, store in zip((30, 20, 10), stores, strict=True):
         then = time.time() - days * 86400

@@ -14,6 +14,7 @@ from classifier.classifier_made import Made
 from fedotp.classifier import Classifier, Origin
 from fedotp.clip import CLIP, TINY, load
 from fedotp.clip._config import ResNetConfig
+from fedotp.federation.testing import Predictor
 from fedotp.methods import FedOTP, PromptSettings, Task
 
 runtime = pytest.importorskip("onnxruntime", reason="it is not installed here; `make test-extras` has it")
@@ -62,7 +63,7 @@ def of_tower(tower: CLIP, **options: object) -> Classifier:
     """A classifier that has not learned anything, which makes no difference here."""
     method = FedOTP(**options)
     task = Task(tower, ("cat", "dog", "lorry"), PromptSettings(n_ctx=2))
-    return Classifier.of(method, task, method.untrained(task), Origin("a", "", "", "mini"))
+    return Classifier(Predictor.of(method, task, method.untrained(task)), task.clip, Origin("a", "", "", "mini"))
 
 
 def noise(size: int) -> list[Image.Image]:

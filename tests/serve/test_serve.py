@@ -15,7 +15,7 @@ from PIL import Image
 from serve_made import EVIL, Served, make_run, served
 
 from cli.cli_made import command
-from fedotp.classifier import Classifier, calibrated_by, open_classifiers
+from fedotp.classifier import Classifier, calibrated_by, load, open_classifiers
 from fedotp.errors import FedotpError
 from fedotp.methods import Dial
 from fedotp.runs.directory import RunDirectory
@@ -36,7 +36,7 @@ def test_about(page: Served, run: RunDirectory) -> None:
 def test_what_the_client_predicts(
     page: Served, run: RunDirectory, image: Path, client: str, mass: float | None, dial: Dial | None
 ) -> None:
-    classifier = Classifier.from_run(run.path, client)
+    classifier = load(run.path, client)
     classifier = classifier if mass is None else classifier.with_mass(mass)
     classifier = classifier if dial is None else classifier.with_dial(dial)
     answer = page.look(page.upload(image.read_bytes()), client, "blue", mass, dial)
@@ -53,7 +53,7 @@ def test_what_the_client_predicts(
 
 def test_limits_of_a_calibrated_client(run: RunDirectory, image: Path) -> None:
     """Sets at every coverage there are images for, of the classifier as it was trained; none of one that is not."""
-    calibrated = Classifier.from_run(run.path, "client-0")
+    calibrated = load(run.path, "client-0")
     calibrated = calibrated_by(calibrated, run.config.data.dataset)
     with served(run.path, calibrate=run.config.data.dataset) as page:
         number = page.upload(image.read_bytes())
@@ -109,7 +109,7 @@ def test_samples_are_the_clients_own_test_images(page: Served, run: RunDirectory
 
 def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
     run = make_run(tmp_path, method={"name": "coop"})
-    Classifier.from_run(run.path, "client-1").save(tmp_path / "bundle")
+    load(run.path, "client-1").save(tmp_path / "bundle")
     with served(tmp_path / "bundle", backbone=tmp_path / "tiny.safetensors") as page:
         about = page.ask("GET", "/api/about").json
         assert (about["clients"], about["mass"], about["dial"], about["transport"]) == (["client-1"], None, None, False)

@@ -4,7 +4,6 @@ Two attacks, both of which need no more than the classifier and CLIP: the loss i
 learned: the loss of zero-shot CLIP minus that of the classifier. Stronger attacks exist: these prove no absence.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +18,10 @@ from fedotp.classifier import Classifier
 from fedotp.clip import ImageFeatures
 from fedotp.data import is_image
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Images, Simulator
+from fedotp.federation import Simulator
 from fedotp.federation.testing import ZERO_SHOT, Predictions, Predictor
 from fedotp.images import open_image
 from fedotp.methods import ZeroShot
-from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import restore
 from fedotp.runs.watch import Observer
 
@@ -124,25 +122,15 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
 
 
 def probe_bundle(
-    classifier: Classifier,
-    run: str | Path | None = None,
-    members: Path | None = None,
-    others: Path | None = None,
-    *,
-    confidence: float = 0.95,
-    observer: Observer | None = None,
+    classifier: Classifier, members: Path | None, others: Path | None, *, confidence: float = 0.95
 ) -> Probe:
-    """Probe an exported classifier.
+    """Probe an exported classifier by two folders of images, `members` trained on and `others` not.
 
-    Its images are those of its client in the `run` that it comes from, or those of two folders, `members` trained on
-    and `others` not, each with a folder per class.
+    Each has a folder per class.
     """
-    if run is not None and not (members or others):
-        sides = _images_of_run(classifier, run, observer)
-    elif run is None and members and others:
-        sides = [iter(list(_encoded(folder, classifier))) for folder in (members, others)]
-    else:
-        raise FedotpError("a bundle does not know its members: give --run RUN, or --members DIR and --others DIR")
+    if members is None or others is None:
+        raise FedotpError("a bundle does not know its members: give --members DIR and --others DIR")
+    sides = [list(_encoded(folder, classifier)) for folder in (members, others)]
     models = {
         BUNDLE: classifier.predictor,
         ZERO_SHOT: Predictor.of(ZeroShot(), classifier.task, {}),
@@ -191,30 +179,12 @@ Encoded = tuple[ImageFeatures, torch.Tensor]
 """Features with a client axis of 1, pooled (1, B, e), and labels (1, B)."""
 
 
-def _images_of_run(classifier: Classifier, run: str | Path, observer: Observer | None) -> list[Iterator[Encoded]]:
-    """Training and test images of the classifier's client in the run that it comes from."""
-    digest = hashlib.sha256(RunDirectory.open(run).config.to_toml().encode()).hexdigest()
-    changes = ["data.crops=0", f"compute.device={classifier.task.device}", "evaluation.views=personal"]
-    prepared, federation = restore(run, changes, observer=observer)
-    if digest != classifier.origin.config_digest or classifier.client not in federation.names:
-        raise FedotpError(f"the classifier of {classifier.client} is not from {run}: its members are others")
-    client = federation.names.index(classifier.client)
-    return [_read(images, client, classifier) for images in (prepared.data.train, prepared.data.test)]
-
-
-def _losses(models: Mapping[str, Predictor], images: Iterator[Encoded]) -> dict[str, list[Floats]]:
+def _losses(models: Mapping[str, Predictor], images: Sequence[Encoded]) -> dict[str, list[Floats]]:
     found: dict[str, list[Floats]] = {name: [np.empty(0)] for name in models}
     for image, labels in images:
         for name, predictor in models.items():
             found[name].append(predictor.judge(image, labels)[1][0].double().cpu().numpy())
     return {name: [np.concatenate(parts)] for name, parts in found.items()}
-
-
-def _read(images: Images, client: int, classifier: Classifier) -> Iterator[Encoded]:
-    """The images of one client of a run."""
-    rows = images.clients[client]
-    for start in range(0, len(rows), _BATCH):
-        yield images.read(rows[None, start : start + _BATCH], 0, classifier.task.device, classifier.task.dtype)
 
 
 def _encoded(folder: Path, classifier: Classifier) -> Iterator[Encoded]:

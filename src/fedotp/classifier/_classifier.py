@@ -258,32 +258,6 @@ class Classifier:
 
     # From and to files -------------------------------------------------------------------------------------
 
-    @classmethod
-    def of(
-        cls,
-        method: Method,
-        task: Task,
-        params: Parameters,
-        origin: Origin,
-        *,
-        tower: CLIP | None = None,
-        storage: Storage = STORAGE,
-        precision: Precision = PRECISION,
-        image_precision: Precision = PRECISION,
-        window: str = WINDOW,
-        memory: Memory | None = None,
-    ) -> "Classifier":
-        """The classifier that `params` (1, ...) make; `tower` where the task's own is not in float32."""
-        predictor = Predictor.of(method, task, params, memory=memory)
-        return cls(predictor, tower or task.clip, origin, storage, precision, image_precision, window)
-
-    @classmethod
-    def from_run(cls, run: str | Path, client: str | None = None, *, device: str = "auto") -> "Classifier":
-        """The classifier of `client` in a run; the client may be left out where there is one only."""
-        from fedotp.classifier._open import RunClassifiers
-
-        return RunClassifiers(run, device=device).classifier(client)
-
     def save(self, folder: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
         """Write it as a bundle, a folder that appears whole or not at all.
 

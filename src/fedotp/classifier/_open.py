@@ -7,7 +7,7 @@ import difflib
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +25,8 @@ from fedotp.clip import ImageFeatures
 from fedotp.data import load_dataset
 from fedotp.data.store import content_of
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Ints, Simulator
+from fedotp.federation import Simulator
+from fedotp.federation.testing import Predictor
 from fedotp.limits import SCORE, Score
 from fedotp.methods import Memory, Parameters
 from fedotp.runs.directory import RunDirectory, find_runs
@@ -78,53 +79,55 @@ class RunClassifiers:
         there = [name for name in self._trained if name not in self.run.config.federation.without]
         return (*there, *(name for name in joined if name not in self._trained))
 
-    def classifier(self, client: str | None = None) -> Classifier:
-        """The classifier of `client`, which may be left out where there is one only."""
-        client = choose(client, self.names, str(self.run.path))
+    def classifier(self, client: str) -> Classifier:
+        """The classifier of `client`, one of the `names`."""
         number = self._trained.index(client) if client in self._trained else None
         params, memory = self._joined(client) if number is None else self._own(number)
         site = client if number is None else self.run.manifest["domains"][number]
         config = self.run.config
         digest = hashlib.sha256(config.to_toml().encode()).hexdigest()
-        return Classifier.of(
-            config.method,
-            self._task,
-            params,
+        return Classifier(
+            Predictor.of(config.method, self._task, params, memory=memory),
+            self._tower,
             Origin(client, digest, self.run.manifest["fedotp"], config.backbone.name),
-            tower=self._tower,
             storage=config.data.storage,
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window_of(site),
-            memory=memory,
         )
 
-    def test_rows(self, client: str) -> tuple[Ints, list[bytes]]:
-        """Which test images (n,) are the client's own, and the digest of each one's content."""
+    def calibrated(self, client: str, by: str | Path, score: Score) -> Classifier:
+        """The classifier of `client`, calibrated by a folder of images, or by its own test images (`TEST`)."""
+        if by != TEST:
+            return calibrated_by(self.classifier(client), by, score=score, trained=self._contents_trained)
         if client not in self._trained:
             raise FedotpError(f"{client} joined the run later, which does not know its images: calibrate by a folder")
         try:
             prepared, simulator = self._restored
         except FedotpError as error:
             raise FedotpError(f"cannot calibrate by the test images of {client}: {error}") from error
-        rows = simulator.data.test.clients[self._trained.index(client)]
-        return rows, [prepared.encoded.test.contents[row] for row in rows]
+        test, task = simulator.data.test, self._task
+        rows = test.clients[self._trained.index(client)]  # (n,)
+        if not len(rows):
+            raise FedotpError(f"{client} has no test images to calibrate by; give a folder of its images")
+        kept, left_out = _once([prepared.encoded.test.contents[row] for row in rows], self._contents_trained)
+        if left_out:
+            log.warning("%s", _line(len(kept), left_out))
+        rows = rows[kept]
+        parts = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
+        images = (test.read(part[None], 0, task.device, task.dtype)[0] for part in parts)
+        features = (ImageFeatures(image.pooled[0], image.tokens[0]) for image in images)
+        return self.classifier(client)._calibrated(
+            features, [task.classes[label] for label in test.labels[rows]], score
+        )
 
     @property
-    def trained(self) -> frozenset[bytes]:
+    def _contents_trained(self) -> frozenset[bytes]:
         """The digests of the images that some client has trained on; none where the data are not here."""
         try:
             return frozenset(self._restored[0].encoded.train.contents)
         except FedotpError:
             return frozenset()
-
-    def test_images(self, rows: Ints) -> tuple[Iterator[ImageFeatures], list[str]]:
-        """The test images at `rows` (n,), a batch at a time, and the names of their classes."""
-        test, task = self._restored[1].data.test, self._task
-        parts = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
-        images = (test.read(part[None], 0, task.device, task.dtype)[0] for part in parts)
-        names = [task.classes[label] for label in test.labels[rows]]
-        return (ImageFeatures(image.pooled[0], image.tokens[0]) for image in images), names
 
     def _own(self, number: int) -> tuple[Parameters, Memory | None]:
         """Parameters (1, ...) and memory of a client of the run."""
@@ -179,7 +182,7 @@ class RunClassifiers:
             raise FedotpError(f"{title} predicts with the help of the client's own images: {error}") from error
 
 
-def choose(client: str | None, names: Sequence[str], where: str) -> str:
+def _choose(client: str | None, names: Sequence[str], where: str) -> str:
     """The client called `client`; refuse what is not there with what is."""
     if client is None and len(names) == 1:
         return names[0]
@@ -209,7 +212,7 @@ class Classifiers:
 
     def __getitem__(self, client: str | None) -> Classifier:
         """The classifier of `client`; None will do where there is one only."""
-        name = choose(client, self.names, str(self.path))
+        name = _choose(client, self.names, str(self.path))
         if name not in self._made:
             self._made[name] = self.make(name)
         return self._made[name]
@@ -240,13 +243,7 @@ def open_classifiers(
     run = RunClassifiers(folder, backbone=backbone, device=device)
     if calibrate is None:
         return Classifiers(folder, run.names, run.classifier)
-    return Classifiers(folder, run.names, lambda name: _calibrated(run, name, calibrate, score))
-
-
-def _calibrated(run: RunClassifiers, client: str, by: str | Path, score: Score) -> Classifier:
-    if by == TEST:
-        return calibrated_by_test(run, client, score)
-    return calibrated_by(run.classifier(client), by, score=score, trained=run.trained)
+    return Classifiers(folder, run.names, lambda name: run.calibrated(name, calibrate, score))
 
 
 def load(
@@ -274,17 +271,6 @@ def load(
         >>> fedotp.load("client-3").predict("cat.jpg").top(3)              # doctest: +SKIP
     """
     return open_classifiers(path, backbone=backbone, device=device, calibrate=calibrate, score=score)[client]
-
-
-def calibrated_by_test(run: RunClassifiers, client: str, score: Score) -> Classifier:
-    """The classifier of `client`, calibrated by its own test images, of which no prompt was trained."""
-    rows, contents = run.test_rows(client)
-    if not len(rows):
-        raise FedotpError(f"{client} has no test images to calibrate by; give a folder of its images")
-    kept, left_out = _once(contents, run.trained)
-    if left_out:
-        log.warning("%s", _line(len(kept), left_out))
-    return run.classifier(client)._calibrated(*run.test_images(rows[kept]), score)
 
 
 def calibrated_by(

@@ -14,6 +14,7 @@ from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.config import Config
     from fedotp.runs.directory import RunDirectory
 
 # Any command ---------------------------------------------------------------------------------------------------
@@ -203,7 +204,13 @@ WindowOption = Annotated[
     str, typer.Option(metavar="WINDOW", help="How greys of more than 8 bits are mapped to 8, as data.window.")
 ]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Decoding threads; by default as the cores allow.")]
-SkipBrokenOption = Annotated[bool, typer.Option("--skip-broken", help="Leave broken images out.")]
+
+
+def config_of(dataset: str, root: Path | None, changes: list[str] | None) -> "Config":
+    """The configuration of a run on `dataset`, with the paper's settings but for `changes`."""
+    from fedotp.config import Config, DataSettings
+
+    return Config(DataSettings(dataset, root="" if root is None else str(root))).override(changes or [])
 
 
 class Precision(StrEnum):

@@ -55,9 +55,6 @@ MembersOption = Annotated[
 OthersOption = Annotated[
     Path | None, _probe(metavar="DIR", help="Of a bundle: images like them, not trained on.", show_default=False)
 ]
-RunOption = Annotated[
-    Path | None, _probe(metavar="RUN", help="Of a bundle: the run it comes from, with its images.", show_default=False)
-]
 
 
 @app.command()
@@ -74,7 +71,6 @@ def audit(
     probe: ProbeOption = False,
     members: MembersOption = None,
     others: OthersOption = None,
-    run: RunOption = None,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
     quiet: QuietOption = False,
@@ -93,7 +89,6 @@ def audit(
       fedotp audit runs/demo
       fedotp audit demo --canaries 1000 --out audit.json
       fedotp audit runs/demo --probe
-      fedotp audit client-3.bundle --probe --run runs/demo
       fedotp audit client-3.bundle --probe --members train --others test
     """
     where = source or SOURCE
@@ -105,7 +100,7 @@ def audit(
     if probe:
         _refuse("not with --probe, which trains nothing", canaries=canaries, kind=kind)
     if not probe or directory is not None:
-        _refuse("only with --probe of a bundle", run=run, members=members, others=others)
+        _refuse("only with --probe of a bundle", members=members, others=others)
     from fedotp.audit import probe_bundle, probe_run
     from fedotp.classifier import load
     from fedotp.cli.progress import run_progress
@@ -118,7 +113,7 @@ def audit(
             found = probe_run(directory.path, chosen, confidence=confidence, observer=observer)
         else:
             bundle = load(where, backbone=backbone, device=device)
-            found = probe_bundle(bundle, run, members, others, confidence=confidence, observer=observer)
+            found = probe_bundle(bundle, members, others, confidence=confidence)
     _finish(found, directory, out, as_json=as_json)
 
 

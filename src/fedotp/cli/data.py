@@ -24,12 +24,12 @@ from fedotp.cli._options import (
     DatasetArgument,
     GroupsOption,
     RootOption,
-    SkipBrokenOption,
+    SetOption,
     WindowOption,
     WorkersOption,
+    config_of,
 )
 from fedotp.cli.show import cell
-from fedotp.data.partition import SCHEMES, PartitionSettings
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
 
@@ -166,10 +166,7 @@ def download(
                 tasks[name] = progress.add_task(name)
             progress.update(tasks[name], completed=done, total=total)
 
-        checked: list[str] = []
-        data.download(known.resources, base, on_bytes=show, on_file=lambda *file: checked.append(_checked(*file)))
-    for line in checked:
-        print(line)
+        data.download(known.resources, base, on_bytes=show)
     _print(f"{known.title} is at {base / known.folder}")
     if root is not None:
         _print(f"a run finds it with --set data.root={base}")
@@ -180,52 +177,32 @@ def download(
 @app.command()
 def partition(
     dataset: DatasetArgument,
-    scheme: Annotated[str, typer.Option(help=f"One of: {', '.join(SCHEMES)}; or your own.")],
-    clients: Annotated[
-        int | None,
-        typer.Option(help="Clients in all; if not given 10, 1 or 3 per domain, 5 per coarse label."),
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Dirichlet concentration; if not given 0.3, by domain 0.1.")
-    ] = None,
-    shots: Annotated[int | None, typer.Option(help="Training images of every class, by domain of each domain.")] = None,
-    min_size: Annotated[
-        int, typer.Option(help="Training images every client has at least.")
-    ] = PartitionSettings.min_size,
-    seed: Annotated[
-        int, typer.Option(help="Seed of all random draws, the class shuffle included.")
-    ] = PartitionSettings.seed,
+    changes: SetOption = None,
     root: RootOption = None,
-    groups: GroupsOption = "",
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
-    skip_broken: SkipBrokenOption = False,
 ) -> None:
-    """Divide a data set among clients.
+    """Divide a data set among clients, as a run with the same settings does.
 
     \b
     Examples:
-      fedotp data partition oxford_pets --scheme pathological --shots 16
-      fedotp data partition pacs --scheme domain-dirichlet --plot pacs.png
+      fedotp data partition oxford_pets --set partition.shots=16
+      fedotp data partition pacs --set partition.scheme=domain-dirichlet --plot pacs.png
     """
     from fedotp.data.partition import make_partition, plot_partition
+    from fedotp.runs.one import load_data
 
-    settings = PartitionSettings(scheme, clients, alpha, shots, min_size, seed)
-    loaded = data.load_dataset(dataset, root=root, groups=groups)
-    if skip_broken:
-        loaded = data.require_sound(loaded, skip_broken=True)
+    config = config_of(dataset, root, changes)
+    loaded = load_data(config.data)
+    if config.data.skip_broken:
+        loaded = loaded.without(broken.ref for broken in data.check_dataset(loaded).broken)
         print(f"{len(loaded.skipped)} broken images left out")
-    divided = make_partition(loaded, settings)
+    divided = make_partition(loaded, config.partition, authors=config.authors.partition)
     if out is not None:
         divided.save(out)
     if plot is not None:
         plot_partition(divided, loaded, plot)
     _print_clients(loaded, divided)
-
-
-def _checked(resource: "data.Resource", sha256: str) -> str:
-    known = "" if "sha256" in resource.checksums else "   (only its MD5 sum is known and was compared)"
-    return f"sha256 {sha256}  {resource.filename}{known}"
 
 
 def _print(text: str) -> None:

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from fedotp._text import printable
 from fedotp.cli._options import ClientOption, RunsArgument, runs_at
-from fedotp.cli.show import cell, facts, listing, print_paths, print_wide
+from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from matplotlib.figure import Figure
 
-    from fedotp.report import PlanStatistics
     from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
@@ -34,7 +32,7 @@ class _Request:
     key: str | None
 
 
-# One maker for each kind: it prints tables and yields figures, each with its name ------------------------------
+# One maker for each kind: it yields figures, each with its name -------------------------------------------------
 
 _Figures = Iterator[tuple[str, "Figure"]]
 
@@ -48,16 +46,9 @@ def _curves(wanted: _Request) -> _Figures:
 
 def _against(wanted: _Request) -> _Figures:
     """Accuracy against a setting."""
-    from fedotp.report import lines_against, plot_against
+    from fedotp.report import plot_against
 
     assert wanted.key is not None
-    table = listing("method", wanted.key, "accuracy %", "± std", right=(wanted.key, "accuracy %", "± std"))
-    for line in lines_against(wanted.runs, wanted.key):
-        for value, mean, std in zip(line.values or ("any",), line.mean, line.std, strict=True):
-            at = value if isinstance(value, str) else f"{value:g}"
-            row = (line.label, at, f"{100 * mean:.2f}", "-" if std is None else f"{100 * std:.2f}")
-            table.add_row(*map(cell, row))
-    Console().print(table)
     yield f"against-{wanted.key.rpartition('.')[2]}", plot_against(wanted.runs, wanted.key)
 
 
@@ -83,7 +74,6 @@ def _plans(wanted: _Request) -> _Figures:
 
     for name, run in _with_plans("plans", wanted.runs):
         found = plan_statistics(run, clients=None if wanted.client is None else [wanted.client])
-        _print_plans(found)
         title = f"{run.path.name}: {found.n_images} test images of {found.n_clients} clients"
         yield name, found.plot(title)
 
@@ -102,22 +92,6 @@ def _tsne(wanted: _Request) -> _Figures:
             print(f"{printable(run.path.name)}: {printable(error)}")
 
 
-def _words(wanted: _Request) -> _Figures:
-    """Words nearest to the context vectors (a table)."""
-    from fedotp.report import prompt_words, word_spacing
-
-    for run in wanted.runs:
-        table = listing("prompt", "vector", "nearest words, with their distances", right=("vector",))
-        for prompt in prompt_words(run, None if wanted.client is None else [wanted.client]):
-            for i, vector in enumerate(prompt.vectors, 1):
-                name = f"{prompt.kind} of {prompt.client or 'all'}" if i == 1 else ""
-                near = "  ".join(f"{word} {far:.2f}" for word, far in zip(vector.words, vector.distances, strict=True))
-                table.add_row(*map(cell, (name, i, near)))
-        print_wide(table)
-        print(f"A word's nearest other word is {word_spacing(run):.2f} away (median).")
-    yield from ()
-
-
 _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
     "curves": _curves,
     "against": _against,
@@ -125,7 +99,6 @@ _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
     "maps": _maps,
     "plans": _plans,
     "tsne": _tsne,
-    "words": _words,
 }
 
 
@@ -146,11 +119,11 @@ def figures(
     ] = None,
     formats: Annotated[str, typer.Option("--format", metavar="FORMAT,...", help="Of png, svg, pdf.")] = "png",
 ) -> None:
-    """Draw the figures of the paper from runs, and print what transport does in them.
+    """Draw the figures of the paper from runs, and what transport does in them.
 
-    Curves, accuracy against a setting, t-SNE and words need the run's directory
-    only (words and t-SNE also the backbone); the others read the data: images of
-    --client, or one each of several clients.
+    Curves and accuracy against a setting need the run's directory only, t-SNE
+    also the backbone; the others read the data: images of --client, or one each
+    of several clients. The nearest words are in `fedotp report`.
 
     \b
     Examples:
@@ -179,30 +152,6 @@ def figures(
     finally:
         if written:
             print_paths(written)
-
-
-def _print_plans(found: "PlanStatistics") -> None:
-    numbers = [f"{mass:g}" for mass in found.masses]
-    table = listing("at mass", *numbers, right=numbers)
-    for kind, values in zip(found.prompts, found.entropy, strict=True):
-        table.add_row(cell(f"entropy / log V, {kind}"), *(cell(f"{value:.3f}") for value in values))
-    table.add_row(cell("patches left out"), *(cell(f"{value:.1%}") for value in found.unassigned))
-    if found.overlap is not None:
-        table.add_row(cell("overlap of global and local"), *(cell(f"{value:.3f}") for value in found.overlap))
-    table.add_row(cell("accuracy"), *(cell(f"{value:.2%}") for value in found.accuracy))
-    Console().print(table)
-    facts(
-        [
-            ("as trained", f"{found.accuracy_trained:.2%}", _trained(found.mass_trained)),
-            ("uniform plan", f"{found.accuracy_uniform:.2%}", "the same prompts, every patch alike"),
-            ("changed", f"{found.changed_uniform:.2%}", "of the predictions by the uniform plan"),
-            ("images", found.n_images, f"test images of {found.n_clients} clients; accuracy is the mean over them"),
-        ]
-    )
-
-
-def _trained(mass: float | None) -> str:
-    return "without transport" if mass is None else f"at mass {mass:g}"
 
 
 def _with_plans(kind: str, runs: "Sequence[RunDirectory]") -> "list[tuple[str, RunDirectory]]":

@@ -1,30 +1,16 @@
 """`fedotp data encode` and `fedotp data cache`: fill the token store, look into it, make room."""
 
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedotp import data
 from fedotp._bars import encoding_progress
 from fedotp._text import counted, printable
-from fedotp.cli._options import (
-    DEVICE,
-    DatasetArgument,
-    DeviceOption,
-    GroupsOption,
-    Precision,
-    QuietOption,
-    RootOption,
-    SkipBrokenOption,
-    WindowOption,
-    WorkersOption,
-)
+from fedotp.cli._options import DatasetArgument, QuietOption, RootOption, SetOption, config_of
 from fedotp.data import store as tokens
 from fedotp.errors import FedotpError
-from fedotp.images import WINDOW
 
 app = typer.Typer()
 cache = typer.Typer(help="Look into the token store and make room: show, prune.", no_args_is_help=True)
@@ -39,40 +25,9 @@ StoreOption = Annotated[
 ]
 
 
-class Storage(StrEnum):
-    """How tokens are written."""
-
-    float16 = "float16"
-    int8 = "int8"
-
-
-_STORAGE = Storage(tokens.STORAGE)
-
-
-CropsOption = Annotated[
-    int, typer.Option(min=0, help="Random crops and flips of each training image; 0: its central part.")
-]
-StorageOption = Annotated[Storage, typer.Option(help="How tokens are stored; int8 takes half the space.")]
-PrecisionOption = Annotated[Precision, typer.Option(help="Number format the tower computes in.")]
-
-
 @app.command()
 def encode(
-    dataset: DatasetArgument,
-    backbone: Annotated[str, typer.Option(help="A checkpoint, or a name such as ViT-B/16.", show_default=False)],
-    crops: CropsOption = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random crops.")] = 0,
-    storage: StorageOption = _STORAGE,
-    device: DeviceOption = DEVICE,
-    precision: PrecisionOption = Precision.float32,
-    window: WindowOption = WINDOW,
-    batch_size: Annotated[int, typer.Option(min=1, help="Crops in a step of the tower.")] = tokens.BATCH_SIZE,
-    workers: WorkersOption = None,
-    skip_broken: SkipBrokenOption = False,
-    store: StoreOption = None,
-    root: RootOption = None,
-    groups: GroupsOption = "",
-    quiet: QuietOption = False,
+    dataset: DatasetArgument, changes: SetOption = None, root: RootOption = None, quiet: QuietOption = False
 ) -> None:
     """Encode every image of a data set once; later runs with this backbone read the tokens back.
 
@@ -80,32 +35,23 @@ def encode(
 
     \b
     Examples:
-      fedotp data encode oxford_pets --backbone ViT-B/16
-      fedotp data encode ~/my-photos --backbone vit-b16.safetensors --crops 50
+      fedotp data encode oxford_pets --set backbone.name=ViT-B/16
+      fedotp data encode ~/my-photos --set backbone.name=vit-b16.safetensors --set data.crops=50
     """
-    import torch
+    from fedotp.runs.one import encode_for, load_backbone, load_data
 
-    from fedotp.runs.one import load_backbone
-
-    loaded = data.load_dataset(dataset, root=root, groups=groups)
-    clip = load_backbone(backbone, device)
+    config = config_of(dataset, root, changes)
+    loaded = load_data(config.data)
+    clip = load_backbone(config.backbone.source, config.compute.device)
     with encoding_progress(quiet=quiet) as on_progress:
-        encoded = tokens.encode(
-            loaded,
-            clip,
-            crops=crops,
-            seed=seed,
-            root=store,
-            storage=storage.value,
-            precision=None if precision is Precision.float32 else getattr(torch, precision),
-            window=window,
-            batch_size=batch_size,
-            workers=workers,
-            skip_broken=skip_broken,
-            on_progress=on_progress,
-            on_broken=lambda broken: typer.echo(printable(f"broken: {broken.where}: {broken.reason}"), err=True),
-        )
-    _print_encoded(encoded)
+        encoded = encode_for(config, loaded, clip, on_progress)
+    n_crops = encoded.train.records.size + encoded.test.records.size
+    repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
+    name = printable(encoded.dataset.name)
+    print(f"{name}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
+    print(f"{n_crops:,} crops, {encoded.n_encoded:,} encoded now{repaired}")
+    if encoded.dataset.skipped:
+        print(f"{len(encoded.dataset.skipped)} broken images left out")
 
 
 @cache.command()
@@ -156,16 +102,6 @@ def prune(
     if not yes:
         typer.confirm(f"delete {_size(sum(info.n_bytes for info in chosen))}?", abort=True)
     print(f"freed {_size(tokens.remove_stores(chosen))}")
-
-
-def _print_encoded(encoded: "tokens.EncodedDataset") -> None:
-    n_crops = encoded.train.records.size + encoded.test.records.size
-    repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
-    name = printable(encoded.dataset.name)
-    print(f"{name}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
-    print(f"{n_crops:,} crops, {encoded.n_encoded:,} encoded now{repaired}")
-    if encoded.dataset.skipped:
-        print(f"{len(encoded.dataset.skipped)} broken images left out")
 
 
 def _print_stores(infos: "list[tokens.StoreInfo]") -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from fedotp.data import store as store
     from fedotp.data._check import check_dataset as check_dataset
     from fedotp.data._check import clipped_note as clipped_note
-    from fedotp.data._check import require_sound as require_sound
     from fedotp.data._dataset import Dataset as Dataset
     from fedotp.data._dataset import Split as Split
     from fedotp.data._download import DatasetInfo as DatasetInfo

@@ -34,8 +34,7 @@ CATALOG = (
         resources=(
             Resource(
                 "https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",
-                "md5:3138e1922a9193bfa496528edbbc45d0",
-                sha256="331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
+                "331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
                 provides="caltech-101/101_ObjectCategories",
                 nested="caltech-101/101_ObjectCategories.tar.gz",
             ),
@@ -55,20 +54,17 @@ CATALOG = (
         resources=(
             Resource(
                 f"{_VGG}/flowers/102/102flowers.tgz",
-                "md5:52808999861908f626f3c1f4e79d11fa",
-                sha256="2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246",
+                "2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246",
                 provides="oxford_flowers/jpg",
             ),
             Resource(
                 f"{_VGG}/flowers/102/imagelabels.mat",
-                "md5:e0620be6f572b9609742df49c70aed4d",
-                sha256="4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
+                "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
                 provides="oxford_flowers/imagelabels.mat",
             ),
             Resource(
                 f"{_VGG}/flowers/102/setid.mat",
-                "md5:a5357ecc9cb78c4bef273ce3793fc85c",
-                sha256="46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd",
+                "46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd",
                 provides="oxford_flowers/setid.mat",
             ),
         ),
@@ -87,14 +83,12 @@ CATALOG = (
         resources=(
             Resource(
                 f"{_VGG}/pets/data/images.tar.gz",
-                "md5:5c4f3ee8e5d25df40f4fd59a7f44e54c",
-                sha256="67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
+                "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
                 provides="oxford_pets/images",
             ),
             Resource(
                 f"{_VGG}/pets/data/annotations.tar.gz",
-                "md5:95a8c909bbe2e81eed6a22bccdf3f68f",
-                sha256="52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
+                "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
                 provides="oxford_pets/annotations",
             ),
         ),
@@ -113,8 +107,7 @@ CATALOG = (
         resources=(
             Resource(
                 "https://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",
-                "md5:85eeb15f3717b99a5da872d97d918f87",
-                sha256="d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4",
+                "d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4",
                 provides="food-101",
             ),
         ),
@@ -133,8 +126,7 @@ CATALOG = (
         resources=(
             Resource(
                 f"{_VGG}/dtd/download/dtd-r1.0.1.tar.gz",
-                "md5:fff73e5086ae6bdbea199a49dfb8a4c1",
-                sha256="e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
+                "e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
                 provides="dtd",
             ),
         ),
@@ -152,8 +144,7 @@ CATALOG = (
         resources=(
             Resource(
                 "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                "md5:c58f30108f718f92721af3b95e74349a",
-                sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+                "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
                 provides="cifar-10-batches-py",
             ),
         ),
@@ -171,8 +162,7 @@ CATALOG = (
         resources=(
             Resource(
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                "md5:eb9058c3a382ffc7106e4002c42a8d85",
-                sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+                "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
                 provides="cifar-100-python",
             ),
         ),
@@ -189,7 +179,7 @@ CATALOG = (
         n_train=18278,
         n_test=4573,
         resources=tuple(
-            Resource(f"{_DOMAINNET}/{path}", f"sha256:{sha}", provides=f"DomainNet/{Path(path).stem}")
+            Resource(f"{_DOMAINNET}/{path}", sha, provides=f"DomainNet/{Path(path).stem}")
             for path, sha in (
                 (
                     "groundtruth/clipart.zip",

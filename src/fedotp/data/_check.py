@@ -142,30 +142,9 @@ def _label(dataset: Dataset, ref: ImageRef) -> int:
     return int(dataset.split(ref.split).labels[ref.index])
 
 
-def require_sound(
-    dataset: Dataset,
-    *,
-    skip_broken: bool = False,
-    workers: int | None = None,
-    on_image: Callable[[], object] | None = None,
-) -> Dataset:
-    """Return `dataset` if every image can be decoded: the gate before training.
-
-    With `skip_broken` broken images are left out and counted in `skipped`; without it they are an error that
-    names the first of them.
-    """
-    broken = check_dataset(dataset, workers=workers, on_image=on_image).broken
-    if not broken:
-        return dataset
-    if skip_broken:
-        return dataset.without(b.ref for b in broken)
-    raise broken_images(dataset, broken)
-
-
 def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:
     """The error that `dataset` has `broken` images and `skip_broken` is not set."""
     return FedotpError(
         f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
-        "`fedotp data check` lists them; a run goes on without them with --set data.skip_broken=true, "
-        "`fedotp data` with --skip-broken"
+        "`fedotp data check` lists them; leave them out with --set data.skip_broken=true"
     )

@@ -26,29 +26,20 @@ _ATTEMPTS = 4
 _TIMEOUT_S = 30.0
 
 OnBytes = Callable[[str, int, int | None], object]  # file name, bytes so far, total if known
-OnFile = Callable[["Resource", str], object]  # a file that was checked, its SHA-256
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A file to fetch.
+    """A file to fetch, with its SHA-256.
 
-    `checksum` is `md5:...` or `sha256:...`, as the source publishes it; `provides` is what is there afterwards,
-    relative to the root: the file itself, or a folder of the archive; `nested` is an archive inside the archive to
-    open as well. `sha256` is given beside an MD5 sum, which anybody can make another file for.
+    `provides` is what is there afterwards, relative to the root: the file itself, or a folder of the archive; `nested`
+    is an archive inside the archive to open as well.
     """
 
     url: str
-    checksum: str
+    sha256: str
     provides: str
     nested: str = ""
-    sha256: str = ""
-
-    @property
-    def checksums(self) -> dict[str, str]:
-        """All that must hold, by algorithm."""
-        algorithm, _, digest = self.checksum.partition(":")
-        return {algorithm: digest} | ({"sha256": self.sha256} if self.sha256 else {})
 
     @property
     def filename(self) -> str:
@@ -88,13 +79,10 @@ class DatasetInfo:
         )
 
 
-def download(
-    resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | None = None, on_file: OnFile | None = None
-) -> list[Path]:
+def download(resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | None = None) -> list[Path]:
     """Fetch what is missing below `root`; return the paths provided.
 
-    `on_file` gets the SHA-256 of each file, to pin it. Without network the error names the
-    file to fetch by hand and the place to put it.
+    Without network the error names the file to fetch by hand and the place to put it.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -107,9 +95,7 @@ def download(
             archive = root / resource.filename
             if not archive.exists():
                 _fetch(resource, archive, on_bytes or _ignore)
-            sha256 = _verify(archive, resource)
-            if on_file is not None:
-                on_file(resource, sha256)
+            _verify(archive, resource)
             _install(archive, target, resource)
         provided.append(target)
     return provided
@@ -184,23 +170,16 @@ class _StaySecure(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_StaySecure)
 
 
-def _verify(path: Path, resource: Resource) -> str:
-    """Compare the file with its checksums and return its SHA-256; one that differs is set aside, to be fetched anew."""
-    wanted = resource.checksums
-    found = {algorithm: _digest(path, algorithm) for algorithm in wanted.keys() | {"sha256"}}
-    for algorithm, digest in wanted.items():
-        if found[algorithm] != digest:
-            aside = path.replace(path.with_name(path.name + ".bad"))
-            raise FedotpError(
-                f"{resource.url} should have {algorithm} {digest}, not {found[algorithm]}; the file is now {aside}, "
-                "run the command again or fetch it from another source"
-            )
-    return found["sha256"]
-
-
-def _digest(path: Path, algorithm: str) -> str:
+def _verify(path: Path, resource: Resource) -> None:
+    """Compare the file with its checksum; one that differs is set aside, to be fetched anew."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != resource.sha256:
+        aside = path.replace(path.with_name(path.name + ".bad"))
+        raise FedotpError(
+            f"{resource.url} should have sha256 {resource.sha256}, not {found}; the file is now {aside}, "
+            "run the command again or fetch it from another source"
+        )
 
 
 def _install(archive: Path, target: Path, resource: Resource) -> None:

@@ -13,6 +13,5 @@ from fedotp.report._maps import plot_plan_maps as plot_plan_maps
 from fedotp.report._maps import plot_similarity as plot_similarity
 from fedotp.report._maps import same_images as same_images
 from fedotp.report._maps import some_maps as some_maps
-from fedotp.report._plans import PlanStatistics as PlanStatistics
 from fedotp.report._plans import plan_statistics as plan_statistics
 from fedotp.report._tsne import project_prompts as project_prompts

@@ -191,7 +191,7 @@ def _make_store(folder: Path) -> None:
 
 def _encode(folder: Path, inputs: Path) -> None:
     images, tower = inputs / "small" / "images", inputs / "small" / "tower.safetensors"
-    fedotp("data", "encode", images, "--backbone", tower, "--store", folder / "store")
+    fedotp("data", "encode", images, "--set", f"backbone.name={tower}", "--set", f"data.store={folder / 'store'}")
 
 
 def _use_store(folder: Path) -> None:

@@ -15,7 +15,7 @@ from fedotp.data import OnProgress
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import FederatedData, Ints, Settings
 from fedotp.federation.clients import Clients, LocalResult
-from fedotp.federation.testing import Predictions
+from fedotp.federation.testing import Predictions, Predictor
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
@@ -121,17 +121,15 @@ class Site:
         config = self.settings.local(agreement.config)
         digest = hashlib.sha256(agreement.config.to_toml().encode()).hexdigest()
         uses_memory = clients.method.uses_memory
-        return Classifier.of(
-            clients.method,
-            clients.task,
-            params,
+        memory = clients.data.memory(_ONLY, clients.task.device, clients.task.dtype) if uses_memory else None
+        return Classifier(
+            Predictor.of(clients.method, clients.task, params, memory=memory),
+            load_backbone(config.backbone.source, clients.device),
             Origin(self.settings.name, digest, fedotp.__version__, config.backbone.name),
-            tower=load_backbone(config.backbone.source, clients.device),
             storage=config.data.storage,
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
-            memory=clients.data.memory(_ONLY, clients.task.device, clients.task.dtype) if uses_memory else None,
         )
 
     def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> Path:
