@@ -41,10 +41,6 @@ _MOST_BYTES = 4 << 20  # of a file
 _MOST = 2**63 - 1  # TOML's and torch's largest whole number
 
 
-def _pathological() -> PartitionSettings:
-    return PartitionSettings("pathological")
-
-
 @dataclass(frozen=True)
 class Config:
     """A run, completely. Only the data set has no default; the other defaults are the paper's.
@@ -74,7 +70,7 @@ class Config:
     """
 
     data: DataSettings
-    partition: PartitionSettings = field(default_factory=_pathological)
+    partition: PartitionSettings = field(default_factory=PartitionSettings)
     backbone: BackboneSettings = field(default_factory=BackboneSettings)
     prompt: PromptSettings = field(default_factory=PromptSettings)
     method: Method = field(default_factory=FedOTP)
@@ -239,9 +235,11 @@ class Config:
 
 
 def _flat(tables: Mapping[str, Any]) -> dict[str, Value]:
-    """The keys in sections, dotted."""
-    sections = {key: table for key, table in tables.items() if isinstance(table, dict)}
-    return {f"{key}.{name}": value for key, table in sections.items() for name, value in table.items()}
+    """All keys, dotted where they are in sections."""
+    flat: dict[str, Value] = {}
+    for key, value in tables.items():
+        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
 
 
 def load_config(source: str | Path) -> Config:
@@ -253,10 +251,7 @@ def load_config(source: str | Path) -> Config:
 
 def flatten(config: Config) -> dict[str, Value]:
     """Every key of a resolved configuration, dotted ("method.mass"), with its value; None where it has none."""
-    flat: dict[str, Value] = {}
-    for key, value in config.resolved.to_dict().items():
-        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
-    return flat
+    return _flat(config.resolved.to_dict())
 
 
 def difference(a: Config, b: Config) -> dict[str, tuple[Value, Value]]:

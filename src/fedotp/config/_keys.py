@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from fedotp._values import Value, write_value
 from fedotp.config._config import Config
-from fedotp.config._schema import DEFAULTS, SECTIONS, TOP, Kind, bare_kind, kinds_of, right_for
+from fedotp.config._schema import METHOD, SECTIONS, TOP, Kind, bare_kind, kinds_of, right_for
 from fedotp.methods import Method
 
 _ENTRY = re.compile(r"^    (\w+): +(.*(?:\n {8,}.*)*)", re.MULTILINE)  # and its further lines
@@ -97,11 +97,10 @@ def _section(section: str, method: type[Method]) -> Iterator[Key]:
     cls: type[Any] = SECTIONS[section]
     if cls is Method:
         cls = method
-        yield Key(f"{section}.name", f"{method.title}: {method.reference}", "a method", (), DEFAULTS[section]["name"])
+        yield Key(f"{section}.name", f"{method.title}: {method.reference}", "a method", (), METHOD)
     kinds, meanings = kinds_of(cls), meanings_of(cls)
     for item in fields(cls):
-        default = DEFAULTS.get(section, {}).get(item.name, _default(item))
-        yield _key(f"{section}.{item.name}", meanings.get(item.name, ""), kinds[item.name], default)
+        yield _key(f"{section}.{item.name}", meanings.get(item.name, ""), kinds[item.name], _default(item))
 
 
 def _key(name: str, meaning: str, kind: Kind, default: Value) -> Key:

@@ -63,8 +63,8 @@ SECTIONS: dict[str, type[Any]] = {
 TOP: dict[str, Kind] = {"seed": int}
 """The keys outside of sections."""
 
-DEFAULTS: dict[str, dict[str, str]] = {"partition": {"scheme": "pathological"}, "method": {"name": FedOTP.name}}
-"""What a configuration need not say although the section's own dataclass wants to know it."""
+METHOD = FedOTP.name
+"""The method of a configuration that names none."""
 
 _ONE_LETTER = 0.9  # how alike round and rounds are
 
@@ -92,12 +92,12 @@ def method_named(name: object) -> type[Method]:
 def read_tables(tables: Mapping[str, object]) -> dict[str, Any]:
     """The values of all keys outside of sections that are given, and an object for every section."""
     given = {section: _as_table(section, tables.get(section, {})) for section in SECTIONS}
-    method = method_named((DEFAULTS["method"] | given["method"])["name"])
+    method = method_named(given["method"].get("name", METHOD))
     kinds = all_kinds(method)
     _refuse_unknown(tables, given, method, list(kinds))
     read: dict[str, Any] = {key: convert(tables[key], kind, key) for key, kind in TOP.items() if key in tables}
     for section, cls in SECTIONS.items():
-        table = DEFAULTS.get(section, {}) | given[section]
+        table = given[section]
         if cls is Method:
             cls = method
             table = {key: value for key, value in table.items() if key != "name"}

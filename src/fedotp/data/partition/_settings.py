@@ -56,7 +56,7 @@ class PartitionSettings:
         seed: draws who gets which images.
     """
 
-    scheme: str
+    scheme: str = "pathological"
     n_clients: int | None = None
     alpha: float | None = None
     shots: int | None = None

@@ -14,53 +14,25 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import cached_property
 from hashlib import sha256
 from multiprocessing.connection import Connection
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from PIL import Image
 
 from fedotp._system import die_with_parent
-from fedotp.clip import Shown, Window, to_rgb
+from fedotp.clip import EvalTransform, Shown, TrainTransform, Window, to_rgb
 from fedotp.errors import FedotpError, MissingPackageError
 from fedotp.images import MAX_PIXELS, decoded, read_image, reason, share_room
+
+if TYPE_CHECKING:  # it imports torch
+    from fedotp.data.store._tower import SplitImage
 
 Crop = tuple[int, int]  # seed and number; 0 and 0 for the plain crop
 
 _SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many processes may do so at once
 
 
-class Transform(Protocol):
-    """What crops: a transform of `fedotp.clip`."""
-
-    @property
-    def size(self) -> int:
-        """Of a crop, across."""
-
-    @property
-    def greys(self) -> str:
-        """The window of greys of more than 8 bits."""
-
-    def window(self, width: int, height: int, rng: random.Random) -> Window:
-        """Where in a picture of this size a crop is."""
-
-    def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
-        """What the tower sees of a picture: RGB, size x size."""
-
-
-class StoredImage(Protocol):
-    """One image, as it is stored."""
-
-    def read(self) -> bytes:
-        """Return the stored bytes: equal bytes mean equal images."""
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Turn what `read` returned into an image; the block is where it takes memory."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of bare pixels; empty for an image file."""
-
-    def portable(self) -> "Portable | None":
-        """The same for another process; None if only this one can look at it."""
+Transform = EvalTransform | TrainTransform
+StoredImage = Union["Portable", "SplitImage"]  # the same methods: another process looks at it, or only this one can
 
 
 class Portable(NamedTuple):

@@ -88,15 +88,15 @@ def encode(
     with DecoderPool((AHEAD + 1) * batch_size, size, workers, room) as decoders:
         callbacks = on_progress or _ignore, on_broken or _ignore
         job = _Job(root or default_store(), tower, seed, storage, batch_size, decoders, verify, *callbacks)
-        train, test = job.encode(
+        (train, broken_train), (test, broken_test) = job.encode(
             job.part("train", dataset.train, drawn if crops else central, crops),
             job.part("test", dataset.test, central, 0),
         )
-    broken = [*train.broken, *test.broken]
+    broken = [*broken_train, *broken_test]
     if broken and not skip_broken:
         raise broken_images(dataset, broken)
     dataset = dataset.without(b.ref for b in broken) if broken else dataset
-    return EncodedDataset(dataset, train.sound(), test.sound(), job.n_encoded, job.n_repaired)
+    return EncodedDataset(dataset, train, test, job.n_encoded, job.n_repaired)
 
 
 def encoding_of(
@@ -134,19 +134,6 @@ class _Part:
     def broken(self, image: int, reason: str) -> Broken:
         """The image with this number, and what is wrong with it."""
         return Broken(ImageRef(self.name, image), self.split.where(image), reason)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """Of a split: where its records are (k, n), -1 for broken images, and these."""
-
-    store: TokenStore
-    records: Ints
-    broken: list[Broken]
-
-    def sound(self) -> EncodedSplit:
-        """The images that are not broken."""
-        return EncodedSplit(self.store, self.records[:, (self.records >= 0).all(axis=0)])
 
 
 @dataclass
@@ -188,8 +175,8 @@ class _Job:
         if n_new >= _MANY_BATCHES * self.batch_size:
             self.tower.get_ready(self.batch_size)
 
-    def encode(self, *parts: _Part) -> list[_Outcome]:
-        """Encode what is missing of any part, all in one go."""
+    def encode(self, *parts: _Part) -> list[tuple[EncodedSplit, list[Broken]]]:
+        """Encode what is missing of any part, all in one go; of each its sound images, and the broken ones."""
         opened: dict[Encoding, TokenStore] = {}
         missing: dict[Encoding, Keys] = {}
         stores, encoders = [], []
@@ -249,7 +236,7 @@ class _Job:
         return count
 
 
-def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> _Outcome:
+def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> tuple[EncodedSplit, list[Broken]]:
     """What is in `store` now; `reasons` by key, so that the reason found for the first of equal content is known."""
     records = store.find(part.keys)
     broken = []
@@ -260,7 +247,7 @@ def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> _Outc
                 f"the tokens of {part.split.where(image)} vanished while others were encoded; was the store pruned?"
             )
         broken.append(part.broken(image, reason))
-    return _Outcome(store, records, broken)
+    return EncodedSplit(store, records[:, (records >= 0).all(axis=0)]), broken
 
 
 def _ignore(*_: object) -> None:
