@@ -187,7 +187,7 @@ def partition(
     \b
     Examples:
       fedotp data partition oxford_pets --set partition.shots=16
-      fedotp data partition pacs --set partition.scheme=domain-dirichlet --plot pacs.png
+      fedotp data partition pacs --set partition.scheme=domain --plot pacs.png
     """
     from fedotp.data.partition import make_partition, plot_partition
     from fedotp.runs.one import load_data

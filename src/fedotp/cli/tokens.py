@@ -36,7 +36,7 @@ def encode(
     \b
     Examples:
       fedotp data encode oxford_pets --set backbone.name=ViT-B/16
-      fedotp data encode ~/my-photos --set backbone.name=vit-b16.safetensors --set data.crops=50
+      fedotp data encode ~/my-photos --set backbone.name=mini --set data.crops=50
     """
     from fedotp.runs.one import encode_for, load_backbone, load_data
 
