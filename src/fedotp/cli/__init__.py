@@ -127,7 +127,6 @@ def _root(
             metavar="MODULE",
             help="Import methods, data sets or partition schemes that you wrote: a module or a file *.py; any number "
             f"of times. If not given, ${VARIABLE}.",
-            show_default=False,
             is_eager=True,
         ),
     ] = None,

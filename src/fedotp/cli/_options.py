@@ -24,8 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead, an
 DEVICE = "auto"
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda:1 ...; auto is a GPU if there is one.")]
 BackboneOption = Annotated[
-    str | None,
-    typer.Option(help="File of the backbone's weights, if the run's own path is not valid here.", show_default=False),
+    str | None, typer.Option(help="File of the backbone's weights, if the run's own path is not valid here.")
 ]
 
 # Configurations ------------------------------------------------------------------------------------------------
@@ -36,7 +35,6 @@ SourceArgument = Annotated[
     typer.Argument(
         metavar="PRESET|FILE",
         help=f"A preset (`fedotp presets` lists them) or a file that ends in .toml; {SOURCE} if not given.",
-        show_default=False,
         autocompletion=_complete.sources,
     ),
 ]
@@ -58,16 +56,14 @@ METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
 
 
 JobsOption = Annotated[
-    int,
-    typer.Option(min=1, help="Processes at a time, each with its own runs and, if there are several, its own GPU."),
+    int, typer.Option(min=1, help="Processes at a time, each with its own runs and, if there are several, its own GPU.")
 ]
 
 _MOST = 10_000  # seeds or splits of a range: each is a run
 
 SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11.")]
 SplitsOption = Annotated[
-    str | None,
-    typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.", show_default=False),
+    str | None, typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.")
 ]
 ControlsOption = Annotated[
     bool, typer.Option("--controls", help="Also train every method on shuffled labels; it must be above that.")
@@ -93,26 +89,20 @@ def whole_numbers(text: str, option: str) -> list[int]:
 
 # Runs ----------------------------------------------------------------------------------------------------------
 
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Directory of a run.", show_default=False, autocompletion=_complete.runs)
-]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run.", autocompletion=_complete.runs)]
 ResumeOption = Annotated[
     Path | None, typer.Option(metavar="RUN", help="Continue the run in this directory.", autocompletion=_complete.runs)
 ]
 RunsArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN...",
-        help="Directories of runs, or folders with runs in them.",
-        show_default=False,
-        autocompletion=_complete.runs,
+        metavar="RUN...", help="Directories of runs, or folders with runs in them.", autocompletion=_complete.runs
     ),
 ]
 _CLIENT = "Name of a client of the run"
-ClientOption = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_CLIENT}.", show_default=False)]
+ClientOption = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_CLIENT}.")]
 ClientsOption = Annotated[
-    list[str] | None,
-    typer.Option("--client", metavar="NAME", help=f"{_CLIENT}; any number of times.", show_default=False),
+    list[str] | None, typer.Option("--client", metavar="NAME", help=f"{_CLIENT}; any number of times.")
 ]
 
 
@@ -146,16 +136,11 @@ CalibrateOption = Annotated[
     typer.Option(
         metavar="FOLDER|test",
         help="Calibrate with test images of the client: a folder or table, or test for those of the run.",
-        show_default=False,
     ),
 ]
 ClassesOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAMES|FILE",
-        help="Names of the classes, separated by commas, or a file with one per line.",
-        show_default=False,
-    ),
+    typer.Option(metavar="NAMES|FILE", help="Names of the classes, separated by commas, or a file with one per line."),
 ]
 
 
@@ -226,9 +211,7 @@ class Precision(StrEnum):
 connection_option = partial(typer.Option, rich_help_panel="Connection")
 KeysOption = Annotated[
     Path | None,
-    connection_option(
-        "--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place.", show_default=False
-    ),
+    connection_option("--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place."),
 ]
 InsecureOption = Annotated[
     bool,

@@ -35,7 +35,6 @@ SourceArgument = Annotated[
         metavar="PRESET|FILE|RUN|BUNDLE",
         help="A preset, a file that ends in .toml, the directory of a run, or, with --probe, a bundle of "
         f"`fedotp export`; {SOURCE} if not given.",
-        show_default=False,
         autocompletion=_complete.sources_or_runs,
     ),
 ]
@@ -45,16 +44,13 @@ KindOption = Annotated[
     _canary(
         metavar="gradients|images",
         help="What canaries are; gradients if privacy is promised, else images with wrong labels.",
-        show_default=False,
     ),
 ]
 ProbeOption = Annotated[bool, _probe("--probe", help="Attack a run or a bundle as it is instead.")]
 MembersOption = Annotated[
-    Path | None, _probe(metavar="DIR", help="Of a bundle: images trained on, a folder per class.", show_default=False)
+    Path | None, _probe(metavar="DIR", help="Of a bundle: images trained on, a folder per class.")
 ]
-OthersOption = Annotated[
-    Path | None, _probe(metavar="DIR", help="Of a bundle: images like them, not trained on.", show_default=False)
-]
+OthersOption = Annotated[Path | None, _probe(metavar="DIR", help="Of a bundle: images like them, not trained on.")]
 
 
 @app.command()
@@ -63,8 +59,7 @@ def audit(
     changes: SetOption = None,
     confidence: Annotated[float, typer.Option(help="Of the bounds and intervals.")] = 0.95,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The JSON file to write; audit.json or probe.json in the run if not given."),
+        Path | None, typer.Option(help="The JSON file to write; audit.json or probe.json in the run if not given.")
     ] = None,
     canaries: CanariesOption = None,
     kind: KindOption = None,

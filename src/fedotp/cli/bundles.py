@@ -79,14 +79,9 @@ def export(
 
 @app.command()
 def calibrate(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="A bundle of `fedotp export`, or a site's.", show_default=False)
-    ],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of `fedotp export`, or a site's.")],
     images: Annotated[
-        str,
-        typer.Argument(
-            metavar="FOLDER", help="Images of the site in a folder per class, or a table *.csv.", show_default=False
-        ),
+        str, typer.Argument(metavar="FOLDER", help="Images of the site in a folder per class, or a table *.csv.")
     ],
     site: SiteOption = None,
     every: Annotated[

@@ -29,10 +29,7 @@ app = typer.Typer()
 
 _term = partial(typer.Option, rich_help_panel="What the site demands and reveals")
 DataOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR", help="The site's images: a folder per class, or the name of a data set.", show_default=False
-    ),
+    str | None, typer.Option(metavar="DIR", help="The site's images: a folder per class, or the name of a data set.")
 ]
 PartOption = Annotated[
     int,
@@ -71,7 +68,6 @@ RequirePrivacyOption = Annotated[
     _term(
         metavar="EPSILON",
         help="Refuse what would spend more than EPSILON of the images' privacy, in all runs together.",
-        show_default=False,
     ),
 ]
 PrivacyUnitOption = Annotated[

@@ -17,14 +17,10 @@ app = typer.Typer()
 @app.command()
 def join(
     run: RunArgument,
-    data: Annotated[
-        Path,
-        typer.Option(help="The new client's images: a folder per class, or a table *.csv.", show_default=False),
-    ],
+    data: Annotated[Path, typer.Option(help="The new client's images: a folder per class, or a table *.csv.")],
     site: SiteOption = None,
     name: Annotated[
-        str | None,
-        typer.Option(help="Name of the new client; the site's or folder's if not given.", show_default=False),
+        str | None, typer.Option(help="Name of the new client; the site's or folder's if not given.")
     ] = None,
     epochs: Annotated[
         int, typer.Option(min=0, help="Passes over its images; 0: as many as a client of the run had.")

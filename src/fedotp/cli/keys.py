@@ -14,24 +14,21 @@ from fedotp.flower import SERVER_DAYS
 
 app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True, callback=lambda: need_posix("keys"))
 
-FolderArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The folder that `fedotp keys make` made.", show_default=False)
-]
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `fedotp keys make` made.")]
 DaysOption = Annotated[int, typer.Option(help="How long the server certificate is valid.")]
 
 
 @app.command()
 def make(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     server: Annotated[
         str,
         typer.Option(
             metavar="HOST[,HOST...]",
             help="Names or IP addresses under which sites reach the server; sites use the first.",
-            show_default=False,
         ),
     ],
-    sites: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="A name per site.", show_default=False)],
+    sites: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="A name per site.")],
     days: DaysOption = SERVER_DAYS,
 ) -> None:
     """Make the keys of a federation: an authority, a certificate for the server, a key for every site.
@@ -49,7 +46,7 @@ def make(
 @app.command()
 def add(
     folder: FolderArgument,
-    sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.", show_default=False)],
+    sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")],
 ) -> None:
     """Make keys for further sites.
 
@@ -67,7 +64,7 @@ def add(
 @app.command()
 def remove(
     folder: FolderArgument,
-    site: Annotated[str, typer.Argument(help="Name of the site.", show_default=False)],
+    site: Annotated[str, typer.Argument(help="Name of the site.")],
 ) -> None:
     """Forget the key of a site: the server will refuse it.
 
@@ -84,8 +81,7 @@ def remove(
 def renew(
     folder: FolderArgument,
     server: Annotated[
-        str,
-        typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; as before if not given."),
+        str, typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; as before if not given.")
     ] = "",
     days: DaysOption = SERVER_DAYS,
 ) -> None:
@@ -102,10 +98,7 @@ def renew(
 
 @app.command()
 def show(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="All keys, or the folder of the server or of a site.", show_default=False),
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="All keys, or the folder of the server or of a site.")],
 ) -> None:
     """Show what a folder of keys has: fingerprints, hosts, when certificates expire.
 

@@ -18,18 +18,13 @@ app = typer.Typer()
 
 CertificateOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="CERTIFICATE",
-        help="Instead: check a certificate and the run in whose directory it is.",
-        show_default=False,
-    ),
+    typer.Option(metavar="CERTIFICATE", help="Instead: check a certificate and the run in whose directory it is."),
 ]
 AgainstOption = Annotated[
     Path | None,
     typer.Option(
         metavar="RUN",
         help="With --check: a run that others made without the clients; it must be bit-equal.",
-        show_default=False,
         autocompletion=_complete.runs,
     ),
 ]
@@ -38,8 +33,7 @@ AgainstOption = Annotated[
 @app.command()
 def forget(
     run: Annotated[
-        Path | None,
-        typer.Argument(metavar="[RUN]", help="Directory of a run.", show_default=False, autocompletion=_complete.runs),
+        Path | None, typer.Argument(metavar="[RUN]", help="Directory of a run.", autocompletion=_complete.runs)
     ] = None,
     clients: ClientsOption = None,
     out: Annotated[

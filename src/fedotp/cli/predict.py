@@ -42,13 +42,10 @@ CoverageOption = Annotated[
     float | None,
     typer.Option(
         help="Add a set of classes that contains the true one with this probability, such as 0.9; needs a calibrated "
-        "client.",
-        show_default=False,
+        "client."
     ),
 ]
-MapsOption = Annotated[
-    Path | None, typer.Option(help="Folder for a picture per image of where the prompts look.", show_default=False)
-]
+MapsOption = Annotated[Path | None, typer.Option(help="Folder for a picture per image of where the prompts look.")]
 CsvOption = Annotated[
     bool, typer.Option("--csv", help="CSV: image, predicted class, its probability, then all classes.")
 ]

@@ -117,10 +117,7 @@ def evaluate(
     run: RunArgument,
     changes: SetOption = None,
     views: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VIEW,...", help="Also evaluate these views, such as base,novel,global.", show_default=False
-        ),
+        str | None, typer.Option(metavar="VIEW,...", help="Also evaluate these views, such as base,novel,global.")
     ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -179,7 +176,6 @@ def config(
         typer.Argument(
             metavar="PRESET|FILE|RUN",
             help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
-            show_default=False,
             autocompletion=_complete.sources_or_runs,
         ),
     ] = None,

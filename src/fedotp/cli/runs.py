@@ -101,16 +101,8 @@ def show(
 
 @app.command()
 def diff(
-    a: Annotated[
-        Path,
-        typer.Argument(metavar="A", help="Directory of a run.", show_default=False, autocompletion=_complete.runs),
-    ],
-    b: Annotated[
-        Path,
-        typer.Argument(
-            metavar="B", help="Directory of another run.", show_default=False, autocompletion=_complete.runs
-        ),
-    ],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Directory of a run.", autocompletion=_complete.runs)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Directory of another run.", autocompletion=_complete.runs)],
 ) -> None:
     """Compare two runs: the settings in which they differ, what they were made with, their numbers.
 

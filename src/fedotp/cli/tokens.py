@@ -18,10 +18,7 @@ app.add_typer(cache, name="cache")
 
 _GIB = 1 << 30
 StoreOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the token store; $FEDOTP_CACHE/tokens or the user's cache if not given.", show_default=False
-    ),
+    Path | None, typer.Option(help="Folder of the token store; $FEDOTP_CACHE/tokens or the user's cache if not given.")
 ]
 
 
@@ -70,15 +67,10 @@ def show(store: StoreOption = None) -> None:
 @cache.command()
 def prune(
     store: StoreOption = None,
-    older_than: Annotated[
-        float | None, typer.Option(min=0, help="Only what was not used for so many days.", show_default=False)
-    ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Only this backbone: how its digest begins.", show_default=False)
-    ] = None,
+    older_than: Annotated[float | None, typer.Option(min=0, help="Only what was not used for so many days.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Only this backbone: how its digest begins.")] = None,
     max_size: Annotated[
-        float | None,
-        typer.Option(min=0, help="Only until so many GiB are left, oldest first.", show_default=False),
+        float | None, typer.Option(min=0, help="Only until so many GiB are left, oldest first.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All tokens.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
