@@ -85,9 +85,8 @@ def test_zero_shot_scores_are_those_of_the_captions() -> None:
     assert (report.bytes_up, report.bytes_down) == (0, 0)
 
 
-@pytest.mark.parametrize("reset", [True, False])
-def test_fine_tuned_copies_are_forgotten(reset: bool) -> None:
-    settings = make_settings(optimizer={"reset": reset})
+def test_fine_tuned_copies_are_forgotten() -> None:
+    settings = make_settings(optimizer={"reset": False})
     federation, plain = simulator("promptfl-ft", settings), simulator("promptfl", settings)
     for each in (federation, plain):
         each.run_round()
@@ -144,7 +143,7 @@ def test_a_sample_of_the_clients_is_drawn_anew_each_round_from_those_with_test_i
     assert everyone.drawn_for_evaluation() is None
 
 
-@pytest.mark.parametrize("method", ["fedotp", "promptfl", "pfedprompt"])
+@pytest.mark.parametrize("method", ["fedotp", "pfedprompt"])
 def test_bfloat16_runs_and_stays_near_float32(method: str) -> None:
     found = {}
     for precision in ("float32", "bfloat16"):
@@ -164,10 +163,9 @@ def test_bfloat16_runs_and_stays_near_float32(method: str) -> None:
     "prompt",
     [{"per_class": True}, {"words": "a photo of a", "std": 0.01}, {"position": "middle"}, {"kgcoop": 8.0}],
 )
-@pytest.mark.parametrize("method", ["fedotp", "promptfl-fedper", "fedpgp"])
-def test_other_prompts_train_too(method: str, prompt: dict) -> None:
+def test_other_prompts_train_too(prompt: dict) -> None:
     task = make_task(**prompt)
-    federation = simulator(method, make_settings(optimizer={"lr": 0.02}), task=task)
+    federation = simulator("fedotp", make_settings(optimizer={"lr": 0.02}), task=task)
     losses = [federation.run_round().mean_loss for _ in range(3)]
     assert losses[-1] < losses[0]
     assert len(federation.predict().row) == sum(TEST)
@@ -179,7 +177,7 @@ def test_other_prompts_train_too(method: str, prompt: dict) -> None:
         assert (task.contexts(1)[0] - task.clip.token_embedding.weight[ids]).abs().max() < 0.06
 
 
-@pytest.mark.parametrize("counts", [(0, 1), (0, 3), (1, 0), (3, 0), (2, 2), (3, 3)])
+@pytest.mark.parametrize("counts", [(0, 3), (3, 0), (2, 2)])
 def test_any_number_of_shared_and_private_prompts(counts: tuple[int, int]) -> None:
     federation = simulator(FedOTP(n_shared=counts[0], n_private=counts[1]))
     losses = [federation.run_round().mean_loss for _ in range(3)]
@@ -190,19 +188,18 @@ def test_any_number_of_shared_and_private_prompts(counts: tuple[int, int]) -> No
 
 
 @pytest.mark.parametrize("method", STRUCTURES)
-def test_a_client_without_training_images_predicts_all_the_same(method: str) -> None:
+def test_a_client_without_training_images_is_not_sampled_and_predicts_all_the_same(method: str) -> None:
     federation = simulator(method, data=make_data(train=(4, 0, 3), test=(2, 2, 2)))
-    federation.run_round()
+    assert federation.run_round().sampled.tolist() == [0, 2]
     assert np.bincount(federation.predict().client).tolist() == [2, 2, 2]
     assert np.bincount(federation.predict(np.array([1])).client).tolist() == [0, 2]
     assert np.bincount(federation.join(np.array([1])).client).tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_memory_of_a_client_is_its_training_images(dtype: torch.dtype) -> None:
+def test_the_memory_of_a_client_is_its_training_images() -> None:
     """Padded with labels of -1; the spatial feature is the mean of the patches, each of length 1."""
     data = make_data()
-    clients = np.array([2, 4, 1])
+    clients, dtype = np.array([2, 4, 1]), torch.float64
     memory = data.memory(clients, torch.device("cpu"), dtype)
     assert memory.labels.shape == (3, 10)
     for place, client in enumerate(clients):

@@ -12,13 +12,12 @@ from fedotp.methods import METHODS, FedOTP, Method, Parameters
 @pytest.mark.parametrize("method", STRUCTURES[1:])
 def test_every_method_lowers_its_objective_and_classifies_better(method: str) -> None:
     data = make_data(train=(8, 12, 10, 8), test=(8,) * 4)
-    rounds = 10 if method in ("fedmgp", "fedclip", "fedpgp") else 5  # cosines near 1 and softmaxes are slow at first
     federation = simulator(method, make_settings(optimizer={"lr": 0.02}, batch_size=6), data=data)
     before = federation.predict()
-    losses = [federation.run_round().mean_loss for _ in range(rounds)]  # with the penalty, where there is one
+    losses = [federation.run_round().mean_loss for _ in range(5)]  # with the penalty, where there is one
     after = federation.predict()
     assert losses[-1] < 0.5 * losses[0]
-    assert after.loss.mean() < 0.7 * before.loss.mean() or method == "promptfl-ft"  # which tunes before it predicts
+    assert after.loss.mean() < 0.7 * before.loss.mean()
     accuracy = [Evaluation.of(p, 3, data.domains).mean for p in (before, after)]
     assert accuracy[1] > max(0.7, accuracy[0] - 1e-9)
 
@@ -35,9 +34,8 @@ def pieces(value: torch.Tensor) -> set[bytes]:
     return {row.numpy().tobytes() for row in value.detach().cpu().reshape(-1, value.shape[-1])}
 
 
-@pytest.mark.parametrize("reset", [True, False])
 @pytest.mark.parametrize("method", VARIANTS, ids=lambda m: f"{m.name}-{getattr(m, 'n_shared', '')}")
-def test_nothing_private_is_ever_sent(method: Method, reset: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_private_is_ever_sent(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names and values: no context vector that a client keeps, before or after a round, is in what the server gets."""
     sent: list[Parameters] = []
     plain = type(method).aggregate
@@ -47,7 +45,7 @@ def test_nothing_private_is_ever_sent(method: Method, reset: bool, monkeypatch: 
         return plain(self, server, clients, uploads, weights)
 
     monkeypatch.setattr(type(method), "aggregate", aggregate)
-    federation = simulator(method, make_settings(optimizer={"reset": reset}, participation=0.8))
+    federation = simulator(method, make_settings(optimizer={"reset": False}, participation=0.8))
     secret: set[bytes] = set()
     for _ in range(3):
         federation.run_round()
