@@ -26,6 +26,7 @@ def test_containers_have_no_more_rights_than_they_need(name: str) -> None:
     assert compose["volumes"] == {"state": None}
     assert service.get("ports") == (["8000:8000"] if name == "server" else None)
     assert not {"privileged", "network_mode", "pid", "devices"} & set(service)
+    assert service["restart"] == ("on-failure" if name == "server" else "unless-stopped")  # a server's run has an end
 
 
 @pytest.mark.parametrize("name", ["server", "site"])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 from toy_federation import CLASSES, TRAIN, kept_rows, make_settings, make_task, simulator
@@ -95,7 +94,6 @@ class Restated:
     prompts: Callable[[list[Tensor]], list[Tensor]]  # the prompts (s, d) whose features are matched
     participation: float = 1.0
     penalty: Callable[[list[Tensor], list[Tensor]], Tensor | float] = lambda params, received: 0.0
-    steps: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)  # factors on the learning rate, of each tensor; none: all 1
 
     def sampled(self, round_: int) -> list[int]:
@@ -130,7 +128,6 @@ class Restated:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            self.steps.append(float(loss.detach()))
             total, seen = total + float(loss.detach()) * len(rows), seen + len(rows)
         for param in params:
             param.requires_grad_(False)
@@ -182,31 +179,16 @@ def averaged(
     return shared, losses
 
 
-def golden_settings(participation: float, **compute: object) -> Settings:
+def golden_settings(participation: float) -> Settings:
     return make_settings(
         rounds=ROUNDS,
         local_epochs=EPOCHS,
         batch_size=BATCH,
         participation=participation,
         optimizer={"lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY},
-        compute={"precision": "float64", **compute},
+        compute={"precision": "float64"},
         seed=SEED,
     )
-
-
-class Recorder:
-    """Wraps a method's loss and remembers every value."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: type[Method]) -> None:
-        self.steps: list[float] = []
-        plain = method.loss
-
-        def loss(*args: object) -> Tensor:
-            value = plain(*args)
-            self.steps.extend(value.detach().tolist())
-            return value
-
-        monkeypatch.setattr(method, "loss", loss)
 
 
 def run_engine(

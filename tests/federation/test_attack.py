@@ -118,6 +118,17 @@ def test_colluders_without_an_honest_client_send_what_they_learned() -> None:
 # What is trained on ------------------------------------------------------------------------------------------
 
 
+def assert_trained_on(images: Images, federation: Simulator) -> None:
+    """Two rounds are, to the bit, those of honest clients that have these training images."""
+    data = replace(make_data(TRAIN, TRAIN), train=images)
+    honest = under(AttackSettings(), seed=federation.settings.seed)
+    restated = Simulator(METHODS["fedotp"](), make_task(), data, honest)
+    for _ in range(2):
+        federation.run_round()
+        restated.run_round()
+    assert_same_bits(state_of(federation), state_of(restated))
+
+
 @pytest.mark.parametrize("source", ["", "car"])
 def test_flipped_labels_are_those_of_data_labelled_otherwise(source: str) -> None:
     settings = AttackSettings("label-flip", share=0.34, target="egyptian mau", source=source)
@@ -129,12 +140,7 @@ def test_flipped_labels_are_those_of_data_labelled_otherwise(source: str) -> Non
             if not source or CLASSES[labels[row]] == source:
                 labels[row] = CLASSES.index("egyptian mau")
     assert (labels != data.train.labels).any()
-    other = replace(data, train=replace(data.train, labels=labels))
-    restated = Simulator(METHODS["fedotp"](), make_task(), other, under(AttackSettings()))
-    for _ in range(2):
-        federation.run_round()
-        restated.run_round()
-    assert_same_bits(state_of(federation), state_of(restated))
+    assert_trained_on(replace(data.train, labels=labels), federation)
 
 
 def test_a_backdoor_is_trained_on_painted_images_labelled_as_the_target() -> None:
@@ -148,12 +154,7 @@ def test_a_backdoor_is_trained_on_painted_images_labelled_as_the_target() -> Non
         rows = own[order(draws(2, "poison", 0, int(client)), len(own))[: max(1, round(0.4 * len(own)))]]
         pooled[:, rows], tokens[:, rows] = painted.pooled[:, rows], painted.tokens[:, rows]
         labels[rows] = CLASSES.index("car")
-    other = replace(data, train=Images(HeldFeatures(pooled, tokens), labels, data.train.clients))
-    restated = Simulator(METHODS["fedotp"](), make_task(), other, under(AttackSettings(), seed=2))
-    for _ in range(2):
-        federation.run_round()
-        restated.run_round()
-    assert_same_bits(state_of(federation), state_of(restated))
+    assert_trained_on(Images(HeldFeatures(pooled, tokens), labels, data.train.clients), federation)
 
 
 # Success -----------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def drawn(purpose: str, *shape: int) -> Tensor:
 
 @pytest.mark.parametrize(
     ("rank", "mu", "tau", "anchor", "kgcoop"),
-    [(8, 0.5, 0.5, "template", 0.0), (2, 3.0, 0.1, "x", 8.0), (1, 0.0, 0.5, "template", 0.0)],
+    [(8, 0.5, 0.5, "template", 0.0), (2, 3.0, 0.1, "x", 8.0)],
 )
 def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str, kgcoop: float) -> None:
     task, data = replace(exact_task(), prompt=replace(exact_task().prompt, kgcoop=kgcoop)), make_data()
@@ -131,10 +131,10 @@ class RestatedFedPHA(Restated):
 
 @pytest.mark.parametrize(
     ("rho", "alpha", "subspace", "n_ctx_private"),
-    [(0.5, 1.0, "null", 0), (0.3, 1.0, "row", 0), (0.1, 1.4, "null", 2), (0.6, 0.3, "row", 4)],
+    [(0.3, 1.0, "row", 0), (0.1, 1.4, "null", 2), (0.6, 0.3, "row", 4)],
 )
 def test_three_rounds_of_fedpha(rho: float, alpha: float, subspace: str, n_ctx_private: int) -> None:
-    """Of three vectors 1, 2, 2 and 1 singular vectors are left out; hinges that are and that are not at work."""
+    """Of three vectors 2, 2 and 1 singular vectors are left out; hinges that are and that are not at work."""
     task, data = exact_task(), make_data()
     method = FedPHA(rho=rho, alpha=alpha, subspace=subspace, n_ctx_private=n_ctx_private)
     federation, reports = run_engine(method, task, data, golden_settings(0.6))
@@ -176,8 +176,7 @@ class Factored(Restated):
         return super().objective(prompts, received, *batch)
 
 
-@pytest.mark.parametrize("variant", ["paper", "code"])
-@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize(("participation", "variant"), [(1.0, "paper"), (0.6, "code")])
 def test_golden_dpfpl(participation: float, variant: str) -> None:
     task, data = exact_task(), make_data(n_crops=2)
     restated = Factored(task, data, pooled_scores, prompts=lambda params: [params[0] + params[1]])

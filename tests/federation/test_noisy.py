@@ -22,8 +22,8 @@ from toy_federation import (
 
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator
-from fedotp.federation.clients._noisy import NoisySteps, poisson_steps
-from fedotp.methods import METHODS, Batch, FedOTP, Method, Parameters, PromptFL
+from fedotp.federation.clients._noisy import poisson_steps
+from fedotp.methods import METHODS, Batch, Method, Parameters, PromptFL
 from fedotp.methods._fedclip import FedCLIP
 from fedotp.privacy import PrivacySettings, epsilon
 from fedotp.privacy._clipping import unit_gradients
@@ -281,12 +281,3 @@ def test_what_cannot_be_promised_is_refused(
 ) -> None:
     with pytest.raises(FedotpError, match=why):
         simulator(method, with_privacy(make_settings(**section), **privacy), task=make_task(authors=authors))
-
-
-def test_nothing_changes_where_nothing_is_promised() -> None:
-    assert Settings().privacy == PrivacySettings("none")
-    each = simulator("fedotp")
-    each.run_round()
-    assert "privacy" not in each.facts()
-    assert each.trainer._noisy is None
-    assert NoisySteps(FedOTP(), make_task(), with_privacy(make_settings())).is_noised("shared")

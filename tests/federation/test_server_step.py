@@ -96,12 +96,6 @@ def test_a_step_in_float32_is_one_in_float64_rounded(name: str) -> None:
     assert_same_bits(single.state, double.state)
 
 
-def test_the_average_is_taken_as_it_is() -> None:
-    step, aggregated = ServerStep(ServerStepSettings()), start(torch.float32)
-    assert step(start(torch.float32), aggregated, aggregated) is aggregated
-    assert step.state == {}
-
-
 def test_only_numbers_that_are_averaged_are_stepped() -> None:
     step = ServerStep(ServerStepSettings("momentum", lr=0.5))
     server = {"p": torch.zeros(2), "kept at the server": torch.zeros(2), "count": torch.zeros(1, dtype=torch.int64)}
