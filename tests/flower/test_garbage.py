@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
-from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._registration import Member, Registration, Registry, State
 from fedotp.flower.server._updates import checked_update, reported_scores
 
@@ -83,7 +82,7 @@ def answer(what: RecordDict | Error | None) -> Message:
 def test_no_answer_to_training_raises_in_the_server(what: Any) -> None:
     member = Member("site", train_images=6, agreed=6)
     with suppress(FedotpError):
-        update = checked_update(answer(what), EXPECTED, member, ServerSettings(), 10)
+        update = checked_update(answer(what), EXPECTED, member, 10)
         assert update is None or all(value.isfinite().all() for value in update.prompts.values())
 
 

@@ -179,9 +179,7 @@ def test_refused_and_shortened_updates_of_a_run_that_goes_on_are_not_forgotten(i
 
 
 def test_the_limits_are_in_the_command_that_goes_on() -> None:
-    asked = ServerSettings.asked_for(
-        round_timeout=1.5, max_times=3.0, max_images=1_000_000, allow_new_counts=True, secure=True
-    )
+    asked = ServerSettings(round_timeout=1.5, max_times=3.0, max_images=1_000_000, allow_new_counts=True, secure=True)
     assert _given(asked) == ["--round-timeout", "1.5", "--max-times", "3", "--max-images", "1000000"]
 
 

@@ -150,11 +150,11 @@ def test_an_update_that_lies_is_refused(lie: str, honest: Any) -> None:
     message, reply = deepcopy(honest["train"])
     expected = {"shared": torch.from_numpy(shared(message.content))}
     member = Member("site-1", train_images=11, agreed=11)
-    assert checked_update(reply, expected, member, QUICK, 11) is not None
+    assert checked_update(reply, expected, member, 11) is not None
     change, why = UPDATES[lie]
     change(reply.content)
     with pytest.raises(FedotpError, match=why):
-        checked_update(reply, expected, member, QUICK, 11)
+        checked_update(reply, expected, member, 11)
 
 
 @pytest.mark.parametrize("lie", ["not a number", "no number of images", "an endless loss"])

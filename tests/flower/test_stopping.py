@@ -31,7 +31,7 @@ def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path
 
     def remember(self: Deployed, *values: Any, **options: Any) -> None:
         made(self, *values, **options)
-        stop_waiting.append(self.stop_waiting)
+        stop_waiting.append(self.on_interrupt)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Deployed, "__init__", remember)

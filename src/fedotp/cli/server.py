@@ -69,24 +69,17 @@ NewCountsOption = Annotated[
     bool, _limit("--allow-new-counts", help="A site that comes back with more images counts with all of them.")
 ]
 SecureOption = Annotated[
-    bool | None, _secure("--secure", help="Add updates up securely: the server sees their sum and no single update.")
+    bool, _secure("--secure", help="Add updates up securely: the server sees their sum and no single update.")
 ]
 ThresholdOption = Annotated[
-    float | None,
+    float,
     _secure(
         metavar="X",
         help="More than this share of a round's sites open a secure sum; the others may drop out.",
         show_default=f"{ServerSettings.secure_threshold:.3g}",
     ),
 ]
-RangeOption = Annotated[
-    int | None,
-    _secure(
-        metavar="X",
-        help="The largest value of a prompt in a secure sum.",
-        show_default=str(ServerSettings.secure_range),
-    ),
-]
+RangeOption = Annotated[int, _secure(metavar="X", help="The largest value of a prompt in a secure sum.")]
 
 
 @app.command()
@@ -107,9 +100,9 @@ def server(
     max_times: MaxTimesOption = ServerSettings.max_times,
     max_images: MaxImagesOption = ServerSettings.max_images,
     allow_new_counts: NewCountsOption = ServerSettings.allow_new_counts,
-    secure: SecureOption = None,
-    secure_threshold: ThresholdOption = None,
-    secure_range: RangeOption = None,
+    secure: SecureOption = ServerSettings.secure,
+    secure_threshold: ThresholdOption = ServerSettings.secure_threshold,
+    secure_range: RangeOption = ServerSettings.secure_range,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
@@ -124,7 +117,7 @@ def server(
       fedotp server --resume runs/study --keys keys/server
     """
     _start_flower(keys, insecure)
-    settings = ServerSettings.asked_for(
+    settings = ServerSettings(
         min_sites=min_sites,
         start_timeout=start_timeout,
         round_timeout=round_timeout,
@@ -163,7 +156,7 @@ def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
 
 def _given(settings: ServerSettings) -> list[str]:
     """The options that were set and that the run does not keep by itself."""
-    options = [item for item in fields(settings) if item.compare and item.name not in KEPT]
+    options = [item for item in fields(settings) if item.name not in KEPT]
     values = {item.name.replace("_", "-"): getattr(settings, item.name) for item in options}
     changed = [name for item, name in zip(options, values, strict=True) if values[name] != item.default]
     return [word for name in changed for word in (f"--{name}", f"{values[name]:.15g}")]

@@ -15,8 +15,6 @@ from fedotp.flower.link import silence
 from fedotp.runs.watch import Observer
 
 _EVERY = 10.0  # seconds between two lines about encoding
-
-
 _LONGEST = 4000  # characters of a message
 
 

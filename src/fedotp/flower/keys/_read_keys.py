@@ -169,24 +169,18 @@ def present(path: Path, *, origin: str) -> Path:
 
 
 def load_private(path: Path) -> PrivateKey:
-    """Read a private key that only its owner can read."""
-    _refuse_if_shared(path)
+    """Read a private key; one that others can read is refused, as by ssh. A group may read another user's (root's)."""
+    if os.name == "posix":
+        status = path.stat()
+        forbidden = 0o077 if status.st_uid == os.getuid() else 0o007
+        if stat.S_IMODE(status.st_mode) & forbidden:
+            raise FedotpError(f"others than its owner can read the private key {path}; run: chmod 600 '{path}'")
     return load_key(path)
 
 
 def current_time() -> datetime:
     """By the clock of this machine."""
     return datetime.now(UTC)
-
-
-def _refuse_if_shared(key: Path) -> None:
-    """Refuse a private key that others can read, as ssh does; a group may read the key of another user (root's)."""
-    if os.name != "posix":
-        return
-    status = key.stat()
-    forbidden = 0o077 if status.st_uid == os.getuid() else 0o007
-    if stat.S_IMODE(status.st_mode) & forbidden:
-        raise FedotpError(f"others than its owner can read the private key {key}; run: chmod 600 '{key}'")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -224,7 +224,8 @@ class SiteAccess:
         if self._known is not None:
             key = _claimed_key(headers)
             if key not in self._known:
-                return _refusal_of_unknown_key(path), b""
+                is_new = path == f"{_FLEET}activate-node"
+                return JSONResponse(*refusal_of_key(UNREGISTERED)) if is_new else _unauthorised(), b""
             if not _has_signed(key, headers):
                 return _unauthorised(), b""
             if (away := _seconds_away(headers)) is not None:
@@ -233,7 +234,8 @@ class SiteAccess:
         if not self._limits.admit(peer, key or repr(peer).encode()):
             self._warn("many", key, "it has too many connections; another one is refused")
             return PlainTextResponse("too many connections with this key", 429), b""
-        body = await _body(receive, _declared(headers), _LONGEST.get(path, _SHORT))
+        length = headers.get("content-length", "0")
+        body = await _body(receive, int(length) if length.isdigit() else 0, _LONGEST.get(path, _SHORT))
         if body is None:
             self._warn("long", key, "a request that is too long, or takes too long, is refused")
             return PlainTextResponse("too long", 413), b""
@@ -317,19 +319,8 @@ def _seconds_away(headers: Mapping[str, str]) -> float | None:
     return None if EARLIEST < away < LATEST else away
 
 
-def _refusal_of_unknown_key(path: str) -> Response:
-    if path != f"{_FLEET}activate-node":
-        return _unauthorised()
-    return JSONResponse(*refusal_of_key(UNREGISTERED))
-
-
 def _unauthorised() -> Response:
     return JSONResponse({"detail": "Invalid SuperNode authentication"}, 401)
-
-
-def _declared(headers: Mapping[str, str]) -> int:
-    length = headers.get("content-length", "0")
-    return int(length) if length.isdigit() else 0
 
 
 async def _body(receive: Receive, declared: int, longest: int) -> bytes | None:

@@ -14,7 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -91,7 +91,9 @@ class SuperLink:
         self._sockets.append(_listen(self._limits, self.host, self.port))
         local, public = self._sockets
         self._serve(LocalAccess(self._app, self._secret, self._local_limits), local, lifespan="on")
-        self.nodes = None if self.keys is None else self._register(self.keys.sites)
+        if self.keys is not None:
+            with closing(control_client(self.local, _NAME, self._headers)) as client:
+                self.nodes = {register_node(client, key, name): name for name, key in self._keys.items()}
         tls = {} if self.keys is None else {"ssl_certfile": self.keys.certificate, "ssl_keyfile": self.keys.key}
         self._serve(self._access, public, lifespan="off", **tls)
 
@@ -127,11 +129,6 @@ class SuperLink:
             thread.join(timeout=5)
         for listening in self._sockets:
             listening.close()
-
-    def _register(self, sites: Iterable[str]) -> dict[int, str]:
-        """Admit sites by their keys; the Flower node each of them is."""
-        with closing(control_client(self.local, _NAME, self._headers)) as client:
-            return {register_node(client, self._keys[name], name): name for name in sites}
 
     @contextmanager
     def run(self) -> Iterator[Grid]:

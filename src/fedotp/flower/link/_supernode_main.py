@@ -105,7 +105,9 @@ def patient_invoker() -> RetryInvoker:
 
 def main() -> None:
     """Run SuperNode for the site whose process is PARENT."""
-    _die_with(int(sys.argv.pop(1)))
+    die_with_parent()  # a site that is killed must not leave its SuperNode behind, connected and deaf
+    if os.getppid() != int(sys.argv.pop(1)):
+        sys.exit(1)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (min(_ADDRESS_SPACE, most) if most > 0 else _ADDRESS_SPACE, most))
     threading.excepthook = _end_with_thread
@@ -115,13 +117,6 @@ def main() -> None:
         traceback.print_exc()
     finally:  # its Runtime API would continue in another thread, without a connection to the server
         os._exit(1)
-
-
-def _die_with(parent: int) -> None:
-    """A site that is killed must not leave its SuperNode behind, connected and deaf."""
-    die_with_parent()
-    if os.getppid() != parent:
-        sys.exit(1)
 
 
 def _end_with_thread(what: threading.ExceptHookArgs) -> None:

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from fedotp.errors import FedotpError
 from fedotp.flower._defaults import LEAST_SITES
-from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure._crypto import KEY_BYTES, digest
 from fedotp.flower.secure._fixed_point import FixedPoint
 
@@ -199,11 +198,6 @@ class Cohort:
     def places(self) -> dict[int, int]:
         """The sites' places on the polynomial, by number: 1, 2, ..."""
         return {number: place for place, number in enumerate(self.numbers, 1)}
-
-    def check_names(self, identity: KeyIdentity) -> None:
-        """Refuse keys that a site did not sign, or not for this session."""
-        for number, advert in self.adverts.items():
-            identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
 
     def require_strong(self) -> None:
         """Refuse a threshold at which a server and a third of the sites could have two lists of survivors signed."""

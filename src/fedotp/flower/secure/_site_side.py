@@ -80,7 +80,8 @@ class SiteSession:
             raise FedotpError(f"a secure sum of {len(cohort.adverts)} sites; this one wants {least} or more")
         if strong:
             cohort.require_strong()
-        cohort.check_names(self._identity)
+        for number, advert in cohort.adverts.items():  # keys that the site did not sign for this session are refused
+            self._identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
         places = cohort.places.values()
         of_seed = split(self._seed, cohort.threshold, places)
         of_key = split(self._masks.secret, cohort.threshold, places)

@@ -12,15 +12,7 @@ from flwr.app import Message
 
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import (
-    Checkpoint,
-    Floats,
-    Ints,
-    OnImages,
-    Progress,
-    RoundReport,
-    Settings,
-)
+from fedotp.federation import Checkpoint, Floats, Ints, OnImages, Progress, RoundReport, Settings
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server, Updates
 from fedotp.federation.testing import Evaluation, Predictions, View
@@ -32,12 +24,13 @@ from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._updates import Intake, ReportedPrivacy, Update, reported_scores
 from fedotp.methods import Parameters, Task
 from fedotp.privacy import Mechanism, Releases
+from fedotp.runs.watch import Observer
 
 log = logging.getLogger("fedotp.server")
 
 
-class Deployed:
-    """A federation of real sites, as a run sees it (`fedotp.runs.one._loop.Federation`)."""
+class Deployed(Observer):
+    """A federation of real sites, as a run sees it (`fedotp.runs.one._loop.Federation`), which it observes."""
 
     def __init__(
         self,
@@ -129,7 +122,7 @@ class Deployed:
             self._on_save()
         Checkpoint.write(path, self, progress)
 
-    def stop_waiting(self) -> None:
+    def on_interrupt(self) -> None:
         """The user has stopped the server: if no site is connected, do not wait for one."""
         self._requests.is_stopping = True
 

@@ -19,14 +19,7 @@ from fedotp.flower._agreement import Agreement
 from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower._wire import digest_of, facts_of, pack, read_array, unpack, untrusted_input
 from fedotp.flower.keys import KeyIdentity
-from fedotp.flower.secure import (
-    Advert,
-    Average,
-    SealedShares,
-    ServerSession,
-    Session,
-    VoidSumError,
-)
+from fedotp.flower.secure import Advert, Average, SealedShares, ServerSession, Session, VoidSumError
 from fedotp.flower.server._registration import Fault, Member, Registration, Registry
 from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._updates import Intake

@@ -30,7 +30,6 @@ from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._registration import Fault, Member, Registration, Registry
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._supported import require_servable, require_summable
-from fedotp.methods import Task
 from fedotp.privacy import Releases
 from fedotp.runs.directory import RunDirectory, free_name
 from fedotp.runs.one import Loop, load_backbone, made_with, make_task, template_of
@@ -74,22 +73,10 @@ def serve(
         Transport(grid, registry.name_of), registry, agreement, new_counts=settings.allow_new_counts
     )
     registration.gather(settings, interrupt)
-    task = _task(config, registration.agreement)
-    on_save = partial(_write_names, directory, registry)
-    releases = Releases(directory.path / _RELEASES)
-    federation = Deployed(
-        config,
-        task,
-        registration,
-        settings,
-        releases=releases,
-        identity=KeyIdentity(None, public_keys),
-        on_save=on_save,
-    )
-    directory.create(config, _manifest(config, registration, settings, task), None)
+    federation = _federation(config, directory, registration, settings, public_keys)
+    directory.create(config, _manifest(config, registration, settings), None)
     with directory.locked():
-        observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
-        Loop(config, directory, federation, Progress(), observers).go()
+        Loop(config, directory, federation, Progress(), Observers(observer or LogObserver(log), federation)).go()
     return directory
 
 
@@ -119,29 +106,49 @@ def resume_serving(
         directory.require_same_code(config.method)
         registry = _known_sites(manifest, names, nodes, without=config.federation.without)
         agreement = _agreement(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]), settings)
-        _require_backbone(manifest["backbone"], agreement.backbone, path)
+        before = manifest["backbone"]
+        if before["digest"] != agreement.backbone:
+            raise FedotpError(
+                f"{path}: the run began with backbone {before['name']} {before['digest'][:12]}, but now it is "
+                f"{agreement.backbone[:12]}"
+            )
         registration = Registration(
             Transport(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
         )
         with directory.reading():
             progress, n_averages = _recall(directory, registry)
         registration.gather(settings, interrupt)
-        federation = Deployed(
-            config,
-            _task(config, agreement),
-            registration,
-            settings,
-            n_sites=manifest["deployment"]["sites"],
-            releases=Releases(directory.path / _RELEASES, least=n_averages),
-            identity=KeyIdentity(None, public_keys),
-            on_save=partial(_write_names, directory, registry),
-        )
+        n_sites = manifest["deployment"]["sites"]
+        federation = _federation(config, directory, registration, settings, public_keys, n_sites, n_averages)
         if directory.checkpoint.is_file():
             Checkpoint.read(directory.checkpoint).restore(federation)
         log.info("resuming after round %d", federation.round)
-        observers = Observers(observer or LogObserver(log), _StopWaiting(federation))
-        Loop(config, directory, federation, progress, observers).go()
+        Loop(config, directory, federation, progress, Observers(observer or LogObserver(log), federation)).go()
     return directory
+
+
+def _federation(
+    config: Config,
+    directory: RunDirectory,
+    registration: Registration,
+    settings: ServerSettings,
+    public_keys: Mapping[str, str] | None,
+    n_sites: int | None = None,
+    n_averages: int = 0,
+) -> Deployed:
+    """The federation of the sites that have gathered; a run that is resumed began with `n_sites`, and has averages."""
+    agreement = registration.agreement
+    clip = load_backbone(config.backbone.source, config.compute.device)
+    return Deployed(
+        config,
+        make_task(config, clip, agreement.classes, agreement.template),
+        registration,
+        settings,
+        n_sites=n_sites,
+        releases=Releases(directory.path / _RELEASES, least=n_averages),
+        identity=KeyIdentity(None, public_keys),
+        on_save=partial(_write_names, directory, registration.registry),
+    )
 
 
 def _known_sites(
@@ -152,13 +159,6 @@ def _known_sites(
     agreed: dict[str, int] = manifest["deployment"]["train_images"]
     everyone = [*known, *(name for name in names if name not in known)]
     return Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes, without=without)
-
-
-def _require_backbone(before: dict[str, str], digest: str, path: Path) -> None:
-    if before["digest"] != digest:
-        raise FedotpError(
-            f"{path}: the run began with backbone {before['name']} {before['digest'][:12]}, but now it is {digest[:12]}"
-        )
 
 
 def _require_complete(manifest: dict[str, Any]) -> None:
@@ -181,17 +181,6 @@ def _are_names(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-class _StopWaiting(Observer):
-    """Ends the federation's wait for sites when the user stops the server."""
-
-    def __init__(self, federation: Deployed) -> None:
-        self._federation = federation
-
-    def on_interrupt(self) -> None:
-        """Do not wait for sites any longer."""
-        self._federation.stop_waiting()
-
-
 def _write_names(directory: RunDirectory, registry: Registry) -> None:
     """Save names and image counts of sites that came after the run began: metrics refer to them by number."""
     manifest = directory.manifest
@@ -208,11 +197,9 @@ def _write_names(directory: RunDirectory, registry: Registry) -> None:
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
     """`settings` with those of secure sums from the start of the run, which cannot change."""
-    defaults = ServerSettings()
     for name in (names := ("secure", "secure_threshold", "secure_range")):
         value = getattr(settings, name)
-        asked_for = name in settings.given or value != getattr(defaults, name)
-        if asked_for and value != before[name]:
+        if value not in (getattr(ServerSettings, name), before[name]):
             option = name.replace("_", "-")
             raise FedotpError(f"{option} = {value!r}: the run began with {before[name]!r}, which stays; leave it out")
     return replace(settings, **{name: before[name] for name in names})
@@ -241,15 +228,10 @@ def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: Ser
     return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
 
 
-def _task(config: Config, agreement: Agreement) -> Task:
-    clip = load_backbone(config.backbone.source, config.compute.device)
-    return make_task(config, clip, agreement.classes, agreement.template)
-
-
-def _manifest(config: Config, registration: Registration, settings: ServerSettings, task: Task) -> dict[str, Any]:
+def _manifest(config: Config, registration: Registration, settings: ServerSettings) -> dict[str, Any]:
     registry, agreement = registration.registry, registration.agreement
     return {
-        **made_with(config, task.clip),
+        **made_with(config, load_backbone(config.backbone.source, config.compute.device)),
         "flower": flwr.__version__,
         "data": {
             "name": "the sites' own images",
@@ -270,7 +252,7 @@ def _manifest(config: Config, registration: Registration, settings: ServerSettin
             "protocol": PROTOCOL,
             "sites": len(registry.members),
             "train_images": {m.name: m.agreed for m in registry.members},
-            "settings": {name: value for name, value in asdict(settings).items() if name != "given"},
+            "settings": asdict(settings),
         },
     }
 

@@ -1,7 +1,7 @@
 """What the server of a real federation decides, beyond the configuration of the run."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from fedotp._values import MOST, require
@@ -26,7 +26,6 @@ class ServerSettings:
         secure: add updates up so that the server sees nothing but their sum (`fedotp.flower.secure`).
         secure_threshold: such a sum is opened by more than this share of its sites.
         secure_range: no value of a prompt may be larger than this in a secure sum.
-        given: names of the settings that the user gave explicitly.
     """
 
     min_sites: int = 0
@@ -39,7 +38,6 @@ class ServerSettings:
     secure: bool = False
     secure_threshold: float = 2 / 3
     secure_range: int = 64
-    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require(self.min_sites >= 0, "min-sites", self.min_sites, "at least 0 (0: all that are named)")
@@ -67,12 +65,6 @@ class ServerSettings:
         except (TypeError, ValueError) as error:
             raise FedotpError(f"the run configuration has a value of the wrong type: {error}") from None
         return cls(**typed)
-
-    @classmethod
-    def asked_for(cls, **options: Any) -> "ServerSettings":
-        """The defaults but for `options`; those that are None were not asked for."""
-        values = {name: value for name, value in options.items() if value is not None}
-        return cls(**values, given=frozenset(values))
 
 
 def _flag(value: object) -> bool:

@@ -55,9 +55,7 @@ class Update:
     steps: int = 0
 
 
-def checked_update(
-    reply: Message, expected: Parameters, member: Member, settings: ServerSettings, most_images: int
-) -> Update | None:
+def checked_update(reply: Message, expected: Parameters, member: Member, most_images: int) -> Update | None:
     """The update in a reply; None if the site has no training images. An invalid one raises UpdateRefusedError.
 
     `expected` is what the update would be without training; the site counts with at most `most_images`.
@@ -66,18 +64,13 @@ def checked_update(
         metrics = _metrics(reply)
     try:
         with untrusted_input():
-            return _update(reply, metrics, expected, member, settings, most_images)
+            return _update(reply, metrics, expected, member, most_images)
     except FedotpError as error:
         raise UpdateRefusedError(str(error)) from None
 
 
 def _update(
-    reply: Message,
-    metrics: MetricRecord,
-    expected: Parameters,
-    member: Member,
-    settings: ServerSettings,
-    most_images: int,
+    reply: Message, metrics: MetricRecord, expected: Parameters, member: Member, most_images: int
 ) -> Update | None:
     n_examples = _number(metrics, wire.EXAMPLES)
     if n_examples == 0:
@@ -205,7 +198,7 @@ class Intake:
                 faults[number] = Fault(f"no answer within {self._options.round_timeout:g} s")
                 continue
             try:
-                update = checked_update(reply, expected(number), member, self._options, most)
+                update = checked_update(reply, expected(number), member, most)
             except FedotpError as error:
                 faults[number] = Fault.of(error)
                 continue

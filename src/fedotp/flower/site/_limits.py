@@ -3,7 +3,6 @@
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -62,16 +61,13 @@ def require_room(config: Config, clip: CLIP, n_train: int, n_test: int, name: st
         return
     vectors = (n_train * max(config.data.crops, 1) + n_test) * (clip.config.n_patches + 1)
     needed = vectors * clip.config.embed_dim * (1 if config.data.storage == "int8" else 2)
-    room = shutil.disk_usage(_nearest(folder)).free + sum(path.stat().st_size for path in folder.rglob("*.*"))
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    room = shutil.disk_usage(nearest).free + sum(path.stat().st_size for path in folder.rglob("*.*"))
     if needed > room:
         raise DisagreementError(
             f"data.crops = {config.data.crops} takes about {needed / _GIB:.0f} GiB on the disk of site {name}, "
             f"which has room for {room / _GIB:.0f} GiB; right are fewer crops"
         )
-
-
-def _nearest(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _memory(device: torch.device) -> int:

@@ -14,11 +14,7 @@ from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._wire import digest_of, pack, unpack, unpack_names, unpack_numbers
 from fedotp.flower.keys import KeyIdentity, SiteKeys
-from fedotp.flower.secure import (
-    Advert,
-    Session,
-    SiteSession,
-)
+from fedotp.flower.secure import Advert, Session, SiteSession
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")

@@ -142,8 +142,7 @@ class Site:
 
     def expected(self, agreement: Agreement, number: int) -> Parameters:
         """What a message of the server to this site holds, as names, shapes and types."""
-        clients = self._prepared(agreement, number).clients
-        return clients.example
+        return self._prepared(agreement, number).clients.example
 
     def _prepared(self, agreement: Agreement, number: int) -> "_Work":
         """Everything for this agreement, made when it is first needed."""
@@ -178,7 +177,13 @@ class Site:
         private = PrivateFile(settings.state / agreement.run / "private.safetensors", config.privacy)
         ledger = Ledger(settings.state / "releases.jsonl", agreement.run, config.settings, n_images, settings.required)
         log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
-        log.info("%s", _who_sees_updates(agreement))
+        seen = "the server sees this site's update of the shared prompt in every round"
+        if agreement.secure is not None:
+            seen = (
+                "updates of the shared prompt are added up securely: the server sees their sum, which more than "
+                f"{agreement.secure.share:.0%} of a round's sites must open"
+            )
+        log.info("%s", seen)
         if config.privacy.of_steps:
             log.info(
                 "what this site sends hides each %s of its training images: epsilon %.3g at delta %g spent in this "
@@ -202,16 +207,6 @@ class Site:
                 f"site {self.settings.name} has the class {unknown[0]!r}, which the federation does not know; "
                 f"its classes are {listed(agreement.classes)}"
             )
-
-
-def _who_sees_updates(agreement: Agreement) -> str:
-    """For the site's owner."""
-    if agreement.secure is None:
-        return "the server sees this site's update of the shared prompt in every round"
-    return (
-        "updates of the shared prompt are added up securely: the server sees their sum, which more than "
-        f"{agreement.secure.share:.0%} of a round's sites must open"
-    )
 
 
 class _OneClient(Clients):
