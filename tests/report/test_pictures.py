@@ -10,13 +10,12 @@ from report_made import COLOURS, make_run
 import ot
 from fedotp.errors import FedotpError
 from fedotp.report import ImageMap, plot_curves, plot_maps, plot_plan_maps, plot_similarity, same_images, some_maps
-from fedotp.report._maps import transport_maps
 from fedotp.report.figure import save_figure
 from fedotp.runs.directory import RunDirectory
 
 
 def test_maps_show_the_image_and_where_the_mass_goes(done: RunDirectory) -> None:
-    maps = transport_maps(done.path, "client-1", n_images=2)
+    maps = some_maps(done, 2, "client-1", masses=(0.5,))
     assert sorted(shown.label for shown in maps) == ["green", "red"]  # classes in turn
     for shown in maps:
         assert shown.kinds == ("global", "local")
@@ -76,7 +75,7 @@ def test_a_uniform_plan_leaves_the_picture_grey() -> None:
 
 
 def test_pictures_can_be_saved(done: RunDirectory, tmp_path: Path) -> None:
-    save_figure(plot_maps(transport_maps(done.path, "client-0", n_images=2)), tmp_path / "maps.png")
+    save_figure(plot_maps(some_maps(done, 2, "client-0", masses=(0.5,))), tmp_path / "maps.png")
     figure = plot_curves([done, done], ["one", "other"])
     with Image.open(tmp_path / "maps.png") as picture:
         assert picture.size[0] > 500

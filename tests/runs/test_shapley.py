@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedotp.runs.leaving._shapley import (
+from fedotp.runs.leaving._value import (
     Coalition,
     all_coalitions,
     coalitions_of,

@@ -1,16 +1,18 @@
-"""The paper's numbers beside ours: what a table of the paper becomes when it is run."""
+"""The paper's numbers beside ours: what a table of the paper becomes when it is run, cell by cell."""
 
 import csv
 import io
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedotp._files import write_atomically
-from fedotp.paper._entry import Entry
+from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
 from fedotp.paper._entry_runs import Made, changed, data_used
-from fedotp.paper._lines import Block, Line, blocks_of
-from fedotp.runs.tables import markdown
+from fedotp.runs.many import Outcome
+from fedotp.runs.tables import Difference, Differences, Pair, Row, Table, markdown, numbers_of, paired
 
 _CSV = (
     *("label", "method", "dataset", "setting", "paper_mean", "paper_std", "here_mean", "here_std", "last_five_mean"),
@@ -27,6 +29,138 @@ _SPREAD = {
     "clients": "± is the standard deviation over clients, of the domain or all; here its mean over runs.",
     "": "± is the standard deviation over runs; the paper prints none.",
 }
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell of the paper beside what was run for it; shares, where the paper's numbers are per cent.
+
+    `beside` is ours less the paper's; `gap` ours less the reference's, None for the reference itself, `word` what can
+    be said of it; `paper_gap` the same of the paper, in points; `not_above` are the controls that the method is not
+    significantly above, `flagged` whether one of them says that something may be wrong.
+    """
+
+    cell: Cell
+    paper: Number | None
+    mean: float | None
+    std: float | None
+    last_five: float | None
+    runs: int
+    asked: int
+    beside: Difference | None
+    paper_gap: float | None
+    gap: Difference | None
+    together: float | None
+    word: str
+    not_above: tuple[str, ...]
+    flagged: bool
+
+    @property
+    def ours(self) -> str:
+        """Our number for people; a line where there is none yet."""
+        if self.mean is None:
+            return "-"
+        return f"{100 * self.mean:.2f}" + ("" if self.std is None else f" ± {100 * self.std:.2f}")
+
+    @property
+    def n_runs(self) -> str:
+        """How many runs it is of."""
+        return str(self.runs) if self.runs == self.asked else f"{self.runs} of {self.asked}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """The cells of one data set in one setting, the controls beside them, and what must be said of those."""
+
+    dataset: str
+    setting: str
+    lines: tuple[Line, ...]
+    controls: tuple[Row, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Data set and setting."""
+        return ", ".join(filter(None, (self.dataset, self.setting)))
+
+
+def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Block]:
+    """One block for each setting whose cells the runs of a part fill."""
+    if not outcomes:
+        return []
+    rows = list(entry.methods)
+    reference = rows.index(entry.against)
+    groups = {row: [o for o in outcomes if o.trial.called == row] for row in rows}
+    summaries = {row: _summaries(group) for row, group in groups.items()}
+    table = Table.of(outcomes, reference)
+    checked = {row.labels[0]: row for row in table.rows}
+    blocks = []
+    for setting, key in part.cells.items():
+        ours = [_numbers(summaries[row], key) for row in rows]
+        differences = Differences.of_numbers(ours, rows, reference)
+        paper = numbers(entry.name)
+        printed = [paper.get(Cell(row, part.dataset, setting)) for row in rows]
+        theirs, whole = printed[reference], key == "accuracy"
+        lines = tuple(
+            Line(
+                Cell(row, part.dataset, setting),
+                own,
+                statistics.fmean(ours[i].values()) if ours[i] else None,
+                _spread(entry, ours[i], [*summaries[row].values()], key),
+                _last_five([*summaries[row].values()]) if whole else None,
+                len(ours[i]),
+                len(groups[row]),
+                paired(ours[i], dict.fromkeys(ours[i], own.mean / 100)) if own else None,  # a fixed number
+                own.mean - theirs.mean if own and theirs and i != reference else None,
+                differences.of[i],
+                differences.together[i],
+                _word(differences, i),
+                tuple(checked[row].not_above) if whole else (),
+                whole and bool(checked[row].flagged),
+            )
+            for i, (row, own) in enumerate(zip(rows, printed, strict=True))
+        )
+        controls = tuple(row for row in table.controls if row.n) if whole else ()
+        said = (tuple(table.warnings), tuple(table.notes)) if whole else ((), ())
+        blocks.append(Block(part.dataset, setting, lines, controls, *said))
+    return blocks
+
+
+def _summaries(group: Sequence[Outcome]) -> dict[Pair, dict[str, Any]]:
+    """The summaries of those that are complete, by split and seed."""
+    return {
+        (outcome.trial.config.partition.seed, outcome.trial.config.seed): outcome.directory.summary
+        for outcome in group
+        if outcome.directory.is_complete
+    }
+
+
+def _numbers(summaries: dict[Pair, dict[str, Any]], key: str) -> dict[Pair, float]:
+    found = {pair: numbers_of(summary) for pair, summary in summaries.items()}
+    return {pair: values[key] for pair, values in found.items() if key in values}
+
+
+def _spread(entry: Entry, ours: dict[Pair, float], summaries: list[dict[str, Any]], key: str) -> float | None:
+    """What stands behind our ±: as in the paper over a domain's clients, or else over runs."""
+    if entry.spread != "clients":
+        return statistics.stdev(ours.values()) if len(ours) > 1 else None
+    domain = key.removeprefix("accuracy_")
+    of_runs = [summary["final"] if key == "accuracy" else summary["domains"].get(domain, {}) for summary in summaries]
+    found = [numbers["accuracy_std"] for numbers in of_runs if "accuracy_std" in numbers]
+    return statistics.fmean(found) if found else None
+
+
+def _last_five(summaries: list[dict[str, Any]]) -> float | None:
+    found = [summary["last_five"]["accuracy"] for summary in summaries if summary.get("last_five")]
+    return statistics.fmean(found) if found else None
+
+
+def _word(differences: Differences, number: int) -> str:
+    """What can be said of a row; the column's title says against which."""
+    against = differences.names[differences.reference]
+    word = differences.word(number) if differences.of[number] else ""
+    return word.removesuffix(f" {against}")
 
 
 class Grid(NamedTuple):
@@ -54,11 +188,6 @@ class Result:
         """What is complete of the runs `made`."""
         blocks = [block for part, outcomes in made for block in blocks_of(entry, part, outcomes)]
         return cls(entry, tuple(blocks), tuple(data_used(made)), tuple(changed(entry, made)))
-
-    @property
-    def n_filled(self) -> int:
-        """How many cells have a number of ours."""
-        return sum(line.mean is not None for line in self.all_lines)
 
     @property
     def all_lines(self) -> list[Line]:

@@ -39,11 +39,6 @@ class Site:
     images: tuple[tuple[str, str], ...]
 
 
-def some_sites(prepared: Prepared, clients: Sequence[str] | None = None) -> list[Site]:
-    """Those of `clients`, or if not given six of a run's, evenly spread."""
-    return [_site(prepared, client) for client in choose(prepared, clients, _SITES)]
-
-
 def _site(prepared: Prepared, client: str) -> Site:
     test, names = prepared.data.test, prepared.task.classes
     rows = test.clients[prepared.data.names.index(client)]
@@ -52,15 +47,19 @@ def _site(prepared: Prepared, client: str) -> Site:
     return Site(
         client,
         {names[k]: int(counts[k]) for k in np.argsort(-counts, kind="stable") if counts[k]},
-        tuple((names[test.labels[row]], _picture(prepared, int(row))) for row in shown),
+        tuple((names[test.labels[row]], _address(pixels(prepared, int(row)), _SIZE)) for row in shown),
     )
 
 
-def _picture(prepared: Prepared, row: int) -> str:
-    image = Image.fromarray((255 * pixels(prepared, row)).round().astype(np.uint8))
-    file = io.BytesIO()
-    image.resize((_SIZE, _SIZE), Image.Resampling.LANCZOS).save(file, "JPEG", quality=_QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+def _address(image: Floats, size: int | None = None) -> str:
+    """An image (H, W, 3) in 0 to 1 as a data address: PNG, or a small JPEG of that size."""
+    picture, file = Image.fromarray((255 * image).round().astype(np.uint8)), io.BytesIO()
+    if size is None:
+        picture.save(file, "PNG", optimize=True)
+    else:
+        picture.resize((size, size), Image.Resampling.LANCZOS).save(file, "JPEG", quality=_QUALITY)
+    kind = "png" if size is None else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +147,8 @@ def _images(
     has_plan = simulator.method.matching.has_plan
     plans = plans_of(prepared, simulator, masses, clients) if has_plan else None
     limits = _attempt(partial(measure_limits, prepared, simulator, clients), notes)
-    return tuple(some_sites(prepared, clients)), maps, plans, limits
+    sites = tuple(_site(prepared, client) for client in choose(prepared, clients, _SITES))
+    return sites, maps, plans, limits
 
 
 def _map(shown: ImageMap) -> dict[str, Any]:
@@ -164,14 +164,7 @@ def _map(shown: ImageMap) -> dict[str, Any]:
         "client": shown.client,
         "label": shown.label,
         "predicted": shown.predicted,
-        "image": _png(shown.image),
+        "image": _address(shown.image),
         "grid": shown.similarity.shape[-1],
         "prompts": prompts,
     }
-
-
-def _png(image: Floats) -> str:
-    """An image (H, W, 3) in 0 to 1 as a data address."""
-    file = io.BytesIO()
-    Image.fromarray((255 * image).round().astype(np.uint8)).save(file, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

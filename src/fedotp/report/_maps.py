@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
-from fedotp.matching import Matching
 from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients, restored
 from fedotp.report.figure import new_figure
 from fedotp.runs.directory import RunDirectory
@@ -45,32 +43,12 @@ class ImageMap:
     plans: dict[float, Floats]
 
 
-def transport_maps(run: str | Path, client: str, n_images: int = 4) -> list[ImageMap]:
-    """The maps of the first test images of `client` in a run with transport plans, at the mass it was trained with.
-
-    The classes of the client are taken in turn.
-    """
-    directory = RunDirectory.open(run)
-    method = directory.config.method
-    if not method.matching.has_plan:
-        raise FedotpError(f"{run} is a run of {method.title}, which has no transport plan; give a run of FedOTP")
-    require_clients(directory, [client])
-    prepared, simulator = restored(directory)
-    return _maps(prepared, simulator, client, n_images, {method.matching.mass: method.matching})
-
-
 def image_maps(
     prepared: Prepared, simulator: Simulator, client: str, n_images: int, masses: Sequence[float]
 ) -> list[ImageMap]:
     """The maps of the first test images of a client of a restored run, with plans at several masses."""
     matching = simulator.method.matching
     rules = {mass: at_mass(matching, mass) for mass in masses} if matching.has_plan else {}
-    return _maps(prepared, simulator, client, n_images, rules)
-
-
-def _maps(
-    prepared: Prepared, simulator: Simulator, client: str, n_images: int, rules: Mapping[float, Matching]
-) -> list[ImageMap]:
     images = ClientImages.of(prepared, simulator, client, n_images)
     own = images.own_similarity()  # (n, V, N)
     predicted = images.predicted()

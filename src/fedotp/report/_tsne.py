@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
@@ -83,7 +82,9 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
     """
     directory = RunDirectory.open(run)
     n = len(StoredParameters.of(directory).clients)
-    prompts = _private_prompts(LearnedPrompts(directory)) if n >= _FEWEST else {}
+    learned = LearnedPrompts(directory) if n >= _FEWEST else None
+    found = {name: [context for _, context in learned.of(name)] for name in learned.names} if learned else {}
+    prompts = {name: contexts for name, contexts in found.items() if contexts}
     if not prompts:
         has = n if 0 < n < _FEWEST else "none"
         raise FedotpError(f"no t-SNE: it needs {_FEWEST} clients with private prompts, this run has {has}")
@@ -91,7 +92,8 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
         from sklearn.manifold import TSNE
     except ImportError as error:
         raise FedotpError("t-SNE needs scikit-learn: pip install 'fedotp[report]'") from error
-    vectors = np.stack([_written_out(contexts) for contexts in prompts.values()])
+    flat = [torch.cat([context.double().flatten() for context in contexts]) for contexts in prompts.values()]
+    vectors = torch.stack(flat).cpu().numpy()
     perplexity = min(_PERPLEXITY, (n - 1) / 3)
     plane = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors).astype(np.float64)
     names = directory.manifest["clients"]
@@ -108,17 +110,6 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
         together=together,
         by_chance=by_chance,
     )
-
-
-def _private_prompts(learned: LearnedPrompts) -> dict[str, list[Tensor]]:
-    """The contexts of the prompts that are not the same for all clients, by client."""
-    prompts = {name: [context for _, context in learned.of(name)] for name in learned.names}
-    return {name: contexts for name, contexts in prompts.items() if contexts}
-
-
-def _written_out(contexts: Sequence[Tensor]) -> Floats:
-    """The prompts of a client as one vector."""
-    return torch.cat([context.double().flatten() for context in contexts]).cpu().numpy()
 
 
 def neighbours(vectors: Floats, groups: Sequence[str]) -> tuple[float, float]:

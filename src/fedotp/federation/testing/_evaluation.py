@@ -16,8 +16,7 @@ from fedotp.federation._data import FederatedData, ResidentImages
 from fedotp.federation._metrics import METRICS, Floats, Tested
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
-from fedotp.federation.testing._predict import Predictor
-from fedotp.federation.testing._resident import ResidentTester
+from fedotp.federation.testing._predict import Predictor, ResidentTester
 from fedotp.methods import Method, Parameters, Task
 
 
