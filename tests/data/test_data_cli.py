@@ -37,7 +37,10 @@ def office(tmp_path: Path) -> Path:
 
 def test_list_shows_all_and_what_is_found(office: Path) -> None:
     lines = {
-        name: line for line in ok("list", "--root", office).splitlines() for name in DATASETS if f" {name} " in line
+        name: line
+        for line in ok("list", "--root", office).splitlines()
+        for name in DATASETS
+        if line.startswith(f"{name} ")
     }
     assert list(lines) == list(DATASETS)
     assert str(office / "office_caltech_10") in lines["office_caltech10"]

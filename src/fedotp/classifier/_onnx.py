@@ -41,8 +41,9 @@ def save_onnx(classifier: Classifier, path: str | Path, *, force: bool = False, 
         raise FedotpError(f"{target} exists already; choose another name, or say --force to replace the file")
     _require_packages()
     program = _exported(classifier)
-    for key, value in _metadata(classifier).items():
-        program.model.metadata_props[key] = value
+    # what a program needs to know that has the file only; values are text, as ONNX wants it
+    program.model.metadata_props["classes"] = json.dumps(list(classifier.classes))
+    program.model.metadata_props["fedotp"] = json.dumps(facts(classifier))
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,11 +96,6 @@ def _exported(classifier: Classifier) -> Any:
             dynamo=True,
             verbose=False,
         )
-
-
-def _metadata(classifier: Classifier) -> dict[str, str]:
-    """What a program needs to know that has the file only; values are text, as ONNX wants it."""
-    return {"classes": json.dumps(list(classifier.classes)), "fedotp": json.dumps(facts(classifier))}
 
 
 def _require_packages() -> None:

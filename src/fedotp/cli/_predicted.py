@@ -24,20 +24,16 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Set:
-    """A prediction set, its most probable classes first, and how often such sets hold the true class."""
-
-    coverage: float
-    classes: list[str]
-
-
-@dataclass(frozen=True)
 class Shown:
-    """What is known of an image: the best classes, all of them, its set, its p-value, the picture of its maps."""
+    """What is known of an image: the best classes, all of them, its p-value, the picture of its maps.
+
+    `set` is its prediction set, the most probable classes first, which holds the true class with the `coverage`.
+    """
 
     best: list[tuple[str, float]]
     probabilities: dict[str, float]
-    set: Set | None = None
+    coverage: float | None = None
+    set: list[str] | None = None
     p_value: float | None = None
     is_unlike: bool = False
     drawn: Path | None = None
@@ -68,8 +64,8 @@ class LinePrinter(Printer):
     def show(self, image: Found, shown: Shown) -> None:
         parts = ["  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in shown.best)]
         if shown.set is not None:
-            names = ", ".join(printable(name) for name in shown.set.classes)
-            parts.append(f"{{{names}}} at {shown.set.coverage:g}")
+            names = ", ".join(printable(name) for name in shown.set)
+            parts.append(f"{{{names}}} at {shown.coverage:g}")
         if shown.is_unlike:
             parts.append(f"{_FLAG} (p = {shown.p_value:.2g})")
         line = "  ".join(parts)
@@ -83,7 +79,7 @@ class JsonPrinter(Printer):
         name, probability = shown.best[0]
         record: dict[str, object] = {"image": str(image.path), "predicted": name, "probability": probability}
         if shown.set is not None:
-            record |= {"coverage": shown.set.coverage, "set": shown.set.classes}
+            record |= {"coverage": shown.coverage, "set": shown.set}
         if shown.p_value is not None:
             record |= {"p_value": shown.p_value, "unlike": shown.is_unlike}
         record |= {"probabilities": shown.probabilities} | ({"maps": str(shown.drawn)} if shown.drawn else {})
@@ -110,7 +106,7 @@ class CsvPrinter(Printer):
 
     def show(self, image: Found, shown: Shown) -> None:
         name, probability = shown.best[0]
-        extra = [] if shown.set is None else [json.dumps([printable(each) for each in shown.set.classes])]
+        extra = [] if shown.set is None else [json.dumps([printable(each) for each in shown.set])]
         extra += [] if shown.p_value is None else [str(shown.p_value)]
         cells = [_text(image.path), _text(name), probability, "", *extra, *shown.probabilities.values()]
         self._writer.writerow(cells)

@@ -15,7 +15,6 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
 
 from fedotp import data
 from fedotp._text import counted, printable
@@ -29,7 +28,7 @@ from fedotp.cli._options import (
     WorkersOption,
     config_of,
 )
-from fedotp.cli.show import cell
+from fedotp.cli.show import cell, listing, print_wide
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
 
@@ -48,16 +47,13 @@ def list_datasets(root: RootOption = None) -> None:
     Example: fedotp data list --root ~/data
     """
     data.bring_datasets()
-    table = Table()
-    table.add_column("name", no_wrap=True)
-    for column in ("classes", "domains", "train", "test"):
-        table.add_column(column, justify="right")
-    table.add_column("found at", overflow="fold")
+    numbers = ("classes", "domains", "train", "test")
+    table = listing("name", *numbers, "found at", right=numbers)
     for info in data.DATASETS.values():
         place = data.find_dataset(info.name, root)
         sizes = (f"{n:,}" for n in (info.n_classes, info.n_domains, info.n_train, info.n_test))
         table.add_row(info.name, *sizes, cell(place or "-"))
-    Console().print(table)
+    print_wide(table)
 
 
 @app.command()
@@ -211,10 +207,8 @@ def _print(text: str) -> None:
 
 
 def _print_counts(dataset: "data.Dataset") -> None:
-    table = Table()
-    table.add_column("class")
-    for domain in dataset.domains:
-        table.add_column("train / test" if len(dataset.domains) == 1 else cell(domain), justify="right")
+    domains = dataset.domains if len(dataset.domains) > 1 else ("train / test",)
+    table = listing("class", *domains, right=domains)
     for note in dataset.notes:
         _print(f"note: {note}")
     for label, name in enumerate(dataset.classes):
@@ -230,18 +224,10 @@ def _print_counts(dataset: "data.Dataset") -> None:
 
 
 def _print_clients(dataset: "data.Dataset", partition: "Partition") -> None:
-    table = Table()
-    for column in ("client", "domain", "classes", "train", "test"):
-        table.add_column(column, justify="right" if column in ("classes", "train", "test") else "left")
-    counts = partition.counts(dataset)
-    for client, row in zip(partition.clients, counts, strict=True):
-        n_classes = int((row > 0).sum())
-        table.add_row(
-            cell(client.name),
-            cell(client.domain or "mixed"),
-            str(n_classes),
-            str(len(client.train)),
-            str(len(client.test)),
-        )
+    numbers = ("classes", "train", "test")
+    table = listing("client", "domain", *numbers, right=numbers)
+    for client, row in zip(partition.clients, partition.counts(dataset), strict=True):
+        sizes = (row > 0).sum(), len(client.train), len(client.test)
+        table.add_row(*map(cell, (client.name, client.domain or "mixed", *sizes)))
     Console().print(table)
     print(f"{counted(len(partition), 'client')}, digest {partition.digest}")

@@ -23,7 +23,7 @@ from fedotp.cli._options import (
     SetOption,
     class_names,
 )
-from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Set, Shown
+from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Shown
 from fedotp.cli.show import SOME_FAILED
 from fedotp.errors import FedotpError
 
@@ -159,7 +159,8 @@ def _show(
         shown = Shown(
             best,
             dict(zip(prediction.classes, prediction.probabilities[number].tolist(), strict=True)),
-            set=None if coverage is None else Set(coverage, sets[number]),
+            coverage=coverage,
+            set=None if coverage is None else sets[number],
             p_value=None if prediction.p_values is None else float(prediction.p_values[number]),
             is_unlike=bool(prediction.unlike[number]),
             drawn=None if maps is None else _draw(classifier, image, picture, maps),

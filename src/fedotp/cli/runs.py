@@ -108,24 +108,16 @@ def diff(
 
     Example: fedotp runs diff runs/office runs/office-2
     """
-    from fedotp.config import difference
     from fedotp.runs.directory import RunDirectory
 
     left, right = RunDirectory.open(a), RunDirectory.open(b)
-    table = listing("what", a.name if a.name != b.name else str(a), b.name if a.name != b.name else str(b))
-    settings = difference(left.config, right.config)
-    for key, (one, other) in settings.items():
-        table.add_row(cell(key), *(cell("-" if value is None else value) for value in (one, other)))
-    facts_ = _manifest_facts(left), _manifest_facts(right)
-    made = [(key, one, facts_[1].get(key)) for key, one in facts_[0].items() if one != facts_[1].get(key)]
-    if left.is_deployed != right.is_deployed:
-        table.add_row(
-            cell("clients", "cyan"), *(cell("real sites" if run.is_deployed else "simulated") for run in (left, right))
-        )
-    for key, one, other in made:
-        table.add_row(cell(key, "cyan"), cell(one or "-"), cell(other or "-"))
-    if not settings and not made:
-        table.add_row(cell("settings and origin"), cell("the same"), cell("the same"))
+    one, other = _made_with(left), _made_with(right)
+    table = listing("what", *((a.name, b.name) if a.name != b.name else (str(a), str(b))))
+    different = [key for key in one | other if one.get(key) != other.get(key)]
+    for key in different:
+        table.add_row(*map(cell, (key, one.get(key, "-"), other.get(key, "-"))))
+    if not different:
+        table.add_row(*map(cell, ("settings and origin", "the same", "the same")))
     table.add_section()
     for row in _numbers_side_by_side(left, right):
         table.add_row(*map(cell, row))
@@ -208,13 +200,16 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
         print(f"and {len(rows) - len(shown)} more: --all shows them")
 
 
-def _manifest_facts(run: "RunDirectory") -> dict[str, str]:
-    """What may explain that two runs of the same settings differ."""
+def _made_with(run: "RunDirectory") -> dict[str, object]:
+    """The settings of a run, and what may explain that two runs of the same settings differ."""
+    from fedotp.config import flatten
 
     keys = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device")
     with run.reading():
         return {
-            **{key: str(run.manifest[key]) for key in keys},
+            **{key: value for key, value in flatten(run.config).items() if value is not None},
+            "clients": "real sites" if run.is_deployed else "simulated",
+            **{key: run.manifest[key] or "-" for key in keys},
             "backbone digest": run.manifest["backbone"]["digest"][:12],
             "data digest": run.manifest["data"]["digest"][:12],
             "partition digest": run.manifest["partition"][:12],

@@ -181,15 +181,9 @@ CATALOG = (
         resources=tuple(
             Resource(f"{_DOMAINNET}/{path}", sha, provides=f"DomainNet/{Path(path).stem}")
             for path, sha in (
-                (
-                    "groundtruth/clipart.zip",
-                    "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d",
-                ),
+                ("groundtruth/clipart.zip", "f8f248a3e8bbc9868c523ae24e6601b4c2ad102afc60c0efeb4f3255df22354d"),
                 ("infograph.zip", "891e14f476317e97b6f06d6498c11d0a5b8d0c8b57210765ed9beb072da611fa"),
-                (
-                    "groundtruth/painting.zip",
-                    "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015",
-                ),
+                ("groundtruth/painting.zip", "fa47e6d405503ea0286cabd767f176bd30e988b63ddd7b9db16cf030c9770015"),
                 ("quickdraw.zip", "9f37df2a8c3733703dbb35ad9964202a65f675ca30137756457537536b485d84"),
                 ("real.zip", "d7fe010b430c5b510f85d657d38c4a1924822695fabea4fef57bd00dba251d63"),
                 ("sketch.zip", "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc"),

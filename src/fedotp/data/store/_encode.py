@@ -51,7 +51,6 @@ def encode(
     normalisation: Normalisation = "clip",
     window: str = WINDOW,
     batch_size: int = BATCH_SIZE,
-    workers: int | None = None,
     verify: bool = True,
     skip_broken: bool = False,
     on_progress: OnProgress | None = None,
@@ -70,7 +69,6 @@ def encode(
         window: how pictures of more than 8 bits are seen (data.window).
         normalisation: "cifar10" and "cifar100" show images as the authors' code does, in their central part only.
         batch_size: crops in a step of the tower.
-        workers: processes or, where there is little to do, threads that hash and decode; by default one per core.
         verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
         skip_broken: leave images that cannot be decoded out of the data set; they are an error otherwise.
         on_progress: called with what is being done, how much of it is done, and of how much.
@@ -85,7 +83,7 @@ def encode(
     central, drawn = EvalTransform(size, normalisation, window), TrainTransform(size, greys=window)
     tower = Tower(clip, precision, normalisation)
     room = tower.room if max(crops, 1) * len(dataset.train) + len(dataset.test) >= _MANY_CROPS else 0
-    with DecoderPool((AHEAD + 1) * batch_size, size, workers, room) as decoders:
+    with DecoderPool((AHEAD + 1) * batch_size, size, room) as decoders:
         callbacks = on_progress or _ignore, on_broken or _ignore
         job = _Job(root or default_store(), tower, seed, storage, batch_size, decoders, verify, *callbacks)
         (train, broken_train), (test, broken_test) = job.encode(

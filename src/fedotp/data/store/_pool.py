@@ -46,18 +46,18 @@ class DecoderPool:
     With `room` for so many bytes in a row, `pixels` (rows, room) have whole pictures, to be cropped later.
     """
 
-    def __init__(self, n_rows: int, size: int, workers: int | None = None, room: int = 0) -> None:
-        """There are at most `workers` threads or processes, by default as many as cores."""
+    def __init__(self, n_rows: int, size: int, room: int = 0) -> None:
+        """There are at most as many threads or processes as cores."""
         import numpy as np  # not in a decoding process
 
-        self._cores, self._workers, self.room = n_cores(), workers, room
+        self._cores, self.room = n_cores(), room
         shape = (n_rows, room) if room else (n_rows, size, size, 3)
         n_bytes = math.prod(shape)
         self._file = _nameless_file(n_bytes)
         memory = mmap.mmap(self._file, n_bytes)
         self.pixels: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(shape)
         self._rows = Rows(memoryview(memory))
-        self._threads = ThreadPoolExecutor(workers or min(self._cores, _MOST_THREADS))
+        self._threads = ThreadPoolExecutor(min(self._cores, _MOST_THREADS))
         self._dispatcher: Dispatcher | None = None
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class DecoderPool:
 
     def expect(self, n_images: int) -> None:
         """Make ready for so many images: processes are started if they are worth it."""
-        n = min(self._workers or self._cores, _MOST_PROCESSES)
+        n = min(self._cores, _MOST_PROCESSES)
         if self._dispatcher or n < 2 or n_images < _FEW_IMAGES or self._cores < _FEW_CORES:
             return
         if self._file < 0 or not sys.executable:
