@@ -1,6 +1,6 @@
 """Every byte that a server holds, and a search in it for what a site has sent."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,24 +32,6 @@ def process_bytes(pid: int) -> list[bytes]:
     return found
 
 
-def patterns(
-    update: Mapping[str, torch.Tensor], start: Mapping[str, torch.Tensor], fixed: FixedPoint, weight: int
-) -> list[bytes]:
-    """What an update could look like: itself or how far it moved, in float32, float64 and, weighted, fixed point.
-
-    Of the first and the last context vector one half, as it lies in memory: enough to be unique, short enough not to be
-    cut.
-    """
-    found = []
-    for name, value in update.items():
-        for values in (value, value - start[name]):
-            rows = values.flatten(0, -2).double().numpy()
-            for row in (rows[0], rows[-1]):
-                half = row[: len(row) // 2]
-                found += [half.astype(np.float32).tobytes(), half.tobytes(), fixed.encode(half, weight).tobytes()]
-    return found
-
-
 def n_found(patterns: Iterable[bytes], held: Iterable[bytes]) -> int:
     """How many of the patterns are anywhere in what is held."""
     left = set(patterns)
@@ -69,8 +51,20 @@ class Sent:
     weight: int
 
     def patterns(self, fixed: FixedPoint) -> list[bytes]:
-        """What it could look like, by itself or weighted."""
-        return patterns(self.update, self.start, fixed, self.weight)
+        """What it could look like: itself or how far it moved, in float32, float64 and, weighted, fixed point.
+
+        Of the first and the last context vector one half, as it lies in memory: enough to be unique, short enough not
+        to be cut.
+        """
+        found = []
+        for name, value in self.update.items():
+            for values in (value, value - self.start[name]):
+                rows = values.flatten(0, -2).double().numpy()
+                for row in (rows[0], rows[-1]):
+                    half = row[: len(row) // 2]
+                    found += [half.astype(np.float32).tobytes(), half.tobytes()]
+                    found.append(fixed.encode(half, self.weight).tobytes())
+        return found
 
 
 def sent_in(grid: NearGrid) -> list[Sent]:

@@ -1,6 +1,8 @@
 """Sites, links and servers that go away for a while and come back: no round is lost, and none counted that was none."""
 
+import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,10 @@ from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings, _registration, _requests
-from fedotp.flower.server._serve import run_server, serve
+from fedotp.flower.server._deployed import Deployed
+from fedotp.flower.server._serve import resume_serving, run_server, serve
 from fedotp.runs.directory import RunDirectory
+from fedotp.runs.watch import Observer
 
 PATIENT = ServerSettings(round_timeout=20, patience=10)
 
@@ -192,3 +196,59 @@ def test_the_command_to_go_on_with_listens_where_the_run_did(inputs: Path, tmp_p
 
 def _read(path: Path) -> str:
     return path.read_text() if path.is_file() else ""
+
+
+# A server that is stopped ---------------------------------------------------------------------------------------------
+
+
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
+
+
+def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path) -> None:
+    grid = NearGrid(parts(tmp_path, 2))
+
+    class Impatient(Observer):
+        def on_round(self, report: object) -> None:
+            grid.offline |= set(grid.nodes)
+            stop_waiting[0]()
+
+    stop_waiting: list[Callable[[], None]] = []
+    made = Deployed.__init__
+
+    def remember(self: Deployed, *values: Any, **options: Any) -> None:
+        made(self, *values, **options)
+        stop_waiting.append(self.on_interrupt)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Deployed, "__init__", remember)
+        with pytest.raises(KeyboardInterrupt):
+            serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", observer=Impatient(), **named(grid))
+    again = NearGrid(parts(tmp_path, 2))
+    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))  # type: ignore[arg-type]
+    assert [record["round"] for record in run.metrics("round")] == [1, 2]
+
+
+SLOW_TO_EXIT = """
+import threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()  # as a request of Flower's that is not answered
+from fedotp.cli import main
+try:
+    main()
+finally:
+    print("exiting", flush=True)
+"""
+
+
+def test_one_more_ctrl_c_ends_a_process_that_is_slow_to_exit_without_a_traceback(inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
+    port = free_port()
+    with processes(tmp_path) as started:
+        arguments = ["study.toml", "--out", "run", "--insecure", "--min-sites", 1, "--port", port]
+        started.start("server", "server", *arguments, code=SLOW_TO_EXIT)
+        started.until(lambda: "listening" in started.log("server"))
+        started.running["server"].send_signal(signal.SIGINT)
+        started.until(lambda: "exiting" in started.log("server"))
+        started.running["server"].send_signal(signal.SIGINT)
+        assert started.wait("server") == 130
+    assert "Traceback" not in started.log("server")
+    assert "no run was made" in started.log("server").splitlines()[-2]

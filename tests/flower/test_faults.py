@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
-from hypothesis import given
-from hypothesis import strategies as st
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
 
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._registration import Fault
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
@@ -36,26 +33,6 @@ def trained(change: Callable[[RecordDict], Any]) -> Callable[[Message, Message],
         return reply
 
     return meddle
-
-
-@given(why=st.text(max_size=300), refused=st.booleans())
-def test_a_fault_is_known_again_by_the_line_that_a_run_keeps(why: str, refused: bool) -> None:
-    line = str(Fault(why, refused))
-    assert Fault.read(line).refused is refused
-    assert str(Fault.read(line)) == line
-
-
-def test_a_site_that_fails_is_reported_and_the_run_goes_on(inputs: Path, tmp_path: Path) -> None:
-    def fail(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type != "train":
-            return reply
-        failed = Message(Error(0, "the disk\nis full"), reply_to=message)
-        failed.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id
-        return failed
-
-    run = run_with(NearGrid(parts(tmp_path, 3), meddle={100: fail}), make_deployable(inputs), tmp_path / "run")
-    assert answered(run) == [[1, 2], [1, 2]]
-    assert "it failed: the disk is full" in next(run.metrics("round"))["faults"]["site-0"]
 
 
 def test_a_site_with_nothing_to_train_on_does_not_break_the_average(inputs: Path, tmp_path: Path) -> None:

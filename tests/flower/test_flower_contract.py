@@ -5,13 +5,10 @@ processes that wait for each other.
 """
 
 import ast
-import asyncio
-import inspect
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,13 +22,9 @@ from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.server.superlink.linkstate import in_memory_linkstate
 from flwr.supercore import constant as supercore_constant
 from flwr.supercore.corestate import in_memory_corestate
-from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.routers.fleet.node_auth import authenticate_node
-from flwr.supernode import start_client_internal
-from flwr.supernode.main import create_app as make_supernode_app
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-from flwr.supernode.nodestate import NodeStateFactory
 from starlette.exceptions import HTTPException
 
 import fedotp.flower
@@ -101,15 +94,6 @@ class Signer:
         return {name.lower(): value for name, value in seen[0].headers.items()}
 
 
-def test_what_flower_signs_is_what_the_gate_looks_at() -> None:
-    site = Signer()
-    headers = site.headers()
-    assert _access._claimed_key(headers) == site.public, "the gate knows sites by this header"
-    assert _access._has_signed(site.public, headers), "the gate lets in who has signed the time like this"
-    assert _access._seconds_away(headers) is None
-    assert not _access._has_signed(Signer().public, headers)
-
-
 @pytest.mark.parametrize("away", [_flwr.EARLIEST - 5, _flwr.EARLIEST + 5, -1, _flwr.LATEST - 5, _flwr.LATEST + 5])
 def test_flower_and_the_gate_agree_on_whose_clock_is_wrong(away: int, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Signer()
@@ -142,11 +126,6 @@ def test_a_piece_of_an_array_fits_through_the_gate() -> None:
 # SuperNode -----------------------------------------------------------------------------------------------------
 
 
-def test_supernode_says_that_it_was_ended() -> None:
-    sign = next(sign for sign, meaning in _supernode.RETRIED.items() if "the server ended the connection" in meaning)
-    assert f"SuperNode {sign}" in inspect.getsource(start_client_internal), "a site tells of clocks by this"
-
-
 def test_a_site_waits_for_more_than_flowers_heartbeats() -> None:
     interval = constant.HEARTBEAT_DEFAULT_INTERVAL
     assert 3 * interval <= _supernode._SILENCE, "no answer for so long means that nobody is there"
@@ -154,33 +133,6 @@ def test_a_site_waits_for_more_than_flowers_heartbeats() -> None:
 
 
 # The worker beside it ------------------------------------------------------------------------------------------
-
-
-def near(app: Any) -> httpx.Client:
-    """Speaks with an application in this process."""
-
-    async def ask(request: httpx.Request) -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
-            return await client.request(request.method, request.url, headers=request.headers, content=request.content)
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        said = asyncio.run(ask(request))
-        return httpx.Response(said.status_code, headers=said.headers, content=said.content)
-
-    return httpx.Client(transport=httpx.MockTransport(answer))
-
-
-@pytest.mark.parametrize(("secret", "status"), [(b"s" * 32, 200), (b"t" * 32, 401), (b"", 401)])
-def test_supernode_hands_tasks_to_who_knows_the_secret(secret: bytes, status: int) -> None:
-    app = make_supernode_app(NodeStateFactory(ObjectStoreFactory()), superexec_auth_secret=b"s" * 32)
-    statuses: list[int] = []
-    with closing(_flwr.runtime_client("127.0.0.1:1", "test", secret=secret)) as client:
-        client._client.close()
-        client._client = near(app)
-        client._client.event_hooks = {"response": [lambda response: statuses.append(response.status_code)]}
-        with suppress(httpx.HTTPStatusError):
-            assert _flwr.acquire_task(client, _flwr.TaskType.CLIENT_APP) == "", "there is none yet"
-    assert statuses == [status], "the worker gets its tasks, and no other user of a site's machine does"
 
 
 # SuperLink and the server's part of a run ----------------------------------------------------------------------

@@ -165,19 +165,6 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     assert gather(run)["warnings"] == ["1 update of site site-2 went much further than the others and was shortened."]
 
 
-def test_refused_and_shortened_updates_of_a_run_that_goes_on_are_not_forgotten(inputs: Path, tmp_path: Path) -> None:
-    sites = parts(tmp_path, 3)
-    far = claiming(6, lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
-    grid = NearGrid(sites, meddle={100: cut_in(2), 101: claiming(11, lambda moved: moved * np.nan), 102: far})
-    with pytest.raises(KeyboardInterrupt):
-        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
-    again = NearGrid(sites)
-    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
-    assert run.summary["refused"] == run.summary["faults"] == {"site-1": 1}
-    assert run.summary["shortened"] == {"site-2": 1}
-    assert "1 update of site site-1 was refused." in gather(run)["warnings"]
-
-
 def test_the_limits_are_in_the_command_that_goes_on() -> None:
     asked = ServerSettings(round_timeout=1.5, max_times=3.0, max_images=1_000_000, allow_new_counts=True, secure=True)
     assert _given(asked) == ["--round-timeout", "1.5", "--max-times", "3", "--max-images", "1000000"]

@@ -6,7 +6,6 @@ import logging
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -157,17 +156,6 @@ def test_a_server_that_is_not_there_is_said_to_be_so_once(
             site.pass_seconds(1000)
     assert said(f"{SERVER}: cannot be reached; retrying every 20 s") == 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_supernode_ends_when_its_work_ends_though_a_thread_goes_on() -> None:
-    code = (
-        "import os, sys, threading, time\n"
-        "from fedotp.flower.link import _supernode_main as main\n"
-        "main.run_supernode = lambda *_: threading.Thread(target=time.sleep, args=(1000,)).start()\n"
-        "sys.argv = ['', str(os.getppid())]\n"
-        "main.main()"
-    )
-    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 1
 
 
 def test_a_worker_outlives_a_supernode_that_forgot_its_message() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
 
 from fedotp.errors import FedotpError
@@ -98,18 +98,6 @@ def test_sites_that_name_no_classes_end_the_start_and_not_the_server(
     grid = NearGrid(parts(tmp_path, 1), meddle={100: answering("query", saying("config", classes=classes))})
     with pytest.raises(FedotpError, match=r"every site was refused|fewer than two classes"):
         serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
-
-
-def test_a_refusal_cannot_write_lines_of_its_own_into_the_log(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    def refuse(content: RecordDict) -> None:
-        content["config"] = ConfigRecord({"refused": "no\n12:00:00 INFO\x1b[2J all is well" + "x" * 10**6})
-
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("train", refuse)})
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
-    assert all(record.getMessage().isprintable() for record in lines.records)
-    (fault,) = next(run.metrics("round"))["faults"].values()
-    assert fault.startswith("it refuses: no 12:00:00 INFO")
-    assert len(fault) < 500
 
 
 def put(content: RecordDict, value: np.ndarray, name: str = "shared") -> None:

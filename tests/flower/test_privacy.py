@@ -67,17 +67,6 @@ def test_without_noise_it_is_the_simulators(inputs: Path, tmp_path: Path) -> Non
     assert 0 < moved <= 1e-3 * (1 + 1e-4)
 
 
-def test_the_servers_step_is_made_with_what_was_released(inputs: Path, tmp_path: Path) -> None:
-    """Of the released averages alone, so nothing more is spent: without noise it is half of the way to the mean."""
-    config = hiding_sites(inputs, rounds=1, noise=0.0, clip=1e6, server={"name": "momentum", "lr": 0.5})
-    grid, run = run_private(config, tmp_path)
-    mean, start = torch.from_numpy(np.mean(updates(grid), 0)), sent_first(grid)
-    assert (mean - start).abs().max() > 1e-3
-    expected = ((mean + start) / 2).float()
-    torch.testing.assert_close(Checkpoint.read(run.checkpoint).server["shared"], expected, atol=1e-6, rtol=0)
-    assert run.summary["privacy"]["releases"] == 1
-
-
 def test_noise_is_added(inputs: Path, tmp_path: Path) -> None:
     silent, noisy = (
         run_private(hiding_sites(inputs, noise=noise), tmp_path / str(noise))[1].checkpoint for noise in (0.0, 1.0)

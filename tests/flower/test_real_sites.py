@@ -1,16 +1,18 @@
-"""A real SuperLink and real SuperNodes on the loopback interface, with TLS and node keys."""
+"""Real processes on the loopback interface, with TLS and node keys: they agree with the simulator, die, and lie."""
 
+import json
 import signal
 from pathlib import Path
 
 import pytest
 import torch
-from holdings import n_found, sent_in
+from holdings import folder_bytes, n_found, process_bytes, sent_in
 from near_sites import NearGrid, make_deployable, named, parts
-from real_processes import processes
+from real_processes import processes, rounds_done
 from recorder import recording
 
 import fedotp
+from anchored import Anchored
 from fedotp.federation import Checkpoint
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link._superlink import free_port
@@ -19,6 +21,7 @@ from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
+from stranger import NAME, write_method
 
 SITES = ("north", "east", "west")
 
@@ -48,9 +51,7 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
         heard = recorder.heard
     run = RunDirectory.open(tmp_path / "run")
     found = Checkpoint.read(run.checkpoint).server
-    assert found.keys() == expected.keys()
-    for name in expected:
-        torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     assert run.summary["faults"] == {}
     assert [client["name"] for client in run.summary["clients"]] == list(SITES)
     assert all(_is_said(vector, heard) for vector in _vectors(_prompt_before_last(config, tmp_path)))
@@ -99,3 +100,222 @@ def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tm
         assert "certificate was not made by the authority" in started.log("north")
         started.stop_waiting("server", signal.SIGTERM)
     assert not (tmp_path / "run").exists()
+
+
+# Killed processes and a poisoned update ------------------------------------------------------------------------------
+
+
+LIAR = """
+import torch
+from fedotp.flower.site._site import Site
+honest = Site.train
+def poisoned(self, *order):
+    done = honest(self, *order)
+    for value in done.update.values():
+        value.fill_(torch.nan)
+    return done
+Site.train = poisoned
+from fedotp.cli import main
+main()
+"""
+
+
+@pytest.mark.processes
+def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, federation={"rounds": 6})
+    (tmp_path / "study.toml").write_text(config.to_toml())
+    make_keys(tmp_path / "keys", ["localhost"], ["north", "east", "liar"])
+    run, port = tmp_path / "run", free_port()
+    settings = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port, "--round-timeout", 20]
+
+    with processes(tmp_path) as started:
+
+        def site(part: int, name: str, **how: str) -> None:
+            where = ["--server", f"localhost:{port}", "--state", f"state/{name}"]
+            started.start(name, "client", "--part", part, "--keys", f"keys/sites/{name}", *where, **how)
+
+        started.start("server", "server", "study.toml", "--out", "run", *settings)
+        site(0, "north")
+        site(1, "east")
+        site(2, "liar", code=LIAR)
+        started.until(lambda: rounds_done(run) >= 1)
+        started.kill("east")
+        started.until(lambda: any(_missing(record, "east") for record in _rounds(run)))
+        site(1, "east")
+        started.kill("server")
+        done = rounds_done(run)
+        started.start("server", "server", "--resume", "run", *settings)
+        assert started.wait("server") == 0, started.all_logs()
+    summary = RunDirectory.open(run).summary
+    rounds = _rounds(run)
+    assert [record["round"] for record in rounds] == [1, 2, 3, 4, 5, 6]
+    assert done < 6
+    assert all(2 not in record["answered"] for record in rounds)
+    refused = [record.get("faults", {}).get("liar", "") for record in rounds]
+    assert sum("shared has values that are not finite" in why for why in refused) >= 2
+    assert summary["faults"]["liar"] == sum(bool(why) for why in refused)
+    assert 1 in rounds[-1]["answered"], "the site that was killed is back"
+    assert all(torch.isfinite(value).all() for value in Checkpoint.read(RunDirectory(run).checkpoint).server.values())
+    assert "its update is refused: shared has values that are not finite" in started.log("server")
+    assert "resuming after round" in started.log("server")
+
+
+def _rounds(run: Path) -> list[dict]:
+    try:
+        return list(RunDirectory(run).metrics("round"))
+    except (OSError, json.JSONDecodeError):
+        return []
+
+
+def _missing(record: dict, name: str) -> bool:
+    return name in record.get("faults", {})
+
+
+# Secure sums ---------------------------------------------------------------------------------------------------------
+
+
+FOUR = ("north", "east", "west", "south")
+DYING = """
+import os, signal
+from fedotp.flower.site._site import Site
+honest = Site.train
+def dying(self, agreement, number, round_, *rest):
+    if round_ == 2:  # it has dealt out its shares
+        os.kill(os.getpid(), signal.SIGKILL)
+    return honest(self, agreement, number, round_, *rest)
+Site.train = dying
+from fedotp.cli import main
+main()
+"""
+LYING = """
+from dataclasses import replace
+from fedotp.flower.server import _secure_rounds
+from fedotp.flower.server._requests import Requests
+_secure_rounds._MOST_VOID = 1
+honest = Requests._order
+def lying(self, member, kind, told, round_, server):
+    agreement = self._registration.agreement
+    if kind == "train" and member.name != "west":  # what they add is then the prompt that they received
+        still = agreement.config.override(["optimizer.lr=1e-12", "optimizer.weight_decay=0"])
+        self._registration.agreement = replace(agreement, config=still)
+    try:
+        return honest(self, member, kind, told, round_, server)
+    finally:
+        self._registration.agreement = agreement
+Requests._order = lying
+from fedotp.cli import main
+main()
+"""
+
+
+@pytest.mark.processes
+def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs).override(["partition.n_clients=4"])
+    (tmp_path / "study.toml").write_text(config.to_toml())
+    make_keys(tmp_path / "keys", ["localhost"], FOUR)
+    port = free_port()
+    with processes(tmp_path) as started:
+        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--patience", 0]
+        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how, code=LYING)
+        started.until(lambda: "listening" in started.log("server"))
+        for part, site in enumerate(FOUR):
+            where = ["--server", f"localhost:{port}", "--state", f"state/{site}", "--require-secure"]
+            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where)
+        assert started.wait("server") != 0
+        assert "round 1 was void 1 times in a row: 1 of 4 sites have sent masked numbers" in started.log("server")
+        for site in FOUR:
+            refused = "refused: the server asks for a secure sum of another agreement" in started.log(site)
+            assert refused == (site != "west"), started.all_logs()
+
+
+@pytest.mark.processes
+def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_update(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs).override(["partition.n_clients=4"])
+    (tmp_path / "study.toml").write_text(config.to_toml())
+    near = NearGrid(parts(tmp_path / "near", 4))
+    near.meddle[103] = lambda message, reply: reply if _arrives(message.metadata) else None
+    plain = serve(near, config, ServerSettings(round_timeout=0.2, patience=0), tmp_path / "near/run", **named(near))
+    make_keys(tmp_path / "keys", ["localhost"], FOUR)
+    run, port = tmp_path / "run", free_port()
+    with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
+        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--round-timeout", 15, "--patience", 0]
+        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how)
+        started.until(lambda: "listening" in started.log("server"))
+        for part, site in enumerate(FOUR):
+            where = ["--server", f"localhost:{recorder.port}", "--state", f"state/{site}", "--require-secure"]
+            code = {"code": DYING} if site == "south" else {}
+            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where, **code)
+        started.until(lambda: rounds_done(run) == 1)
+        memory = process_bytes(started.running["server"].pid)
+        assert started.wait("server") == 0, started.all_logs()
+        heard = recorder.heard
+    assert [record["answered"] for record in RunDirectory.open(run).metrics("round")] == [[0, 1, 2, 3], [0, 1, 2]]
+    expected, found = (
+        Checkpoint.read(plain.checkpoint).server,
+        Checkpoint.read(RunDirectory.open(run).checkpoint).server,
+    )
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    held = [*heard, *folder_bytes(run), started.log_path("server").read_bytes()]
+    updates = sent_in(near)
+    average = next(update.start["shared"] for update in updates if update.round == 2)
+    known = [row[: len(row) // 2].numpy().tobytes() for row in average.flatten(0, -2)]
+    for place in (heard, memory):
+        assert n_found(known, place)  # what the server may know is found; a sum of masks may round otherwise
+    fixed = FixedPoint(4, max(update.weight for update in updates), 64)
+    assert [n_found(update.patterns(fixed), held) for update in updates] == [0] * 8
+    assert [n_found(update.patterns(fixed), memory) for update in updates if update.round == 1] == [0] * 4
+
+
+def _arrives(metadata: object) -> bool:
+    return not (metadata.message_type == "train" and metadata.group_id == "2")  # type: ignore[attr-defined]
+
+
+# A method of the user's own: no code travels -------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_the_server_and_each_site_import_their_own_copy(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs).override([f"method.name={Anchored.name}", "partition.n_clients=2"])
+    expected = Checkpoint.read(fedotp.run(config, tmp_path / "simulated").checkpoint).server
+    (tmp_path / "study.toml").write_text(config.to_toml().replace(Anchored.name, NAME))
+    for place in ("server", "north", "east"):
+        (tmp_path / f"at-{place}").mkdir()
+        write_method(tmp_path / f"at-{place}")
+    port = free_port()
+    with processes(tmp_path) as started:
+        named = ["--import", f"at-server/{NAME}.py"]
+        listen = ["--host", "127.0.0.1", "--port", port, "--insecure", "--min-sites", 2]
+        started.start("server", "server", "study.toml", "--out", "run", *listen, *named)
+        started.until(lambda: "listening" in started.log("server"))
+        where = ["--server", f"127.0.0.1:{port}", "--insecure"]
+        started.start("alone", "client", "--part", 0, "--name", "alone", "--state", "state/alone", *where)
+        for part, site in enumerate(("north", "east")):
+            own = ["--part", part, "--name", site, "--state", f"state/{site}", "--import", f"at-{site}/{NAME}.py"]
+            started.start(site, "client", *own, *where)
+        assert started.wait("server") == 0, started.all_logs()
+        assert f'method.name = "{NAME}": must be' in started.log("alone"), started.all_logs()
+        assert "one of your own with --import FILE.py" in started.log("alone")
+    run = RunDirectory(tmp_path / "run")
+    assert run.manifest["method"]["origin"]["file"] == str(tmp_path / f"at-server/{NAME}.py")
+    found = Checkpoint.read(run.checkpoint).server
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+# Flower's simulation engine drives the same app ----------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_flowers_virtual_sites_end_with_the_simulators_prompt(inputs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from plain_flower import plain_flower
+
+    config = make_deployable(inputs)
+    (tmp_path / "study.toml").write_text(config.to_toml())
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    with plain_flower(tmp_path / "flower", simulated=3) as flower:
+        flower.run(tmp_path / "study.toml", tmp_path / "run")
+    run = RunDirectory.open(tmp_path / "run")
+    assert run.manifest["clients"] == ["client-0", "client-1", "client-2"]
+    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(run.checkpoint).server
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert run.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])

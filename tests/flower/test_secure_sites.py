@@ -249,14 +249,6 @@ def test_a_site_can_insist(
     assert not any(message.content.array_records for message in grid.answered)
 
 
-def test_keys_that_cannot_be_read_are_not_done_without(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    grid, _ = with_keys(tmp_path, 3)
-    (tmp_path / "keys/sites/site-0/site.key").chmod(0o644)
-    with pytest.raises(FedotpError, match="void 2 times in a row: a secure sum of 2 sites"):
-        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
-    assert lines.text.count("others than its owner can read the private key") >= 2
-
-
 def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resume(
     inputs: Path, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
