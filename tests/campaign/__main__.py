@@ -1,7 +1,7 @@
 """A campaign against real processes: `make campaign`, or `python -m campaign --minutes 30` in tests/.
 
-Federations of real processes, secure or not, and runs of the simulator, are killed, stalled, put to sleep, starved of
-processors, given wrong clocks and fed garbage for as long as asked. Every run must end as an undisturbed one does, to
+Federations of real processes, secure or not, are killed, stalled, put to sleep, starved of processors, given wrong
+clocks and fed garbage for as long as asked. Every run must end as an undisturbed one does, to
 the last bit, and no site may be deaf at the end; anything else is a finding, with its logs kept. The outcome is printed
 and, with --save, written down.
 """
@@ -14,14 +14,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
 from bench._record import commit, machine
 
 from campaign.disturb import shuffled
-from campaign.episodes import KINDS, Episode, Lane, federation, reference, simulated
+from campaign.episodes import KINDS, Episode, Lane, federation, reference
 from runs.toy_run import make_inputs
 
 
@@ -45,20 +44,17 @@ def main() -> None:
     print(f"{time.monotonic() - start:6.0f} s  undisturbed runs are there; logs in {folder}", flush=True)
     episodes: list[Episode] = []
 
-    def work(name: str, run: Callable[..., Episode], first: int = 0) -> None:
+    def work(name: str, first: int) -> None:
         rng = random.Random(f"{given.seed} {name}")
         lane = Lane(rng, given.longest, cycle(KINDS[first:] + KINDS[:first]), shuffled(rng))
         number = 0
         while time.monotonic() < end:
             number += 1
-            episode = run(inputs, folder / f"{name}-{number}", expected, lane)
+            episode = federation(inputs, folder / f"{name}-{number}", expected, lane)
             episodes.append(episode)
             print(f"{time.monotonic() - start:6.0f} s  {name}-{number}: {episode.line}", flush=True)
 
-    lanes = [
-        threading.Thread(target=work, args=(f"federation-{i}", federation, i % len(KINDS))) for i in range(given.lanes)
-    ]
-    lanes.append(threading.Thread(target=work, args=("simulated", simulated)))
+    lanes = [threading.Thread(target=work, args=(f"federation-{i}", i % len(KINDS))) for i in range(given.lanes)]
     for thread in lanes:
         thread.start()
     for thread in lanes:
