@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedotp.config import Config
+from fedotp.flower.keys import make_keys
+from fedotp.flower.link._superlink import free_port
 from fedotp.runs.directory import RunDirectory
 
 _FEDOTP = "from fedotp.cli import main; main()"
@@ -36,6 +39,17 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **own, **(environment or {})},
             )
+
+    def start_server(self, port: int, *options: object, code: str = _FEDOTP) -> None:
+        """With keys, on study.toml; wait until it listens."""
+        where = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port]
+        self.start("server", "server", "study.toml", "--out", "run", *where, *options, code=code)
+        self.until(lambda: "listening" in self.log("server"))
+
+    def start_site(self, part: int, name: str, port: int, *options: object, code: str = _FEDOTP) -> None:
+        """With its key, on a part of the study's images."""
+        where = ["--keys", f"keys/sites/{name}", "--server", f"localhost:{port}", "--state", f"state/{name}"]
+        self.start(name, "client", "--part", part, *where, *options, code=code)
 
     def kill(self, name: str) -> None:
         """As a power cut would."""
@@ -81,6 +95,13 @@ class Processes:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def make_study(folder: Path, config: Config, sites: Iterable[str]) -> int:
+    """A configuration and keys for the processes of a federation; the port of its server."""
+    (folder / "study.toml").write_text(config.to_toml())
+    make_keys(folder / "keys", ["localhost"], list(sites))
+    return free_port()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from dp_accounting import (
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
-from real_processes import processes
+from real_processes import make_study, processes
 
 import fedotp
 from fedotp.config import Config
@@ -27,8 +27,6 @@ from fedotp.federation import Checkpoint, Settings
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._wire import to_record
-from fedotp.flower.keys import make_keys
-from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._app import app
@@ -277,15 +275,10 @@ def test_an_honest_run_within_what_is_required_is_obeyed(inputs: Path, tmp_path:
 @pytest.mark.processes
 def test_a_real_site_refuses_a_real_server_that_orders_less(inputs: Path, tmp_path: Path) -> None:
     """Processes, keys and TLS: what the owner requires on the command line is what the site holds the server to."""
-    (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
-    make_keys(tmp_path / "keys", ["localhost"], ["north"])
-    port = free_port()
+    port = make_study(tmp_path, make_deployable(inputs), ["north"])
     with processes(tmp_path) as started:
-        listen = ["--host", "127.0.0.1", "--port", port]
-        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *listen)
-        started.until(lambda: "listening" in started.log("server"))
-        site = ["--server", f"localhost:{port}", "--state", "state", "--part", 0, "--keys", "keys/sites/north"]
-        started.start("north", "client", *site, "--require-privacy", 8)
+        started.start_server(port)
+        started.start_site(0, "north", port, "--require-privacy", 8)
         assert started.wait("server") == 2, started.all_logs()
         why = 'site north requires privacy.unit "example"; the server orders "none"'
         assert f"site north is refused: {why}" in started.log("server")

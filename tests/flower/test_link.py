@@ -20,10 +20,9 @@ from flwr.proto.fleet_pb2 import PullMessagesRequest
 from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from near_sites import make_deployable
-from real_processes import processes
+from real_processes import make_study, processes
 from stalling_proxy import stalling_proxy
 
-from fedotp.flower.keys import make_keys
 from fedotp.flower.link import _supernode
 from fedotp.flower.link import _supernode_main as main
 from fedotp.flower.link._superlink import free_port
@@ -274,13 +273,9 @@ def test_a_site_is_back_after_its_link_was_dead_without_being_cut(inputs: Path, 
     """And what it keeps in a folder that was open to everybody is its own."""
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o755)
-    (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
-    make_keys(tmp_path / "keys", ["localhost"], ["north", "never"])
-    port = free_port()
+    port = make_study(tmp_path, make_deployable(inputs), ["north", "never"])
     with stalling_proxy(port) as link, processes(tmp_path) as started:
-        listen = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port]
-        started.start("server", "server", "study.toml", "--out", "run", *listen)
-        started.until(lambda: "listening" in started.log("server"))
+        started.start_server(port)
         where = ["--server", f"localhost:{link.port}", "--keys", "keys/sites/north", "--state", "state"]
         started.start("north", "client", "--part", 0, *where, code=IMPATIENT)
         started.until(lambda: "connected to" in started.log("north"))

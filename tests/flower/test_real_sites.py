@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from holdings import folder_bytes, n_found, process_bytes, sent_in
-from near_sites import NearGrid, make_deployable, named, parts
-from real_processes import processes, rounds_done
+from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
+from real_processes import make_study, processes, rounds_done
 from recorder import recording
 
 import fedotp
@@ -28,21 +28,16 @@ SITES = ("north", "east", "west")
 
 def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs)
-    (tmp_path / "study.toml").write_text(config.to_toml())
     expected = Checkpoint.read(fedotp.run(config, tmp_path / "simulated").checkpoint).server
-    make_keys(tmp_path / "keys", ["localhost"], SITES)
+    port = make_study(tmp_path, config, SITES)
     make_keys(tmp_path / "others", ["localhost"], ["stranger"])
     stranger = tmp_path / "stranger"
     (tmp_path / "others/sites/stranger").rename(stranger)
     (stranger / "ca.crt").write_bytes((tmp_path / "keys/server/ca.crt").read_bytes())  # trusts, and is not trusted
-    port = free_port()
     with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
-        listen = ["--host", "127.0.0.1", "--port", port]
-        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *listen)
-        started.until(lambda: "listening" in started.log("server"))
+        started.start_server(port)
         for part, site in enumerate(SITES):
-            where = ["--server", f"localhost:{recorder.port}", "--state", f"state/{site}"]
-            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where)
+            started.start_site(part, site, recorder.port)
         unknown = ["--server", f"localhost:{port}", "--part", 0]
         started.start("stranger", "client", "--keys", stranger, "--state", "state/stranger", *unknown)
         assert started.wait("server") == 0, started.all_logs()
@@ -86,14 +81,10 @@ def _is_said(vector: bytes, heard: list[bytes]) -> bool:
 @pytest.mark.processes
 def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tmp_path: Path) -> None:
     """And the server, which goes on waiting, can be stopped."""
-    (tmp_path / "study.toml").write_text(make_deployable(inputs).to_toml())
-    make_keys(tmp_path / "keys", ["localhost"], ["north"])
+    port = make_study(tmp_path, make_deployable(inputs), ["north"])
     make_keys(tmp_path / "others", ["localhost"], ["north"])
-    port = free_port()
     with processes(tmp_path) as started:
-        listen = ["--host", "127.0.0.1", "--port", port]
-        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *listen)
-        started.until(lambda: "listening" in started.log("server"))
+        started.start_server(port)
         where = ["--server", f"localhost:{port}", "--state", "state"]
         started.start("north", "client", "--part", 0, "--keys", "others/sites/north", *where)
         assert started.wait("north") == 2, started.all_logs()
@@ -122,29 +113,21 @@ main()
 
 @pytest.mark.processes
 def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_path: Path) -> None:
-    config = make_deployable(inputs, federation={"rounds": 6})
-    (tmp_path / "study.toml").write_text(config.to_toml())
-    make_keys(tmp_path / "keys", ["localhost"], ["north", "east", "liar"])
-    run, port = tmp_path / "run", free_port()
-    settings = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port, "--round-timeout", 20]
-
+    port = make_study(tmp_path, make_deployable(inputs, federation={"rounds": 6}), ["north", "east", "liar"])
+    run = tmp_path / "run"
     with processes(tmp_path) as started:
-
-        def site(part: int, name: str, **how: str) -> None:
-            where = ["--server", f"localhost:{port}", "--state", f"state/{name}"]
-            started.start(name, "client", "--part", part, "--keys", f"keys/sites/{name}", *where, **how)
-
-        started.start("server", "server", "study.toml", "--out", "run", *settings)
-        site(0, "north")
-        site(1, "east")
-        site(2, "liar", code=LIAR)
+        started.start_server(port, "--round-timeout", 20)
+        started.start_site(0, "north", port)
+        started.start_site(1, "east", port)
+        started.start_site(2, "liar", port, code=LIAR)
         started.until(lambda: rounds_done(run) >= 1)
         started.kill("east")
         started.until(lambda: any(_missing(record, "east") for record in _rounds(run)))
-        site(1, "east")
+        started.start_site(1, "east", port)
         started.kill("server")
         done = rounds_done(run)
-        started.start("server", "server", "--resume", "run", *settings)
+        again = ["--keys", "keys/server", "--host", "127.0.0.1", "--port", port, "--round-timeout", 20]
+        started.start("server", "server", "--resume", "run", *again)
         assert started.wait("server") == 0, started.all_logs()
     summary = RunDirectory.open(run).summary
     rounds = _rounds(run)
@@ -211,16 +194,11 @@ main()
 @pytest.mark.processes
 def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override(["partition.n_clients=4"])
-    (tmp_path / "study.toml").write_text(config.to_toml())
-    make_keys(tmp_path / "keys", ["localhost"], FOUR)
-    port = free_port()
+    port = make_study(tmp_path, config, FOUR)
     with processes(tmp_path) as started:
-        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--patience", 0]
-        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how, code=LYING)
-        started.until(lambda: "listening" in started.log("server"))
+        started.start_server(port, "--secure", "--patience", 0, code=LYING)
         for part, site in enumerate(FOUR):
-            where = ["--server", f"localhost:{port}", "--state", f"state/{site}", "--require-secure"]
-            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where)
+            started.start_site(part, site, port, "--require-secure")
         assert started.wait("server") != 0
         assert "round 1 was void 1 times in a row: 1 of 4 sites have sent masked numbers" in started.log("server")
         for site in FOUR:
@@ -231,30 +209,21 @@ def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inp
 @pytest.mark.processes
 def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_update(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override(["partition.n_clients=4"])
-    (tmp_path / "study.toml").write_text(config.to_toml())
     near = NearGrid(parts(tmp_path / "near", 4))
     near.meddle[103] = lambda message, reply: reply if _arrives(message.metadata) else None
     plain = serve(near, config, ServerSettings(round_timeout=0.2, patience=0), tmp_path / "near/run", **named(near))
-    make_keys(tmp_path / "keys", ["localhost"], FOUR)
-    run, port = tmp_path / "run", free_port()
+    run, port = tmp_path / "run", make_study(tmp_path, config, FOUR)
     with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
-        how = ["--secure", "--host", "127.0.0.1", "--port", port, "--round-timeout", 15, "--patience", 0]
-        started.start("server", "server", "study.toml", "--keys", "keys/server", "--out", "run", *how)
-        started.until(lambda: "listening" in started.log("server"))
+        started.start_server(port, "--secure", "--round-timeout", 15, "--patience", 0)
         for part, site in enumerate(FOUR):
-            where = ["--server", f"localhost:{recorder.port}", "--state", f"state/{site}", "--require-secure"]
             code = {"code": DYING} if site == "south" else {}
-            started.start(site, "client", "--part", part, "--keys", f"keys/sites/{site}", *where, **code)
+            started.start_site(part, site, recorder.port, "--require-secure", **code)
         started.until(lambda: rounds_done(run) == 1)
         memory = process_bytes(started.running["server"].pid)
         assert started.wait("server") == 0, started.all_logs()
         heard = recorder.heard
     assert [record["answered"] for record in RunDirectory.open(run).metrics("round")] == [[0, 1, 2, 3], [0, 1, 2]]
-    expected, found = (
-        Checkpoint.read(plain.checkpoint).server,
-        Checkpoint.read(RunDirectory.open(run).checkpoint).server,
-    )
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert_same_server(RunDirectory.open(run), plain, atol=1e-6)
     held = [*heard, *folder_bytes(run), started.log_path("server").read_bytes()]
     updates = sent_in(near)
     average = next(update.start["shared"] for update in updates if update.round == 2)
@@ -316,6 +285,5 @@ def test_flowers_virtual_sites_end_with_the_simulators_prompt(inputs: Path, tmp_
         flower.run(tmp_path / "study.toml", tmp_path / "run")
     run = RunDirectory.open(tmp_path / "run")
     assert run.manifest["clients"] == ["client-0", "client-1", "client-2"]
-    expected, found = Checkpoint.read(simulated.checkpoint).server, Checkpoint.read(run.checkpoint).server
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    assert_same_server(run, simulated, atol=1e-6)
     assert run.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
