@@ -106,12 +106,9 @@ def test_a_bundle_is_probed_by_folders(made: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         ("private --set seed=1", "give --out"),
-        ("private --canaries 3", "canaries = 3: must be from 10"),
         ("data", "is not a run"),
         ("plain --members data", "--members: only with --probe of a bundle"),
         ("private --probe --kind images", "--kind: not with --probe"),
-        ("plain --probe --members data", "--members: only with --probe of a bundle"),
-        ("bundle --probe", "give --members DIR and --others DIR"),
         ("bundle --probe --members data", "give --members DIR and --others DIR"),
         ("bundle --probe --members data/day --others store", "no image in"),
         ("nowhere --probe --members data --others data", "neither a run nor a bundle"),

@@ -127,13 +127,11 @@ def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
         fedotp.load(made.run("pfedprompt, labels").path, "client-0").with_classes(["cat", "dog"])
 
 
-@pytest.mark.parametrize("bundled", [False, True])
 @pytest.mark.parametrize("kind", ["promptfolio", "fedpgp"])
-def test_new_class_names_with_prompts_made_of_parts(made: Made, tmp_path: Path, kind: str, bundled: bool) -> None:
-    classifier = fedotp.load(made.run(kind).path, "client-1")
-    if bundled:
-        classifier.save(tmp_path / "bundle")
-        classifier = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
+def test_new_class_names_with_prompts_made_of_parts(made: Made, tmp_path: Path, kind: str) -> None:
+    """Of a bundle, which has to keep the parts."""
+    fedotp.load(made.run(kind).path, "client-1").save(tmp_path / "bundle")
+    classifier = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
     params, names = classifier.params, ["a dog", "blue"]
     changed = classifier.with_classes(names)
     encoder = PromptEncoder(classifier.tower, names, n_ctx=2)
@@ -184,23 +182,3 @@ def test_the_score_comes_from_the_plan(made: Made) -> None:
         scores.append((maps.plan * maps.similarity).sum())
     weights = np.exp(float(classifier.task.logit_scale.exp()) * (np.array(scores) - max(scores)))
     np.testing.assert_allclose(classifier.predict(picture).probabilities[0], weights / weights.sum(), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "kinds"),
-    [
-        ("zeroshot", "caption"),
-        ("promptfl", "global"),
-        ("coop, optimizer kept", "local"),
-        ("promptfl-fedper", "global and local"),
-    ],
-)
-def test_methods_without_transport_have_similarities_only(made: Made, kind: str, kinds: str) -> None:
-    classifier = fedotp.load(made.run(kind).path, "client-0")
-    (picture,) = made.test_images(np.arange(1))
-    maps = classifier.explain(picture)
-    assert maps.plan is None
-    assert maps.similarity.shape == (1, 4, 4)
-    assert maps.kinds == (kinds,)
-    with pytest.raises(FedotpError, match="has no mass to choose"):
-        classifier.explain(picture, mass=0.5)

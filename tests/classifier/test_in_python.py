@@ -56,25 +56,16 @@ def test_dir_does_not_import_torch() -> None:
 
 
 def test_representations_are_one_short_line_that_says_what_it_is(made: Made, classifier: Classifier) -> None:
-    run = made.run("fedotp")
-    images = made.test_images(np.arange(5))
-    shown = {
-        "<Classifier of client-1: FedOTP, 3 classes>": classifier,
-        f"<RunDirectory {run.path}: complete>": run,
-        "<RunDirectory nowhere: not begun>": RunDirectory("nowhere"),
-        "<CLIP, ViT: images of 32 x 32 in 16 patches, e = 32>": CLIP.random(TINY),
-        "<ImageFeatures: pooled (5, 32), tokens (5, 16, 32)>": classifier.encode(images),
-        "<Transport (unbalanced): plan (7, 2)>": ot.solve(torch.rand(7, 2)),
-        "<Predictor of 1 clients: FedOTP, 2 prompts, 3 classes>": classifier.predictor,
-    }
-    for text, thing in shown.items():
-        assert repr(thing) == text
+    assert repr(classifier) == "<Classifier of client-1: FedOTP, 3 classes>"
+    assert repr(RunDirectory("nowhere")) == "<RunDirectory nowhere: not begun>"
+    assert repr(ot.solve(torch.rand(7, 2))) == "<Transport (unbalanced): plan (7, 2)>"
+    run, images = made.run("fedotp"), made.test_images(np.arange(5))
     data = load_dataset(str(made.inputs / "data"))
-    several = [
-        *(classifier.predict(images), classifier.explain(images[0]), open_classifiers(run.path)),
-        *(data, data.test, data.train.source, run.partition, run.partition.clients[0], fedotp.evaluate_run(run.path)),
-    ]
-    for thing in several:
+    for thing in (
+        *(run, run.partition, run.partition.clients[0], fedotp.evaluate_run(run.path), open_classifiers(run.path)),
+        *(data, data.test, data.train.source, CLIP.random(TINY), classifier.encode(images), classifier.predictor),
+        *(classifier.predict(images), classifier.explain(images[0])),
+    ):
         assert repr(thing).startswith(f"<{type(thing).__name__}")
         assert "\n" not in repr(thing)
         assert len(repr(thing)) < 200

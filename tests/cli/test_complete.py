@@ -50,19 +50,14 @@ def test_a_shell_is_offered_words_without_torch(tmp_path: Path) -> None:
     assert [word.partition("\t")[0] for word in done.stdout.splitlines()] == expected
 
 
-def test_presets_methods_and_data_sets_are_all_offered() -> None:
+def test_presets_methods_data_sets_and_values_are_all_offered() -> None:
     assert {word for word, _ in _complete.sources("")} >= presets().keys()
     ours = {name for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
     assert {word for word, _ in _complete.methods("")} == ours
     assert {word for word, _ in _complete.datasets("")} == DATASETS.keys()
 
-
-def test_values_that_are_a_few_words_are_offered() -> None:
-    words = [word for word, _ in _complete.assignments("optimizer.name=ad")]
-    assert words == ["optimizer.name=adam", "optimizer.name=adamw"]
     words = [word for word, _ in _complete.assignments("federation.drop_last=")]
     assert words == ["federation.drop_last=true", "federation.drop_last=false"]
-    assert list(_complete.assignments("optimizer.lr=0.")) == []
     assert list(_complete.assignments("no.such.key=1")) == []
 
 

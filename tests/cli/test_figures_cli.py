@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 from cli_made import Fedotp, command
 
+from fedotp.runs.directory import RunDirectory
+
 
 @pytest.fixture(scope="module")
-def drawn(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(trained: RunDirectory, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """FedOTP at two masses, and PromptFL."""
     folder = tmp_path_factory.mktemp("drawn")
-    for name, change in (("a", "method.mass=0.4"), ("b", "method.mass=0.9"), ("c", "method.name=promptfl")):
+    shutil.copytree(trained.path, folder / "a")
+    for name, change in (("b", "method.mass=0.4"), ("c", "method.name=promptfl")):
         assert command("run", made / "tiny.toml", "--set", change, "--out", folder / name, "-q").status == 0
     return folder
 

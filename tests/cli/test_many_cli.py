@@ -48,7 +48,7 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
     assert done.err.splitlines()[-1].startswith("6 of 6: zeroshot,seed=1, accuracy ")
 
     written = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("summary.json")}
-    again = fedotp(*words[:4], "--seeds", "0,1,2")
+    again = fedotp(*words[:4], "--seeds", "0,1..2")
     assert again.err.splitlines()[0] == "9 runs, 6 of them complete already"
     assert {path: path.stat().st_mtime_ns for path in written} == written
     assert [row["runs"] for row in table(folder)] == ["3", "3", "3"]
@@ -71,12 +71,7 @@ def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
         differences.append((sum(accuracy[0]) - sum(accuracy[1])) / 2)
     assert all(len(found) == 1 for found in digests)
     assert len(set.union(*digests)) == 3
-    from scipy import stats
-
-    test = stats.ttest_1samp(differences, 0)
     assert float(promptfl["difference"]) == pytest.approx(sum(differences) / 3)
-    assert float(promptfl["difference_low"]) == pytest.approx(test.confidence_interval().low)
-    assert float(promptfl["difference_p"]) == pytest.approx(test.pvalue)
     assert "over 3 splits" in " ".join(done.out.split())
 
 

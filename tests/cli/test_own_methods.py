@@ -66,13 +66,10 @@ def test_every_command_works_on_it(
     for words in (
         ["evaluate", trained],
         ["report", trained, "--out", "report.html"],
-        ["figures", trained, "--out", "figures"],
-        ["predict", trained, "--client", client, image],
         ["export", trained, "--client", client, "--out", "bundle"],
         ["predict", "bundle", image, "--backbone", made / "tiny.safetensors"],
         ["join", trained, "--data", made / "images" / "night", "--epochs", 1],
         ["sweep", "tiny.toml", "--set", f"method.name={NAME}", "--grid", "method.strength=0.1,0.2", "--out", "sweep"],
-        ["runs", "diff", trained, trained],
     ):
         done = fedotp(*words)
         assert done.status == 0, (words, done.err)
@@ -120,8 +117,6 @@ def test_nothing_is_imported_because_a_run_names_it(trained: Path, method_file: 
     ("origin", "remedy"),
     [
         (None, "give --import FILE.py, the file that declares it"),
-        ([1], "give --import FILE.py, the file that declares it"),
-        ({"file": 3}, "give --import 3, the file it came from"),
         ({"file": "a b.py\x1b[31m"}, "give --import 'a b.py\\x1b[31m', the file it came from"),
         ({"module": "some.module", "file": "/module.py"}, "give --import some.module, the module it came from"),
     ],
@@ -161,7 +156,6 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
     [
         ("x = 1\ny = z", "line 2: NameError: name 'z' is not defined"),
         ("def f(:\n", "SyntaxError: "),
-        ("import no_such_package", "line 1: ModuleNotFoundError: "),
         ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a class made"),
         (
             "from fedotp.methods import METHODS, CoOp\nMETHODS['moored'] = CoOp",
@@ -177,11 +171,10 @@ def test_a_file_with_a_mistake_is_one_line(text: str, what: str, tmp_path: Path,
     file = tmp_path / "mine.py"
     file.write_text(text)
     (tmp_path / "run").mkdir()
-    for words in (["run", "--set", f"method.name={NAME}"], ["runs", "list", tmp_path], ["data", "list"]):
-        done = fedotp(*words, "--import", file)
-        assert done.status == 2
-        (line,) = done.err.splitlines()
-        assert line.startswith(f"error: {file} cannot be imported: {what}")
+    done = fedotp("runs", "list", tmp_path, "--import", file)
+    assert done.status == 2
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"error: {file} cannot be imported: {what}")
 
 
 def test_a_module_is_named_as_python_finds_it(tmp_path: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,23 @@
-"""`fedotp predict` and `fedotp export`: what was learned, on other images."""
+"""`fedotp predict`, `export` and `calibrate`: what was learned, on other images."""
 
+import csv
+import io
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
-from cli_made import Fedotp
+import pytest
+from cli_made import Fedotp, command
 from PIL import Image
 
 from fedotp.classifier import load
 from fedotp.runs.directory import RunDirectory
 
 
-def test_a_line_per_image_for_programs(trained: RunDirectory, client: str, made: Path, fedotp: Fedotp) -> None:
+def test_a_line_per_image_for_programs_and_for_people(
+    trained: RunDirectory, client: str, made: Path, fedotp: Fedotp
+) -> None:
     done = fedotp("predict", trained.path, "--client", client, made / "images" / "day", "--json")
     assert done.status == 0, done.err
     records = [json.loads(line) for line in done.out.splitlines()]
@@ -23,15 +28,9 @@ def test_a_line_per_image_for_programs(trained: RunDirectory, client: str, made:
     found = [[record["probabilities"][name] for name in expected.classes] for record in records]
     np.testing.assert_allclose(found, expected.probabilities, atol=1e-6)
     assert [record["probability"] for record in records] == [max(row) for row in found]
-
-
-def test_a_line_per_image_for_people(trained: RunDirectory, client: str, made: Path, fedotp: Fedotp) -> None:
-    image = made / "images" / "day" / "[bold]green" / "0.png"
-    done = fedotp("predict", trained.path, "--client", client, image, "--top", 2)
-    assert done.status == 0, done.err
-    (best,) = load(trained.path, client).predict(image).top(2)
-    assert done.out.startswith(str(image))
-    assert done.out.split()[1:] == [word for name, p in best for word in (f"{p:.1%}", name)]
+    done = fedotp("predict", trained.path, "--client", client, paths[0], "--top", 2)
+    assert done.out.startswith(str(paths[0]))
+    assert done.out.split()[1:] == [word for name, p in expected.top(2)[0] for word in (f"{p:.1%}", name)]
 
 
 def test_what_cannot_be_read_is_reported_and_the_rest_predicted(
@@ -115,3 +114,64 @@ def test_export_and_use(trained: RunDirectory, client: str, made: Path, place: P
     )
     assert fedotp("export", trained.path, "--client", client, "--force").status == 0
     assert "needs the backbone tiny.safetensors" in fedotp("predict", bundle, image).err
+
+
+# Calibrated ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bundle(trained: RunDirectory, client: str, made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that was calibrated after it was exported."""
+    folder = tmp_path_factory.mktemp("bundles") / "one"
+    assert command("export", trained.path, "--client", client, "--out", folder).status == 0
+    weights = made / "tiny.safetensors"
+    done = command("calibrate", folder, made / "images", "--all", "--backbone", weights)
+    assert done.status == 0, done.err
+    assert "calibrated by 48 images: sets up to a coverage of 0.95; unlike images are flagged" in done.out
+    return folder
+
+
+def test_sets_and_p_values_are_printed(bundle: Path, made: Path, fedotp: Fedotp) -> None:
+    images = sorted((made / "images" / "day").rglob("*.png"))[:5]
+    words = ("predict", bundle, *images, "--backbone", made / "tiny.safetensors", "--coverage", 0.9)
+    expected = load(bundle, backbone=made / "tiny.safetensors").predict(images, coverage=0.9)
+    assert expected.p_values is not None
+    records = [json.loads(line) for line in fedotp(*words, "--json").out.splitlines()]
+    assert [record["set"] for record in records] == expected.sets
+    assert [(record["coverage"], record["p_value"]) for record in records] == [(0.9, p) for p in expected.p_values]
+    assert [record["unlike"] for record in records] == expected.unlike.tolist()
+    rows = list(csv.DictReader(io.StringIO(fedotp(*words, "--csv").out)))
+    assert [json.loads(row["set"]) for row in rows] == expected.sets
+    assert [float(row["p_value"]) for row in rows] == expected.p_values.tolist()
+    for line, names in zip(fedotp(*words).out.splitlines(), expected.sets, strict=True):
+        assert f"{{{', '.join(names)}}} at 0.9" in line
+
+
+def test_a_stranger_is_flagged(bundle: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
+    Image.effect_noise((32, 32), 200).convert("RGB").save(place / "noise.png")
+    done = fedotp("predict", bundle, place / "noise.png", "--backbone", made / "tiny.safetensors")
+    assert done.out.rstrip().endswith("unlike what this client was calibrated on (p = 0.04)")
+
+
+def test_by_the_test_images_of_the_run(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
+    client = max(trained.partition.clients, key=lambda each: len(each.test)).name
+    image = next((made / "images").rglob("*.png"))
+    done = fedotp(
+        "predict", trained.path, "--client", client, image, "--calibrate", "test", "--coverage", 0.5, "--json"
+    )
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["set"]
+    done = fedotp("export", trained.path, "--client", client, "--calibrate", "test", "--out", place / "two")
+    assert "too few to flag unlike images" in done.out
+    assert "calibration" in json.loads((place / "two" / "bundle.json").read_text())
+
+
+def test_a_bundle_is_calibrated_by_one_site_of_a_table(bundle: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
+    shutil.copytree(bundle, place / "bundle")
+    paths = sorted((made / "images").rglob("*.png"))
+    lines = [f"{path.relative_to(made)},{path.parent.name},{path.parts[-3]}" for path in paths]
+    (made / "by_site.csv").write_text("\n".join(["path,label,site", *lines]))
+    words = ("--site", "night", "--all", "--backbone", made / "tiny.safetensors")
+    done = fedotp("calibrate", "bundle", made / "by_site.csv", *words)
+    assert done.status == 0, done.err
+    assert "calibrated by 24 images: " in done.out

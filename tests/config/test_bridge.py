@@ -96,10 +96,3 @@ def test_another_word_is_refused(tmp_path: Path) -> None:
     path.write_text('bridge = 3\n[data]\ndataset = "cifar10"\n')
     with pytest.raises(FedotpError, match=r"mine.toml: bridge = 3: must be authors$"):
         load_config(path)
-
-
-def test_crops_do_not_go_with_the_look_of_cifar() -> None:
-    with pytest.raises(FedotpError, match=r'data.crops = 3: must be 0 beside authors.normalisation = "cifar10"'):
-        load_config("cifar10").override(["data.crops=3", "authors.normalisation=cifar10"])
-    with pytest.raises(FedotpError, match=r"evaluation.clients = 3: must be 0 beside authors.evaluate_sampled = true"):
-        load_config("cifar10").override(["evaluation.clients=3", "authors.evaluate_sampled=true"])

@@ -1,4 +1,4 @@
-"""Configurations: defaults, reading, writing."""
+"""Configurations: defaults, reading, writing, what keys mean."""
 
 import tomllib
 from dataclasses import fields
@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp._values import write_scalar, write_tables
-from fedotp.config import BackboneSettings, Config, DataSettings, difference, flatten, load_config
+from fedotp.config import (
+    BackboneSettings,
+    Config,
+    DataSettings,
+    difference,
+    explained,
+    flatten,
+    keys_of,
+    load_config,
+    presets,
+)
+from fedotp.config._keys import sections
 from fedotp.config._schema import SECTIONS, all_kinds, bare_kind, kinds_of
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
@@ -103,3 +114,32 @@ def test_wrong_values_in_python() -> None:
         DataSettings("x", storage="float8")  # type: ignore[arg-type]
     with pytest.raises(FedotpError, match=r'^backbone\.name = "": must be'):
         BackboneSettings("")
+
+
+# What keys mean --------------------------------------------------------------------------------------------------
+
+OURS = [name for name, method in METHODS.items() if method.__module__.startswith("fedotp.")]  # tests add their own
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_key_says_what_it_means(name: str) -> None:
+    config = Config.preset("demo").override([f"method.name={name}"])
+    keys = keys_of(type(config.method))
+    assert [key.name for key in keys] == list(flatten(config))
+    for key in keys:
+        assert len(key.meaning) > 10, f"{key.name} is not under Attributes: in the docstring of its section"
+        assert key.line
+        assert "\n" not in key.line
+
+
+def test_sections_say_what_they_are_about() -> None:
+    assert list(sections()) == [
+        key for key, value in Config.preset("demo").to_dict().items() if isinstance(value, dict)
+    ]
+    assert all(len(meaning) > 10 for meaning in sections().values())
+
+
+@pytest.mark.parametrize("name", presets())
+def test_an_explained_configuration_reads_back_equal(name: str) -> None:
+    config = Config.preset(name)
+    assert Config.from_dict(tomllib.loads(explained(config))) == config

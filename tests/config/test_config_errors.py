@@ -35,6 +35,14 @@ def _refusal(text: str, tmp_path: Path) -> str:
             'privacy.unit = "site"\nserver.rule = "median"',
             'server.rule = "median": must be "average" beside privacy.unit = "site", which bounds every update itself',
         ),
+        (
+            'data.crops = 3\nauthors.normalisation = "cifar10"',
+            'data.crops = 3: must be 0 beside authors.normalisation = "cifar10"',
+        ),
+        (
+            "evaluation.clients = 3\nauthors.evaluate_sampled = true",
+            "evaluation.clients = 3: must be 0 beside authors.evaluate_sampled = true",
+        ),
         # names
         ("method.mas = 0.5", "unknown key method.mas; did you mean method.mass?"),
         ("federation.lr = 0.5", "unknown key federation.lr; did you mean optimizer.lr?"),

@@ -29,16 +29,11 @@ def all_of(dataset: Any) -> dict[str, Any]:
         "dirichlet": partitioners.DirichletPartitioner(
             num_partitions=3, partition_by="label", alpha=2.0, min_partition_size=2
         ),
-        "pathological": partitioners.PathologicalPartitioner(
-            num_partitions=3, partition_by="label", num_classes_per_partition=2, class_assignment_mode="deterministic"
-        ),
-        "shards": partitioners.ShardPartitioner(num_partitions=3, partition_by="label", num_shards_per_partition=2),
-        "linear": partitioners.LinearPartitioner(num_partitions=3),
         "by domain": partitioners.NaturalIdPartitioner(partition_by="domain"),
     }
 
 
-@pytest.mark.parametrize("name", ["iid", "dirichlet", "pathological", "shards", "linear", "by domain"])
+@pytest.mark.parametrize("name", ["iid", "dirichlet", "by domain"])
 def test_what_flower_divides_is_divided_so(inputs: Path, name: str, tmp_path: Path) -> None:
     dataset = load_dataset(str(inputs / "data"))
     partition = from_flower(dataset, all_of(dataset)[name])

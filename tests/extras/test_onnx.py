@@ -40,15 +40,7 @@ def require_the_same(classifier: Classifier, images: list[Image.Image], path: Pa
     np.testing.assert_allclose(shares / shares.sum(-1, keepdims=True), expected, atol=2e-5)
 
 
-KINDS = [
-    "promptfl",
-    "fedotp",
-    "fedotp, classical",
-    "fedotp, average",
-    "fedotp, int8 and float64",
-    "fedotp, normalised as cifar",
-    "pfedmoap",
-]
+KINDS = ["promptfl", "fedotp", "fedotp, classical", "fedotp, normalised as cifar", "pfedmoap"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

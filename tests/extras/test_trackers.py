@@ -146,21 +146,16 @@ def test_mlflow_in_files(inputs: Path) -> None:
     assert kept == {"config.toml", "summary.json"}
 
 
-def test_an_error_is_a_failure_in_mlflow(inputs: Path) -> None:
+def test_mlflow_takes_an_error_and_any_name_of_a_domain(inputs: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason=WHY)
-    stopped(inputs, MLflow)
+    path = stopped(inputs, MLflow)
     client = mlflow.MlflowClient(tracking_uri=(inputs / "runs" / "mlruns").as_uri())
-    (found,) = client.search_runs([client.get_experiment_by_name("fedotp").experiment_id])
+    experiment = client.get_experiment_by_name("fedotp").experiment_id
+    (found,) = client.search_runs([experiment])
     assert found.info.status == "FAILED"
     MLflow().on_failure(inputs)  # it never began
-
-
-def test_mlflow_takes_any_name_of_a_domain(inputs: Path) -> None:
-    mlflow = pytest.importorskip("mlflow", reason=WHY)
     tracker = MLflow()
-    done = run(make_config(inputs), inputs / "runs" / "named", observer=tracker)
-    tracker.on_start(done.path, done.config, round_=1, images_per_round=1)
+    tracker.on_start(path, RunDirectory.open(path).config, round_=1, images_per_round=1)
     tracker.log(1, {"domain/[bold]night: 50 %": 0.5})
-    client = mlflow.MlflowClient(tracking_uri=(inputs / "runs" / "mlruns").as_uri())
-    (found,) = client.search_runs([client.get_experiment_by_name("fedotp").experiment_id])
+    (found,) = client.search_runs([experiment])
     assert found.data.metrics["domain/_bold_night_ 50 _"] == 0.5

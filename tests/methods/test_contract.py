@@ -1,7 +1,6 @@
 """What every method promises, whatever it is: checked on all of them, the tests' own included."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -160,39 +159,6 @@ def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: 
             for a, b in zip(features[c].detach().numpy(), captions, strict=True)
         ]
         assert float(extra[c]) == pytest.approx(3 * (1 - np.mean(cosines)), abs=1e-10)
-
-
-# Weights over prompts --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Weighted(FedOTP):
-    """FedOTP whose clients weigh their global and local prompt."""
-
-    name: ClassVar[str] = "weighted"
-
-    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        share = torch.tensor([0.2, 0.5, 0.7], dtype=torch.float64)[: len(params["shared"])]
-        return torch.stack([share, 1 - share], dim=-1)
-
-
-def test_prompts_take_the_shares_of_the_mass_they_are_given(task: Task, batch: Batch) -> None:
-    import ot as pot
-
-    method = Weighted(reg=0.2, mass=0.6)
-    params = params_of(method, task, C)
-    predictor = Predictor.of(method, task, params, C)
-    found = predictor.scores(batch.image)
-    weights = method.weights(task, params, batch.image, predictor.classes)
-    for c, b, k in np.ndindex(C, B, K):
-        patches = torch.nn.functional.normalize(batch.image.tokens[c, b], dim=-1)
-        S = (patches @ predictor.classes[c, :, k].T).numpy()  # (V, N)
-        plan = pot.partial.entropic_partial_wasserstein(
-            np.full(V, 1 / V), 0.6 * weights[c].numpy(), 1 - S, reg=0.2, m=0.6, numItermax=100_000, stopThr=1e-13
-        )
-        assert float(found[c, b, k]) == pytest.approx((plan * S).sum(), abs=1e-7)
-    plan = predictor.plan(predictor.similarity(batch.image.tokens, batch.labels), batch.image)
-    torch.testing.assert_close(plan.sum(-2), (0.6 * weights)[:, None].expand(-1, B, -1))
 
 
 @pytest.mark.parametrize("rule", ["pooled", "average", "classical", "unbalanced"])

@@ -1,24 +1,15 @@
-"""FedPHA: its projection against SciPy's null space, its hinge against torch's, its prompts of two lengths."""
+"""FedPHA: its projection against SciPy's null space, its prompts of two lengths."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.toy_federation import make_data, make_task, simulator
-from fedotp.clip import ImageFeatures
 from fedotp.federation import prompt_lengths
-from fedotp.methods import Batch, Kind, Parameters, Task
+from fedotp.methods import Kind
 from fedotp.methods._fedpha import FedPHA
 
 C, D = 2, 32
-
-
-def started(method: FedPHA, task: Task) -> Parameters:
-    received = method.send(method.shared(task, C), None, C)
-    private = {name: value.expand(C, *value.shape) for name, value in method.private(task).items()}
-    params = method.start(received, private)
-    return params | method.derived(task, params, None)
 
 
 def projected(method: FedPHA, common: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
@@ -64,21 +55,6 @@ def test_at_rho_0_the_subspace_is_the_null_space_and_at_1_everything() -> None:
         torch.testing.assert_close(expected, own @ N @ N.T, rtol=0, atol=1e-12)
     torch.testing.assert_close(projected(FedPHA(rho=1.0), common, local), local)
     assert not projected(FedPHA(rho=0.0, subspace="row"), common, local).any()
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, 3.0])
-def test_the_hinge_is_that_of_torch(alpha: float) -> None:
-    task = make_task(torch.float64)
-    params = started(FedPHA(), task)
-    batch = Batch(ImageFeatures(draw(C, 4, 16), draw(C, 4, 0, 16)), torch.tensor([[0, 1, 2, -1]] * C))
-    found = [FedPHA(alpha=a).loss(task, params, {}, batch) for a in (alpha, 0.0)]
-    local, common = (
-        torch.nn.functional.normalize(task.features(params[name])[:, 0], dim=-1) for name in ("local", "prompt")
-    )
-    for client in range(C):
-        distance = torch.nn.PairwiseDistance(eps=0.0)(local[client], common[client])  # (K,)
-        expected = torch.nn.HingeEmbeddingLoss(margin=alpha)(distance, -torch.ones_like(distance))
-        assert float(found[0][client] - found[1][client]) == pytest.approx(float(expected), abs=1e-12)
 
 
 def test_the_local_prompt_alone_predicts_and_may_have_another_length() -> None:

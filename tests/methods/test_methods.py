@@ -18,7 +18,7 @@ from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, Parameters, P
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._pfedprompt import PFedPrompt
-from fedotp.methods._promptfl import CoOp, PromptFLPer, PromptFLProx
+from fedotp.methods._promptfl import CoOp, PromptFLPer
 from fedotp.methods._promptfolio import PromptFolio
 
 C, B, V, N, K, E = 2, 3, 5, 2, 4, 16
@@ -156,36 +156,6 @@ def _written(cls: type[Method]) -> Iterator[type[Method]]:
         if each.__module__.startswith("fedotp.") and not each.__name__.startswith("_"):
             yield each
         yield from _written(each)
-
-
-@pytest.mark.parametrize("name", ["coop", "promptfl", "promptfl-ft", "promptfl-fedprox", "promptfl-fedamp"])
-def test_one_prompt_is_matched_with_the_pooled_feature(task: Task, name: str) -> None:
-    batch, method = make_batch(), METHODS[name]()
-    prompt = task.contexts(1).expand(C, 1, 4, 32)
-    classes = method.class_features(task, {"prompt": prompt})
-    found = method.score(task, {}, batch, classes)
-    plain = task.encoder.encode_plain(prompt)
-    for c in range(C):
-        for b in range(B):
-            for k in range(K):
-                expected = cosine(batch.image.pooled[c, b], plain[c, 0, k])
-                assert found[c, b, k] == pytest.approx(float(expected), abs=1e-12)
-
-
-def test_the_loss_is_the_cross_entropy_of_real_images_and_the_penalty(task: Task) -> None:
-    batch = make_batch()
-    batch = batch._replace(labels=torch.tensor([[0, 3, -1], [2, -1, -1]]))
-    params = {"prompt": task.contexts(1) + torch.tensor([0.0, 0.1]).view(C, 1, 1, 1)}
-    received = {"prompt": task.contexts(1).expand(C, 1, 4, 32)}
-    plain, prox = (
-        PromptFL().loss(task, params, received, batch),
-        PromptFLProx(mu=3.0).loss(task, params, received, batch),
-    )
-    scores = PromptFL().score(task, params, batch, PromptFL().class_features(task, params)) * task.logit_scale.exp()
-    q = scores.softmax(-1)
-    assert plain[0] == pytest.approx(-(math.log(q[0, 0, 0]) + math.log(q[0, 1, 3])) / 2, abs=1e-12)
-    assert plain[1] == pytest.approx(-math.log(q[1, 0, 2]), abs=1e-12)
-    torch.testing.assert_close(prox - plain, torch.tensor([0.0, 1.5 * 0.01 * 4 * 32], dtype=torch.float64))
 
 
 def test_zero_shot_features_are_those_of_the_captions(clip: CLIP) -> None:
@@ -352,26 +322,6 @@ def test_fedpgp_changes_the_shared_prompt_by_a_low_rank(clip: CLIP, rank: int, p
     other = method.untrained(replace(task, seed=1))
     assert not any(torch.equal(params[name], other[name]) for name in params)
     assert not torch.equal(params["u"].flatten()[:5], params["v"].flatten()[:5])
-
-
-def test_fedpgp_without_a_change_predicts_as_promptfl_and_draws_sigma_to_the_captions(task: Task) -> None:
-    """At U = 0 the client's prompt is sigma: b_k = 1, and L depends on sigma through a_k alone."""
-    batch, params = make_batch(), FedPGP().untrained(task)
-    params = {name: value.expand(C, *value.shape[1:]).clone() for name, value in params.items()} | {
-        "u": torch.zeros(C, 1, 4, 8, dtype=torch.float64)
-    }
-    params = {name: value.requires_grad_() for name, value in params.items()}
-    plain = PromptFL().loss(task, params, {}, batch)
-    torch.testing.assert_close(FedPGP(mu=0.0).loss(task, params, {}, batch), plain)
-    classes = PromptFL().class_features(task, params)
-    a = [cosine(classes[0, 0, k], task.template_features()[0, 0, k]).item() for k in range(K)]
-    penalty = sum(math.log1p(math.exp((1 - each) / 0.2)) for each in a) / K
-    found = FedPGP(mu=3.0, tau=0.2).loss(task, params, {}, batch)
-    torch.testing.assert_close((found - plain).detach(), torch.full((C,), 3 * penalty, dtype=torch.float64))
-    gradients = torch.autograd.grad(FedPGP(mu=0.0).loss(task, params, {}, batch).sum(), list(params.values()))
-    (of_sigma,) = torch.autograd.grad(plain.sum(), params["prompt"])
-    torch.testing.assert_close(gradients[0], of_sigma)  # what moves P moves sigma
-    assert not gradients[2].any()  # dL/dV = U' dL/dP
 
 
 # KgCoOp ----------------------------------------------------------------------------------------------------

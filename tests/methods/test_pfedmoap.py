@@ -2,16 +2,15 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from federation.toy_federation import make_settings, make_task, simulator
+from federation.toy_federation import make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.federation.testing import Predictor
 from fedotp.matching import pooled_score
-from fedotp.methods import Batch, Parameters, PromptFL, PromptSettings, Task
+from fedotp.methods import Batch, Parameters, PromptSettings, Task
 from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.prompts import PromptEncoder
 
@@ -67,23 +66,6 @@ def test_without_experts_a_client_scores_plainly_and_its_gate_gets_no_gradient(t
     for gradient in torch.autograd.grad(scores.square().sum(), [params["gate_in"], params["gate_out"]]):
         assert gradient.isfinite().all()
         assert (gradient.flatten(1).abs().sum(1) > 0).tolist() == [False, True, False]
-
-
-def test_the_first_round_is_promptfls() -> None:
-    task, settings = make_task(torch.float64), make_settings(compute={"precision": "float64"})
-    one, other = (simulator(method, settings, task=task) for method in (PFedMoAP(), PromptFL()))
-    reports = [federation.run_round() for federation in (one, other)]
-    torch.testing.assert_close(one.server.params["prompt"], other.server.params["prompt"])
-    np.testing.assert_allclose(reports[0].loss, reports[1].loss)
-    # No gating network has been trained: predictions are those of each client's own prompt.
-    kept = one.kept.read(np.arange(5), one.device)
-    params, features = one.parameters(np.arange(5)), images()
-    image = ImageFeatures(features.pooled[:1].expand(5, -1, -1), features.tokens[:1].expand(5, -1, -1, -1))
-    expected = pooled_score(image.pooled, task.features(kept["own"]))
-    torch.testing.assert_close(Predictor.of(PFedMoAP(), task, params, 5).scores(image), expected)
-    assert kept["stage"].tolist() == [1] * 5
-    one.run_round()
-    assert one.kept.read(np.arange(5), one.device)["stage"].tolist() == [2] * 5
 
 
 def test_the_gating_network_sees_every_so_manyeth_component() -> None:
