@@ -43,14 +43,11 @@ def test_what_takes_the_place_of_a_plain_file_is_refused_too(tmp_path: Path, mon
         read_regular(tmp_path / "pipe", 5)
 
 
-def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+def test_files_that_are_too_large_or_missing_and_folders_say_so(tmp_path: Path) -> None:
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(OSError, match="1,099,511,627,776 bytes; at most 1,000 are read"):
         read_regular(tmp_path / "holes", 1000)
-
-
-def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_regular(tmp_path / "missing", 5)
     with pytest.raises(IsADirectoryError):

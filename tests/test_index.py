@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 pytest.importorskip("hatchling")
 sys.path.insert(0, str(ROOT))
-from hatch_build import readme_for_index, urls  # noqa: E402
+from hatch_build import readme_for_index  # noqa: E402
 
 sys.path.pop(0)
 
@@ -41,13 +41,6 @@ def test_without_a_home_nothing_leads_nowhere() -> None:
     assert "[methods](" not in shown
     assert "methods" in shown
     assert re.findall(r"```.*?```", shown, re.DOTALL) == re.findall(r"```.*?```", README, re.DOTALL)
-
-
-def test_addresses_follow_from_the_home() -> None:
-    assert urls(HOME)["Changelog"] == f"{HOME}/blob/HEAD/CHANGELOG.md"
-    assert list(urls("")) == ["Paper"]
-    home = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
-    assert home == "" or re.fullmatch(r"https://[^\s/]+/\S+[^/]", home)
 
 
 def test_the_forge_runs_make_test_with_every_python_that_is_promised() -> None:

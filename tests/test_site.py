@@ -45,10 +45,3 @@ def test_links_to_pages_and_files_lead_to_them(site: Path) -> None:
     assert 'href="CHANGELOG.html"' in front
     assert 'src="idea.svg"' in front
     assert 'href="../' not in (site / "methods.html").read_text(encoding="utf-8")  # files that are no pages
-
-
-def test_the_api_has_names_shapes_and_examples(site: Path) -> None:
-    page = (site / "api" / "fedotp.ot.html").read_text(encoding="utf-8")
-    assert 'id="fedotp.ot.solve"' in page
-    assert "transport plan T" in page
-    assert "&gt;&gt;&gt;" in page

@@ -186,9 +186,11 @@ def test_success_is_the_share_of_other_images_taken_for_the_target(name: Any, so
 
 
 @pytest.mark.parametrize("method", ["zeroshot", "coop", "promptfl-fedamp", "pfedmoap"])
-def test_methods_without_an_average_cannot_be_attacked_so(method: str) -> None:
+def test_methods_without_an_average_and_attacks_without_images_are_refused(method: str) -> None:
     with pytest.raises(FedotpError, match=r'attack\.name = "scaled": must be "none", as the server of'):
         attacked(AttackSettings("scaled"), method)
+    with pytest.raises(FedotpError, match="needs images to attack with"):
+        Simulator(METHODS["fedotp"](), make_task(), make_data(), under(AttackSettings("backdoor")))
 
 
 @pytest.mark.parametrize(
@@ -208,8 +210,3 @@ def test_methods_without_an_average_cannot_be_attacked_so(method: str) -> None:
 def test_what_is_refused(key: str, value: Any, why: str) -> None:
     with pytest.raises(SettingError, match=why):
         attacked(AttackSettings(**{"name": "label-flip", key: value}))
-
-
-def test_an_attack_on_data_needs_images() -> None:
-    with pytest.raises(FedotpError, match="needs images to attack with"):
-        Simulator(METHODS["fedotp"](), make_task(), make_data(), under(AttackSettings("backdoor")))

@@ -116,9 +116,3 @@ def _losses(federation, work, prompt):  # type: ignore[no-untyped-def]
         yield lambda image=image, labels=labels: federation.method.loss(
             federation.task, {"prompt": prompt[None]}, {}, Batch(image, labels)
         ).sum()
-
-
-def test_with_reset_nothing_but_the_prompt_is_kept() -> None:
-    assert set(kept_rows(simulator("fedotp"))) == {"private"}
-    kept = set(kept_rows(simulator("fedotp", make_settings(optimizer={"reset": False}))))
-    assert kept == {"private", "optimizer.momentum.shared", "optimizer.momentum.private", "optimizer.steps"}

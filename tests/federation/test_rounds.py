@@ -12,7 +12,6 @@ from toy_federation import (
     kept_rows,
     make_data,
     make_settings,
-    make_task,
     simulator,
     state_of,
 )
@@ -278,16 +277,6 @@ def test_joining_fits_private_parameters_only(method: str, reset: bool) -> None:
     np.testing.assert_allclose(one, other, atol=1e-4)
     again = federation.join(federation.held_out)  # from the start, not from the first time
     assert torch.equal(torch.from_numpy(again.loss), torch.from_numpy(predictions.loss))
-
-
-def test_a_new_client_of_fedamp_is_sent_the_mean_of_what_was_sent() -> None:
-    federation = simulator("promptfl-fedamp", make_settings(participation=0.4))
-    method = METHODS["promptfl-fedamp"]()
-    start = make_task().contexts(1)
-    torch.testing.assert_close(method.send(federation.server.params, None, 2)["mixture"], start.expand(2, *start.shape))
-    sent = federation.run_round().sampled
-    expected = federation.server.params["prompts"][torch.from_numpy(sent)].mean(0)
-    torch.testing.assert_close(method.send(federation.server.params, None, 2)["mixture"][1], expected)
 
 
 def test_training_that_diverges_is_refused_by_name() -> None:

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from toy_federation import assert_same_bits, make_settings, make_task, simulator
+from toy_federation import assert_same_bits, make_settings, simulator
 
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import ServerStepSettings
@@ -290,14 +290,3 @@ def test_a_round_in_which_too_few_answer_changes_nothing() -> None:
         assert len(report.averaged) == changed
         seen.add(changed)
     assert False in seen
-
-
-@pytest.mark.parametrize("rule", ["median", "krum"])
-def test_prompts_in_half_precision_are_handled_too(rule: str) -> None:
-    federation = simulator(
-        "fedotp", make_settings(server={"rule": rule}, local_epochs=1), task=make_task(authors={"half_precision": True})
-    )
-    before = federation.server.params["shared"].clone()
-    federation.run_round()
-    assert federation.server.params["shared"].dtype == before.dtype
-    assert not torch.equal(federation.server.params["shared"], before)

@@ -125,6 +125,15 @@ def assert_alike(one: Simulator, two: Simulator, found: list[Any], expected: lis
             np.testing.assert_allclose(mine.loss, theirs.loss, rtol=0, atol=1000 * tolerance)
 
 
+def assert_as_alone(method: str, tolerance: float = 1e-13, **settings: Any) -> None:
+    apart, several = (federations(method, **settings) for _ in range(2))
+    expected = alone(apart)
+    found, errors = side_by_side(several)
+    assert errors == [None] * len(SEEDS)
+    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
+        assert_alike(one, two, mine, theirs, tolerance)
+
+
 def before_training(monkeypatch: pytest.MonkeyPatch, check: Callable[[LocalTrainer, int], object]) -> list[int]:
     """How many clients are trained at once, every time; `check` is called before with the trainer and this number."""
     sizes: list[int] = []
@@ -181,11 +190,7 @@ def test_each_ends_as_it_would_alone(method: str, dtype: torch.dtype, tolerance:
 
 
 def test_each_keeps_its_optimizer() -> None:
-    apart, several = (federations("fedotp", optimizer={"name": "adamw", "reset": False}) for _ in range(2))
-    expected = alone(apart)
-    found, _ = side_by_side(several)
-    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
-        assert_alike(one, two, mine, theirs, 1e-9)  # AdamW divides by small numbers
+    assert_as_alone("fedotp", 1e-9, optimizer={"name": "adamw", "reset": False})  # AdamW divides by small numbers
 
 
 def test_alone_among_others_it_is_the_same_bit_for_bit() -> None:
@@ -250,17 +255,12 @@ def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    apart, several = (federations("fedotp") for _ in range(2))
-    expected = alone(apart)
-
     def check(_: LocalTrainer, n_clients: int) -> None:
         if n_clients > 7:
             raise torch.OutOfMemoryError("too many")
 
     tried = before_training(monkeypatch, check)
-    found, _ = side_by_side(several)
-    for one, two, mine, theirs in zip(several, apart, found, expected, strict=True):
-        assert_alike(one, two, mine, theirs, 1e-13)
+    assert_as_alone("fedotp")
     assert sum(size > 7 for size in tried) == 1  # it is remembered
 
 

@@ -120,12 +120,6 @@ def test_a_view_says_what_it_is_of() -> None:
     assert (views["base", "personal"].evaluation.n == n).all()
 
 
-def test_neighbours_alone_are_those_of_all_images() -> None:
-    alone = by_key(trained("fedotp", ("neighbours",)).see())["neighbours", "personal"]
-    among = by_key(trained("fedotp").see())["neighbours", "personal"]
-    assert_same(alone, among)
-
-
 def test_views_do_not_move_the_clients_own_tests() -> None:
     with_views, without = trained("fedotp"), trained("fedotp", ("personal",))
     assert without.see() == []
@@ -174,12 +168,9 @@ def test_clients_that_have_all_classes_have_no_neighbours() -> None:
     ]
 
 
-def test_novel_classes_must_be_given() -> None:
+def test_unknown_views_and_novel_classes_that_are_not_given_are_refused() -> None:
     with pytest.raises(FedotpError, match=r'evaluation.views has "novel".*data.classes = "base"'):
         simulator("fedotp", make_settings(evaluation={"views": ("novel",)}))
-
-
-def test_a_view_must_be_known() -> None:
     with pytest.raises(FedotpError, match=r'evaluation.views = \["bass"\]: must be a list of personal, global, base'):
         make_settings(evaluation={"views": ("bass",)})
 

@@ -1,6 +1,5 @@
 """Epsilon: the accountant called independently, textbook cases, and what one Gaussian release spends."""
 
-import logging
 import math
 
 import pytest
@@ -67,10 +66,3 @@ def test_noise_for_a_target_is_enough_and_hardly_more(target: float, rate: float
 def test_a_target_out_of_reach_is_refused() -> None:
     with pytest.raises(FedotpError, match=r"epsilon = 0.001 cannot be had in 1000000000000000 releases"):
         noise_for(0.001, 10**15, 1e-5)
-
-
-def test_the_package_s_warnings_are_not_ours(caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("absl").propagate = True
-    epsilon(0.83, 7, 1e-5, 0.13)
-    assert not caplog.records
-    assert not logging.getLogger("absl").disabled
