@@ -3,6 +3,8 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,3 +159,7 @@ def test_a_real_site_sees_its_images_through_its_own_window(
     assert (own != hidden).any()
     with pytest.raises(FedotpError, match="window 'wide': must be"):
         tokens("wide", agreed)
+    from fedotp.flower.site._app import site_of  # it imports Flower
+
+    given: Any = SimpleNamespace(node_config={"data": str(study / "voss.csv"), "window": VOSS})
+    assert site_of(given).settings.window == VOSS, "the site's process reads it"

@@ -23,7 +23,6 @@ from fedotp.flower.server._serve import serve
 from fedotp.flower.site import _limits, _state
 from fedotp.flower.site._app import alone_in
 from fedotp.flower.site._limits import require_memory, require_room
-from fedotp.flower.site._site import Site
 from fedotp.methods import Task
 
 QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
@@ -71,7 +70,7 @@ def test_a_full_disk_is_a_fault_and_no_path_is_told(inputs: Path, tmp_path: Path
         raise FedotpError("cannot write /scans/Jane Doe/private: No space left on device")
 
     monkeypatch.setattr("fedotp.flower.site._state.write_atomically", full)
-    monkeypatch.setattr(Site, "keep_classifier", full)
+    monkeypatch.setattr("fedotp.classifier.Classifier.save", full)
     grid = NearGrid(parts(tmp_path, 2))
     run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
     faults = next(run.metrics("round"))["faults"]

@@ -130,11 +130,9 @@ def pack(parts: Mapping[int, bytes], key: str = _PARTS) -> dict[str, list[int] |
 
 def unpack(record: Mapping[str, object], key: str = _PARTS) -> dict[int, bytes]:
     """Read what `pack` has made; untrusted."""
-    numbers, parts = record.get(_NUMBERS), record.get(key)
-    if not (_is_list(numbers, int) and _is_list(parts, bytes) and len(numbers) == len(parts)):  # type: ignore[arg-type]
-        raise FedotpError(f"the message has no {key} by number; install the same version of fedotp")
-    by_number = dict(zip(numbers, parts, strict=True))  # type: ignore[call-overload]
-    if len(by_number) < len(parts) or any(len(part) > _LONGEST for part in by_number.values()):  # type: ignore[arg-type]
+    parts = _numbered(record, key, bytes)
+    by_number = dict(parts)
+    if len(by_number) < len(parts) or any(len(part) > _LONGEST for part in by_number.values()):
         raise FedotpError(f"the message's {key} repeat a number, or are longer than {_LONGEST} bytes")
     return by_number
 
@@ -149,10 +147,14 @@ def unpack_numbers(record: Mapping[str, object]) -> list[int]:
 
 def unpack_names(record: Mapping[str, object]) -> dict[int, str]:
     """The sites' names, by number."""
-    numbers, names = record.get(_NUMBERS), record.get(_NAMES)
-    if not (_is_list(numbers, int) and _is_list(names, str) and len(numbers) == len(names)):  # type: ignore[arg-type]
-        raise FedotpError("the message has no names by number; install the same version of fedotp")
-    return dict(zip(numbers, names, strict=True))  # type: ignore[call-overload]
+    return dict(_numbered(record, _NAMES, str))
+
+
+def _numbered(record: Mapping[str, object], key: str, kind: type) -> list[tuple[int, Any]]:
+    numbers, values = record.get(_NUMBERS), record.get(key)
+    if not (_is_list(numbers, int) and _is_list(values, kind) and len(numbers) == len(values)):  # type: ignore[arg-type]
+        raise FedotpError(f"the message has no {key} by number; install the same version of fedotp")
+    return list(zip(numbers, values, strict=True))  # type: ignore[call-overload]
 
 
 def _is_list(values: object, kind: type) -> bool:

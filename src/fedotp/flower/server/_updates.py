@@ -64,31 +64,25 @@ def checked_update(reply: Message, expected: Parameters, member: Member, most_im
         metrics = _metrics(reply)
     try:
         with untrusted_input():
-            return _update(reply, metrics, expected, member, most_images)
+            n_examples = _number(metrics, wire.EXAMPLES)
+            if n_examples == 0:
+                return None
+            if not 0 < n_examples <= member.train_images or n_examples != int(n_examples):
+                raise FedotpError(f"it speaks of {n_examples:g} training images and had {member.train_images}")
+            if wire.ARRAYS not in reply.content.array_records:
+                raise FedotpError("there is none in the answer")
+            prompts = from_record(reply.content.array_records[wire.ARRAYS], expected)
+            return Update(
+                prompts,
+                expected,
+                moved=length(prompts, expected),
+                loss=_number(metrics, wire.LOSS) if wire.LOSS in metrics else float("nan"),
+                n_examples=min(int(n_examples), member.agreed, most_images),
+                n_images=int(_number(metrics, wire.IMAGES, least=0)),
+                steps=int(_number(metrics, wire.STEPS, least=0)) if wire.STEPS in metrics else 0,
+            )
     except FedotpError as error:
         raise UpdateRefusedError(str(error)) from None
-
-
-def _update(
-    reply: Message, metrics: MetricRecord, expected: Parameters, member: Member, most_images: int
-) -> Update | None:
-    n_examples = _number(metrics, wire.EXAMPLES)
-    if n_examples == 0:
-        return None
-    if not 0 < n_examples <= member.train_images or n_examples != int(n_examples):
-        raise FedotpError(f"it speaks of {n_examples:g} training images and had {member.train_images}")
-    if wire.ARRAYS not in reply.content.array_records:
-        raise FedotpError("there is none in the answer")
-    prompts = from_record(reply.content.array_records[wire.ARRAYS], expected)
-    return Update(
-        prompts,
-        expected,
-        moved=length(prompts, expected),
-        loss=_number(metrics, wire.LOSS) if wire.LOSS in metrics else float("nan"),
-        n_examples=min(int(n_examples), member.agreed, most_images),
-        n_images=int(_number(metrics, wire.IMAGES, least=0)),
-        steps=int(_number(metrics, wire.STEPS, least=0)) if wire.STEPS in metrics else 0,
-    )
 
 
 def reported_scores(

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from fedotp._files import cache_folder, held
 from fedotp._system import listen
 from fedotp._text import one_line
-from fedotp.classifier import Classifier
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Evaluation
 from fedotp.flower import _wire as wire
@@ -132,7 +131,7 @@ def evaluate(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
             raise
         log.error("the site's test failed: %s", one_line(error))  # which the server must not see
         return silence
-    _keep_classifier(site, classifier, order[0].run, last=bool(config.get(wire.LAST)))
+    site.keep_classifier(classifier, order[0].run, last=bool(config.get(wire.LAST)))
     if not site.settings.shares("scores") or not is_covered or not len(predictions.row):
         return silence
     evaluation = Evaluation.of(predictions, len(order[0].classes), (None,) * (int(predictions.client.max()) + 1))
@@ -157,17 +156,6 @@ def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, 
         return session.encode(values, loss=done.loss if site.settings.shares("loss") else None, n_images=done.n_images)
 
     return site.sums.masked(config, order, work)
-
-
-def _keep_classifier(site: Site, classifier: Classifier, run: str, *, last: bool) -> None:
-    """Write the site's classifier as it is now; if that fails, the evaluation is not lost with it."""
-    try:
-        folder = site.keep_classifier(classifier, run, last=last)
-    except FedotpError as error:
-        log.error("this site's classifier is not kept: %s", error)
-        return
-    if last:
-        log.info("the run has ended; this site's classifier is %s", folder)
 
 
 def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:

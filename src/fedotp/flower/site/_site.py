@@ -3,7 +3,6 @@
 import hashlib
 import logging
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,13 +131,21 @@ class Site:
             window=config.data.window,
         )
 
-    def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> Path:
-        """Write the classifier of a run as a bundle; when the run has ended, also in place of the last run's."""
+    def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> None:
+        """Write the classifier of a run as a bundle; when the run has ended, also in place of the last run's.
+
+        If that fails, it is logged, and the evaluation is not lost with it.
+        """
         folders = [self.settings.state / run / "classifier", *([self.settings.state / "classifier"] if last else [])]
-        make_private(folders[0].parent)
-        for folder in folders:
-            classifier.save(folder, force=True, with_memory=classifier.memory is not None)
-        return folders[-1]
+        try:
+            make_private(folders[0].parent)
+            for folder in folders:
+                classifier.save(folder, force=True, with_memory=classifier.memory is not None)
+        except FedotpError as error:
+            log.error("this site's classifier is not kept: %s", error)
+            return
+        if last:
+            log.info("the run has ended; this site's classifier is %s", folders[-1])
 
     def expected(self, agreement: Agreement, number: int) -> Parameters:
         """What a message of the server to this site holds, as names, shapes and types."""
