@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -204,22 +204,6 @@ def _require_strict_json(run: RunDirectory) -> None:
     for line in (run.path / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=refuse)
     json.loads((run.path / "summary.json").read_text(), parse_constant=refuse)
-
-
-def test_an_answer_that_flower_cannot_read_is_that_sites_fault(inputs: Path, tmp_path: Path) -> None:
-    class Fragile(NearGrid):
-        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-            replies = super().pull_messages(message_ids)
-            for reply in replies:
-                if reply.metadata.src_node_id == 101 and reply.metadata.message_type == "train":
-                    raise ValueError("Unexpected set of `children`.")
-            return replies
-
-    grid = Fragile(parts(tmp_path, 3))
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
-    (record,) = run.metrics("round")
-    assert record["answered"] == [0, 2]
-    assert "cannot be read" in record["faults"]["site-1"]
 
 
 def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Path) -> None:
