@@ -42,18 +42,6 @@ def test_refuted_epsilon_is_a_root(m, r, v, delta):
     assert refuted(m, r, v, delta, LEVEL) == pytest.approx(root, abs=1e-7)
 
 
-@settings(deadline=None, max_examples=30)
-@given(outcomes, deltas)
-def test_bound_rises_with_right_guesses_and_falls_with_delta_and_confidence(outcome, delta):
-    m, r, v = outcome
-    bound = refuted(m, r, v, delta, LEVEL)
-    assert bound >= 0
-    if v < r:
-        assert refuted(m, r, v + 1, delta, LEVEL) >= bound
-    assert refuted(m, r, v, 2 * delta, LEVEL) <= bound
-    assert refuted(m, r, v, delta, LEVEL / 5) <= bound
-
-
 def randomized_response(epsilon, m, stream):
     """Scores and the coins: the epsilon of this mechanism is exact, no smaller one is true."""
     included = stream.random(m) < 0.5

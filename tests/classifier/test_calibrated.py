@@ -77,21 +77,6 @@ def test_a_bundle_is_calibrated_where_it_is(made: Made, classifier: Classifier, 
     assert "mine.txt" in after
 
 
-def test_only_test_images_unless_all_are_asked_for(made: Made, classifier: Classifier) -> None:
-    """Of the folder that a client trained on, those it did not train on."""
-    said: list[str] = []
-    found = calibrated_by(classifier, made.inputs / "data", on_left_out=said.append).calibration
-    line = "8 images to calibrate by; left out: 28 training images (`fedotp calibrate --all` takes them)"
-    assert said == [line]
-    data = fedotp.data.load_dataset(str(made.inputs / "data"))
-    expected = classifier.calibrated(
-        [data.test.image(i) for i in range(len(data.test))], [data.classes[label] for label in data.test.labels]
-    ).calibration
-    assert found is not None
-    assert expected is not None
-    np.testing.assert_array_equal(found.conformity, expected.conformity)
-
-
 def test_copies_count_once(made: Made, classifier: Classifier, tmp_path: Path) -> None:
     """Six images twenty times promise no more than six images do."""
     day = made.inputs / "data" / "day"

@@ -37,16 +37,6 @@ def picture(made: Made) -> Image.Image:
 # Names ---------------------------------------------------------------------------------------------------------
 
 
-def test_dir_shows_what_there_is_and_all_of_it_can_be_asked_for() -> None:
-    shown = dir(fedotp)
-    assert {"run", "load", "Classifier", "clip", "data", "ot"} <= set(shown)
-    assert not [name for name in shown if name.startswith("_") and name != "__version__"]
-    for name in shown:
-        assert getattr(fedotp, name) is not None
-    assert "preprocess" in dir(fedotp.clip)
-    assert "load_dataset" in dir(fedotp.data)
-
-
 def test_dir_does_not_import_torch() -> None:
     code = "import sys, fedotp; dir(fedotp); dir(fedotp.clip); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterator
 
 from fedotp.config import Config, load_config, presets
-from fedotp.config._known import preset_text, preset_texts
+from fedotp.config._known import preset_text
 from fedotp.data import _domains, load_dataset
 from fedotp.methods import METHODS, FedOTP
 
@@ -13,18 +13,6 @@ NAMES = list(presets())
 DEMOS = [name for name in NAMES if name.startswith("demo")]
 FIELD = [name for name in NAMES if name.startswith(("holdout", "novel", "pfedmoap-", "promptfolio-"))]
 PAPER = [name for name in NAMES if name not in DEMOS + FIELD]
-
-
-def test_the_list() -> None:
-    assert NAMES[:4] == DEMOS == ["demo", "demo-novel", "demo-sites", "demo-vendors"]
-    assert set(NAMES) >= {
-        *(f"fewshot-{name}" for name in ("caltech", "dtd", "flowers", "food", "pets")),
-        *("cifar10", "cifar100", "domainnet", "domainnet-domain", "office", "office-domain"),
-        *("coarse-cifar100", "curves"),
-    }
-    assert presets()["cifar10"].endswith("(Table 3)")
-    assert all(20 < len(summary) < 118 for summary in presets().values())
-    assert preset_texts() is preset_texts()  # read once
 
 
 def test_every_preset_loads_reads_back_equal_and_runs_every_method() -> None:

@@ -154,9 +154,3 @@ def test_theta_is_promptfolios_dial() -> None:
     for wrong in ("confidence", 2):
         with pytest.raises(FedotpError, match=r"^method.theta = .*: must be a number from 0 to 1"):
             method.adjusted(dial=wrong)
-
-
-def test_positions() -> None:
-    found = [method.adjustable["dial"][1] for method in (FedOTP(), FedOTP(n_shared=3, dial=0.2), FedOTP(n_shared=3))]
-    assert found == [0.5, 0.2, 0.25]
-    assert "dial" not in {**FedOTP(n_private=0).adjustable, **METHODS["coop"]().adjustable}

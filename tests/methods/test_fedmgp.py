@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.toy_federation import kept_rows, make_settings, make_task, simulator
-from fedotp.federation import prompt_lengths
-from fedotp.methods import Kind, Parameters
+from federation.toy_federation import kept_rows, make_settings, simulator
+from fedotp.methods import Parameters
 from fedotp.methods._fedmgp import FedMGP
 
 D = 32
@@ -92,15 +91,3 @@ def test_a_client_goes_on_with_what_it_did_not_draw_and_a_newcomer_with_all_it_t
     joined = kept_rows(federation)["own"][newcomer]
     assert (joined - FedMGP().private(federation.task)["own"]).flatten(1).norm(dim=1).min() > 0  # each was trained
     assert torch.equal(federation.parameters(federation.held_out)["shared"][0], federation.server.params["shared"])
-
-
-def test_groups_are_short_and_of_two_kinds() -> None:
-    task, method = make_task(), FedMGP(groups=3, vectors=1, drawn=1)
-    params = method.untrained(task)
-    assert method.kinds(task, params) == (Kind.GLOBAL, Kind.LOCAL, Kind.LOCAL)
-    assert prompt_lengths(method, task) == [1, 1, 1]
-    groups = torch.cat([params["shared"], params["own"]], 1)[0]
-    word = task.clip.token_embedding.weight[task.clip.tokenizer.encode("a")[0]]
-    assert 0.005 < float((groups - word).std()) < 0.015
-    assert len({g.detach().numpy().tobytes() for g in groups}) == 3
-    assert method.global_part == FedMGP(groups=1, vectors=1, drawn=1)

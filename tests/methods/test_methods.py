@@ -78,14 +78,6 @@ def test_fedotp_matches_by_the_rule_it_names(task: Task, rule: str, n_prompts: i
                 assert found[c, b, k] == pytest.approx(float(expected), abs=1e-9)
 
 
-def test_global_and_local_prompts_start_different_and_stand_in_this_order(task: Task) -> None:
-    method = FedOTP(n_shared=2, n_private=1)
-    shared, private = method.shared(task, 9)["shared"], method.private(task)["private"]
-    assert torch.equal(torch.cat([shared, private]), task.contexts(3))
-    features = method.class_features(task, {"shared": shared[None], "private": private[None]})
-    torch.testing.assert_close(features, task.encoder(task.contexts(3)[None]))
-
-
 REFUSED: dict[str, list[tuple[str, object, str]]] = {
     "fedotp": [
         ("n_shared", -1, "neither may be negative"),
