@@ -72,7 +72,7 @@ $(EXTRAS): $(STAMP) Makefile
 	touch $@
 
 test-extras: $(EXTRAS)
-	$(BIN)/python -m pytest tests/extras tests/data/test_hf.py tests/test_site.py
+	$(BIN)/python -m pytest tests/extras tests/data/test_csv_tables.py tests/test_site.py
 
 # The floors of pyproject.toml; that of click is typer's.
 LOWEST := $(shell sed -nE 's/^ *"(typer|rich)>=([0-9.]+)",.*/\1==\2/p' pyproject.toml) click==8.0.0
