@@ -30,14 +30,7 @@ from fedotp.federation.testing import Predictor
 from fedotp.limits import SCORE, Score
 from fedotp.methods import Memory, Parameters
 from fedotp.runs.directory import RunDirectory, find_runs
-from fedotp.runs.one import (
-    Prepared,
-    StoredParameters,
-    class_numbers,
-    load_backbone,
-    make_task,
-    restore,
-)
+from fedotp.runs.one import Prepared, StoredParameters, class_numbers, load_backbone, make_task, restore
 
 TEST = "test"  # in place of a folder
 _BATCH = 64  # images read at a time

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 
 from fedotp._files import parse_json, write_atomically
 from fedotp.errors import FedotpError
-from fedotp.federation._progress import (
-    FORMAT,
-    Progress,
-    checksum,
-    parse_progress,
-    require_file,
-    require_sealed,
-)
+from fedotp.federation._progress import FORMAT, Progress, checksum, parse_progress, require_file, require_sealed
 from fedotp.federation._sampling import Ints
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server

@@ -14,11 +14,7 @@ from fedotp.errors import FedotpError
 from fedotp.methods import Kind, Parameters, Task
 from fedotp.report._client import SHOWN_CLIENTS, spread
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import (
-    StoredParameters,
-    load_backbone,
-    make_task,
-)
+from fedotp.runs.one import StoredParameters, load_backbone, make_task
 
 _SPACING_WORDS = 128
 _CHUNK = 64  # vectors compared with the whole vocabulary at a time

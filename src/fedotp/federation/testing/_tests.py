@@ -97,7 +97,7 @@ class ModelTests:
         """Only `trained` clients are tested on images of others; images of those `held_out` stay their own."""
         self._asked = frozenset(settings.evaluation.views)
         self._held_out, self._trained = held_out, trained
-        self._data, self._task, self._settings = data, task, settings
+        self._method, self._data, self._task, self._settings = method, data, task, settings
         if "novel" in self._asked and novel is None:
             raise FedotpError('evaluation.views has "novel": a federation has novel classes with data.classes = "base"')
         self._novel = novel if "novel" in self._asked else None
@@ -127,9 +127,7 @@ class ModelTests:
 
     def _controls(self) -> list[str]:
         """Models tested as controls on the clients' own images: those that are not what the clients predict with."""
-        method = self.models[PERSONAL]
-        assert method is not None
-        is_personal = bool(method.private(self._task)) or method.finetune_epochs != 0
+        is_personal = bool(self._method.private(self._task)) or self._method.finetune_epochs != 0
         possible = [ZERO_SHOT, GLOBAL] if is_personal else [ZERO_SHOT]
         return [name for name in possible if self.models[name] is not None]
 
@@ -156,12 +154,11 @@ class ModelTests:
 
     def _find_missing(self) -> list[dict[str, str]]:
         """The views there can be no number of, and why."""
-        missing, method = [], self.models[PERSONAL]
-        assert method is not None
+        missing = []
         if "novel" in self._asked and (bound := self._bound(PERSONAL)):
             missing.append({"view": "novel", "model": PERSONAL, "why": bound})
         if "global" in self._asked and self.models[GLOBAL] is None:
-            why = f"{method.title} has no global part: nothing the server sends predicts by itself"
+            why = f"{self._method.title} has no global part: nothing the server sends predicts by itself"
             missing.append({"view": "global", "model": GLOBAL, "why": why})
         if "neighbours" in self._asked and not self._lacks(self._trained).any():
             why = "every client has training images of every class"

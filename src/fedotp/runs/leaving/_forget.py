@@ -52,7 +52,8 @@ def forget(
     )
     after = RunDirectory(beside if out is None else out)
     if after.is_begun:
-        _require_this(after, config)
+        if differing := difference(after.config, config):
+            raise FedotpError(f"{after.path} holds another run: {next(iter(differing))} differs; choose another --out")
     else:
         after.require_new()
         _require_replayable(before, observer)
@@ -84,12 +85,6 @@ def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
     if {*sites} == {*there}:
         raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; one must be left")
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
-
-
-def _require_this(after: RunDirectory, config: Config) -> None:
-    """Refuse to resume anything but the replay that was begun."""
-    if differing := difference(after.config, config):
-        raise FedotpError(f"{after.path} holds another run: {next(iter(differing))} differs; choose another --out")
 
 
 def _require_replayable(before: RunDirectory, observer: Observer | None) -> None:

@@ -174,7 +174,8 @@ class Plan:
     def trials(self) -> list[Trial]:
         """The runs to make: all but that of no players and that of all."""
         wanted = [some for some in self.coalitions if 0 < len(some) < len(self.players)]
-        return [self._trial(some) for some in wanted]
+        names = {some: self.trial_name(some) for some in wanted}
+        return [Trial(name, {"clients": name}, self.config(some)) for some, name in names.items()]
 
     def trial_name(self, some: Coalition) -> str:
         """The directory of a coalition's run, below that of the run itself."""
@@ -189,10 +190,6 @@ class Plan:
         tests = replace(config.evaluation, views=("personal", "global") if to_measure else ("personal",), clients=0)
         tests = tests if config.evaluation.patience else replace(tests, every=0)
         return replace(config, federation=rounds, evaluation=tests)
-
-    def _trial(self, some: Coalition) -> Trial:
-        name = self.trial_name(some)
-        return Trial(name, {"clients": name}, self.config(some))
 
 
 def plan_value(

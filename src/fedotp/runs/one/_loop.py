@@ -154,21 +154,14 @@ class Loop:
         record = {"kind": "evaluation", "round": self.federation.round, "seconds": round(seconds, 3)}
         self._append({**record, **evaluation.as_dict()})
         self.observer.on_evaluation(self.federation.round, evaluation)
-        if everyone or self._are_views_due():
-            self._see(everyone=everyone)
-        return evaluation, predictions
-
-    def _are_views_due(self) -> bool:
-        """Whether views go with the evaluation after this round, which is not the last."""
         settings = self.settings.evaluation
-        return bool(settings.views_every) and self.federation.round // settings.every % settings.views_every == 0
-
-    def _see(self, *, everyone: bool) -> None:
-        start = own_seconds()
-        views = self.federation.see(everyone=everyone)
-        self.progress.evaluate_seconds += own_seconds() - start
-        for view in views:
-            self._record(view)
+        if everyone or (settings.views_every and self.federation.round // settings.every % settings.views_every == 0):
+            start = own_seconds()
+            views = self.federation.see(everyone=everyone)
+            self.progress.evaluate_seconds += own_seconds() - start
+            for view in views:
+                self._record(view)
+        return evaluation, predictions
 
     def _record(self, view: View) -> None:
         self._append({"kind": "view", "round": self.federation.round, **view.as_dict()})

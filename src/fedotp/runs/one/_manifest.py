@@ -64,6 +64,8 @@ def _novel(prepared: Prepared) -> dict[str, Any]:
 def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
     """Versions, machine, command, method and backbone."""
     device = clip.text_projection.device
+    found = origin_of(type(config.method))  # nothing for fedotp's own
+    origin = {"origin": found} if found else {}
     return {
         "fedotp": fedotp.__version__,
         "commit": _commit(),
@@ -78,20 +80,14 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
-        "method": {"title": config.title, "reference": config.method.reference, **_origin_of_method(config)},
+        "method": {"title": config.title, "reference": config.method.reference, **origin},
         **_other_origins(config),
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
 
 
-def _origin_of_method(config: Config) -> dict[str, dict[str, str]]:
-    """Where a method outside fedotp came from; nothing for fedotp's own."""
-    origin = origin_of(type(config.method))
-    return {"origin": origin} if origin else {}
-
-
 def _other_origins(config: Config) -> dict[str, Any]:
-    """The same of partition scheme and data set."""
+    """Where partition scheme and data set came from, if not from fedotp."""
     origins = {
         "partition": origin_of_scheme(config.partition.scheme),
         "dataset": origin_of_dataset(config.data.dataset),

@@ -17,15 +17,7 @@ from fedotp.data import Dataset, Split, painted
 from fedotp.data.partition import Partition, make_partition, other_images
 from fedotp.data.store import EncodedDataset, EncodedSplit
 from fedotp.errors import FedotpError
-from fedotp.federation import (
-    AttackSettings,
-    Backdoor,
-    Features,
-    FederatedData,
-    HeldFeatures,
-    Ints,
-    Novel,
-)
+from fedotp.federation import AttackSettings, Backdoor, Features, FederatedData, HeldFeatures, Ints, Novel
 from fedotp.methods import Task
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._inputs import encode_for, find_device, load_backbone, load_data, make_task, template_of
@@ -164,17 +156,16 @@ class Preparation:
         if like is not None:
             like.require_same("backbone", config.backbone.name, self._clip.digest)
             like.require_same("data", self._dataset.name, self._dataset.digest)
+        if partition is None and like is not None:
+            partition = like.partition
         if partition is None:
-            partition = self._partition(config) if like is None else like.partition
+            partition = make_partition(self._dataset, config.partition, authors=config.authors.partition)
         partition.require(self._dataset)
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]
         config.federation.held_out([client.name for client in partition.clients], domains, config.seed)  # or refused
         template = template_of(config, self._dataset.name)
         return _Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
-
-    def _partition(self, config: Config) -> Partition:
-        return make_partition(self._dataset, config.partition, authors=config.authors.partition)
 
     def _encode_all(self, runs: Sequence[_Divided]) -> _Encoded:
         """Encode what is not encoded yet of the images that the clients of any of `runs` have; the last are kept."""

@@ -53,11 +53,6 @@ def n_bytes(value: float) -> str:
     return f"{value:.0f} B" if power == 0 else f"{value:.1f} {_UNITS[power]}"
 
 
-def seconds(value: float) -> str:
-    """Seconds."""
-    return f"{value:.1f}"
-
-
 def common_columns() -> tuple[Column, ...]:
     """What every table has; domains and clients that joined come after it. Accuracy is that after the last round."""
     accuracy, *others = (
@@ -73,7 +68,7 @@ def common_columns() -> tuple[Column, ...]:
         *others,
         Column("lr", "lr", "{:g}".format, better=None, if_wide=True),
         Column("bytes", "sent", n_bytes, better=None, if_wide=True),
-        Column("seconds", "seconds", seconds, better=None, if_wide=True),
+        Column("seconds", "seconds", "{:.1f}".format, better=None, if_wide=True),
     )
 
 

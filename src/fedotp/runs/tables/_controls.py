@@ -109,11 +109,9 @@ def check_runs(runs: Sequence[Numbered], shuffled: Sequence[Numbered] = ()) -> l
 def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
     """Split, seed and summary of those that are complete."""
     ended = [outcome for outcome in outcomes if outcome.directory.is_complete]
-    return [(_split_and_seed(outcome.trial.config), outcome.directory.summary) for outcome in ended]
-
-
-def _split_and_seed(config: "Config") -> tuple[int, int]:
-    return config.partition.seed, config.seed
+    configs = [outcome.trial.config for outcome in ended]
+    numbers = [(config.partition.seed, config.seed) for config in configs]
+    return [(number, outcome.directory.summary) for number, outcome in zip(numbers, ended, strict=True)]
 
 
 def control_accuracies(outcomes: "Sequence[Outcome]", control: str) -> list[float]:

@@ -128,16 +128,11 @@ def bound(share: float, degrees: int) -> float:
     return high
 
 
-_CSV = (
-    "against",
-    "difference",
-    "difference_low",
-    "difference_high",
-    "difference_p",
-    "difference_p_holm",
-    "pairs",
-    "splits",
+CSV_TITLES = (
+    *("against", "difference", "difference_low", "difference_high", "difference_p", "difference_p_holm"),
+    *("pairs", "splits"),
 )
+"""Of the columns of `Differences.csv_values`."""
 
 
 @dataclass(frozen=True)
@@ -227,18 +222,11 @@ class Differences:
     def _n_tested(self) -> int:
         return sum(p is not None for p in self.together)
 
-    # Files -------------------------------------------------------------------------------------------------
-
-    @property
-    def csv_titles(self) -> tuple[str, ...]:
-        """Of the columns of `csv_values`."""
-        return _CSV
-
     def csv_values(self, number: int) -> tuple[str | float | None, ...]:
         """A row's difference in full precision, as a share."""
         found = self.of[number]
         if found is None:
-            return (None,) * len(_CSV)
+            return (None,) * len(CSV_TITLES)
         against = self.names[self.reference]
         return against, found.mean, found.low, found.high, found.p, self.together[number], found.pairs, found.groups
 

@@ -35,7 +35,7 @@ from fedotp.runs.tables._controls import (
     is_control,
     open_checks,
 )
-from fedotp.runs.tables._differences import Differences, images_of
+from fedotp.runs.tables._differences import CSV_TITLES, Differences, images_of
 
 Group = Sequence[Outcome]
 """Outcomes that differ in nothing but split and seed."""
@@ -178,12 +178,11 @@ class Table:
         writer = csv.writer(file, lineterminator="\n")
         columns = [*self.columns, *(view_column(name, when) for name in self.views for when in WHEN)]
         names = [f"{csv_name(column.key)}_{what}" for column in columns for what in ("mean", "std")]
-        differences = self.differences.csv_titles
-        writer.writerow([*self.labels, "runs", *names, *differences, "not_above"])
+        writer.writerow([*self.labels, "runs", *names, *CSV_TITLES, "not_above"])
         for number, row in enumerate(self.rows):
             writer.writerow([*_csv(row, columns), *self.differences.csv_values(number), " ".join(row.not_above)])
         for row in self.controls:
-            writer.writerow([*_csv(row, columns, _CONTROL), *("" for _ in differences), ""])
+            writer.writerow([*_csv(row, columns, _CONTROL), *("" for _ in CSV_TITLES), ""])
         return file.getvalue()
 
     def to_markdown(self) -> str:
