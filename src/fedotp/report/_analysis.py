@@ -12,14 +12,14 @@ import numpy as np
 from PIL import Image
 
 from fedotp.errors import FedotpError
-from fedotp.report._client import MASSES, Floats, choose, in_turn, pixels, require_clients, restored, rounded
+from fedotp.report._client import MASSES, Floats, choose, in_turn, pixels, require_clients, rounded
 from fedotp.report._learned import PromptWords, prompt_words
 from fedotp.report._limits import Limits, measure_limits
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
 from fedotp.report._tsne import Projection, project_prompts
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import Prepared
+from fedotp.runs.one import Prepared, restore
 
 _SITES, _IMAGES = 6, 8  # clients shown, and images of each
 _SIZE = 56  # pixels: twice as large as they are shown
@@ -141,7 +141,7 @@ def _images(
     run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float], notes: list[str]
 ) -> tuple[tuple[Site, ...], tuple[ImageMap, ...], PlanStatistics | None, Limits | None]:
     """What needs the data: clients' images, maps, the numbers of the plans where there are any, and limits."""
-    prepared, simulator = restored(run)
+    prepared, simulator = restore(run.path)
     shown = choose(prepared, clients)
     maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))
     has_plan = simulator.method.matching.has_plan

@@ -14,7 +14,7 @@ from fedotp.federation import Ints, Simulator
 from fedotp.federation.testing import Predictor
 from fedotp.matching import Matching
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import Prepared, restore
+from fedotp.runs.one import Prepared
 
 Floats = NDArray[np.float64]
 
@@ -69,15 +69,6 @@ class ClientImages:
         """The classes (n,) that the client predicts, by its own rule or another `matching`."""
         predictor = self.predictor if matching is None else self.predictor.with_matching(matching)
         return predictor.scores(self.image)[0].argmax(-1)
-
-
-def restored(run: RunDirectory) -> tuple[Prepared, Simulator]:
-    """The federation of `run` as it stands, with its data."""
-    if run.is_deployed:
-        raise FedotpError(
-            f"{run.path} is a run of real sites: their images are not here, so nothing can be shown of them"
-        )
-    return restore(run.path)
 
 
 def at_mass(matching: Matching, mass: float) -> Matching:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
-from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients, restored
+from fedotp.report._client import MASSES, ClientImages, Floats, at_mass, choose, pixels, require_clients
 from fedotp.report.figure import new_figure
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import Prepared
+from fedotp.runs.one import Prepared, restore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def some_maps(
     """The maps of `n_images` test images of a run: of `client`, or, if not given, one each of several clients."""
     if client is not None:
         require_clients(run, [client])
-    prepared, simulator = restored(run)
+    prepared, simulator = restore(run.path)
     shown = choose(prepared, None if client is None else [client], n_images)
     each = -(-n_images // max(len(shown), 1))
     maps = [m for name in shown for m in image_maps(prepared, simulator, name, each, masses)]

@@ -18,11 +18,11 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
 from fedotp.matching import Matching
 from fedotp.methods import Kind
-from fedotp.report._client import MASSES, ClientImages, at_mass, choose, require_clients, restored, rounded
+from fedotp.report._client import MASSES, ClientImages, at_mass, choose, require_clients, rounded
 from fedotp.report._maps import normalised
 from fedotp.report.figure import COLOURS, MARKERS, bare, new_figure
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import Prepared
+from fedotp.runs.one import Prepared, restore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +138,7 @@ def plan_statistics(
         raise FedotpError(f"{directory.path} is a run of {method.title}, which has no transport plan")
     if clients is not None:
         require_clients(directory, clients)
-    return plans_of(*restored(directory), masses, clients)
+    return plans_of(*restore(directory.path), masses, clients)
 
 
 def plans_of(

@@ -13,8 +13,7 @@ from fedotp.federation._data import FederatedData, OnImages, ResidentImages
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._noisy import GroupNoise, NoisySteps, poisson_steps
-from fedotp.federation.clients._resident import ResidentTrainer
-from fedotp.federation.clients._steps import Optimizer, Step, fresh_state, local_steps, step_gradients
+from fedotp.federation.clients._steps import Optimizer, ResidentTrainer, Step, fresh_state, local_steps, step_gradients
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
 from fedotp.privacy import Canaries, Chance
 

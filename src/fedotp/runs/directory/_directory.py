@@ -115,10 +115,9 @@ class RunDirectory:
     @property
     def fixed_settings(self) -> dict[str, Any]:
         """All settings that may not be edited, by their keys: those that do not say where things are."""
-        tables = self.config.to_dict()
-        sections = {key: table if isinstance(table, dict) else {"": table} for key, table in tables.items()}
-        flat = {f"{section}.{key}": value for section, table in sections.items() for key, value in table.items()}
-        return {key: value for key, value in flat.items() if key not in _PLACES}
+        from fedotp.config import flatten
+
+        return {key: value for key, value in flatten(self.config).items() if key not in _PLACES}
 
     @cached_property
     def description(self) -> Description:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedotp._values import alternatives, require
-from fedotp.config import Config
+from fedotp.config import Config, flatten
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
@@ -67,15 +67,6 @@ def identity(path: Path) -> str:
     return hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest()[:16]
 
 
-def flat(config: Config) -> dict[str, Any]:
-    """The configuration, a key such as `method.mass` for every value."""
-    return {
-        f"{name}.{key}" if isinstance(part, dict) else name: value
-        for name, part in config.to_dict().items()
-        for key, value in (part.items() if isinstance(part, dict) else [("", part)])
-    }
-
-
 class TensorBoard(Tracker):
     """Writes a scalar for every number of rounds and evaluations; look at them with `tensorboard --logdir runs`."""
 
@@ -122,7 +113,7 @@ class WandB(Tracker):
             resume="allow",
             reinit="finish_previous",
             dir=path,
-            config=flat(config),
+            config=flatten(config),
             mode=self._mode,
             settings=self._wandb.Settings(console="off", silent=True, disable_git=True, save_code=False),
         )
@@ -175,7 +166,7 @@ class MLflow(Tracker):
             self._client.set_terminated(self._run, "RUNNING")
             return
         self._run = self._client.create_run(experiment, run_name=path.name, tags={_TAG: own}).info.run_id
-        parameters = [self._mlflow.entities.Param(key, str(value)) for key, value in flat(config).items()]
+        parameters = [self._mlflow.entities.Param(key, str(value)) for key, value in flatten(config).items()]
         for first in range(0, len(parameters), _AT_A_TIME):
             self._client.log_batch(self._run, params=parameters[first : first + _AT_A_TIME])
 
