@@ -7,7 +7,7 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedotp.classifier import Classifiers, Prediction, backbone_name
 from fedotp.clip import ImageFeatures
 from fedotp.data import Dataset, Split
 from fedotp.errors import FedotpError
-from fedotp.images import decode_image
+from fedotp.images import decode_image, has_more_bits
 from fedotp.limits import COVERAGES, Calibration, least_images
 from fedotp.methods import Dial
 from fedotp.report import in_turn
@@ -27,7 +27,8 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import load_data
 
 MAX_BYTES = 64_000_000  # of an upload: room for what phones take, not for as many as there are threads
-_KEPT = 64  # images whose tokens are kept, the least recently used go first
+_KEPT = 64  # images that are kept, the least recently used go first
+_KEPT_PIXELS = 100_000_000  # of them together
 _BEST = 5  # classes shown; any other can be asked for by name
 _EACH = 8  # test images of a client
 
@@ -73,10 +74,10 @@ def _image(split: Split, row: int) -> Image | None:
 
 @dataclass(eq=False)
 class _Kept:
-    """An image as the tower sees it, and its features with B = 1 after the first question about it."""
+    """An image, and by the window that a client sees it through its features with B = 1, after the first question."""
 
     picture: Image
-    features: ImageFeatures | None = None
+    features: dict[str, ImageFeatures] = field(default_factory=dict)
 
 
 class Model:
@@ -117,18 +118,20 @@ class Model:
             return {"samples": [{"id": self._keep(picture), "label": label} for picture, label in found]}
 
     def picture(self, image: str) -> bytes:
-        """The image as the tower sees it, as PNG."""
+        """The image as the tower of the first client sees it, as PNG."""
         with self._lock:
             content = io.BytesIO()
-            self._find(image).picture.save(content, "PNG")
+            self._first.transform.crop(self._find(image).picture).save(content, "PNG")
             return content.getvalue()
 
     def look(self, image: str, client: str, label: str | None, mass: float | None, dial: Dial | None) -> dict[str, Any]:
         """What `client` predicts for an image, and its maps for the class `label` (the predicted one if None)."""
         with self._lock:
             kept = self._find(image)
-            features = kept.features = kept.features or self._first.encode([kept.picture])
             classifier = trained = self._classifiers[client]
+            if classifier.window not in kept.features:
+                kept.features[classifier.window] = classifier.encode([kept.picture])
+            features = kept.features[classifier.window]
             if mass is not None:
                 classifier = classifier.with_mass(mass)
             if dial is not None:
@@ -155,10 +158,14 @@ class Model:
 
     def _keep(self, picture: Image) -> str:
         name = secrets.token_urlsafe(12)
-        self._images[name] = _Kept(self._first.transform.crop(picture))
-        while len(self._images) > _KEPT:
+        # A picture of 8 bits is cropped alike for all clients; others are seen through each client's own window.
+        self._images[name] = _Kept(picture if has_more_bits(picture) else self._first.transform.crop(picture))
+        while len(self._images) > _KEPT or (len(self._images) > 1 and self._n_pixels() > _KEPT_PIXELS):
             self._images.popitem(last=False)
         return name
+
+    def _n_pixels(self) -> int:
+        return sum(kept.picture.width * kept.picture.height for kept in self._images.values())
 
     def _find(self, image: str) -> _Kept:
         if image not in self._images:
