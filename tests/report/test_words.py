@@ -1,11 +1,10 @@
 """Nearest words: planted ones are found, distances are those of NumPy, and pieces are marked."""
 
 import numpy as np
-import pytest
 import torch
 
 from fedotp.clip import CLIP, TINY, Tokenizer
-from fedotp.report import prompt_words, word_spacing
+from fedotp.report import prompt_words
 from fedotp.report._learned import nearest_words
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters, restore
@@ -59,13 +58,3 @@ def test_the_prompts_of_a_run(done: RunDirectory) -> None:
     clip = restore(done.path)[1].task.clip
     assert list(words[0].vectors) == nearest_words(clip, stored.server["shared"][0], k=2)
     assert list(words[2].vectors) == nearest_words(clip, stored.private["private"][1, 0], k=2)
-
-
-def test_how_far_words_are_apart(done: RunDirectory) -> None:
-    clip = restore(done.path)[1].task.clip
-    table = clip.token_embedding.weight.detach().double()
-    readable = [i for i in range(len(table)) if clip.tokenizer.word(i) is not None]
-    some = readable[:: len(readable) // 128]
-    distances = torch.cdist(table[some], table[readable])
-    second = distances.sort(dim=1).values[:, 1]
-    assert word_spacing(done) == pytest.approx(float(np.median(second.numpy())), rel=1e-4)

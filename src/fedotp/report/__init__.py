@@ -6,7 +6,6 @@ from fedotp.report._curves import lines_against as lines_against
 from fedotp.report._curves import plot_against as plot_against
 from fedotp.report._curves import plot_curves as plot_curves
 from fedotp.report._learned import prompt_words as prompt_words
-from fedotp.report._learned import word_spacing as word_spacing
 from fedotp.report._maps import ImageMap as ImageMap
 from fedotp.report._maps import plot_maps as plot_maps
 from fedotp.report._maps import plot_plan_maps as plot_plan_maps

@@ -1,6 +1,5 @@
 """The prompts a run has learned, from its directory and the backbone, and the words they are near to."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,6 @@ from fedotp.report._client import SHOWN_CLIENTS, spread
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import StoredParameters, load_backbone, make_task
 
-_SPACING_WORDS = 128
 _CHUNK = 64  # vectors compared with the whole vocabulary at a time
 
 
@@ -118,16 +116,3 @@ def prompt_words(
         raise FedotpError(f"no words: {directory.config.method.title} has learned no vectors that are kept here")
     found = iter(nearest_words(learned.task.clip, torch.cat([context for _, _, context in prompts]), k))
     return [PromptWords(client, kind, tuple(next(found) for _ in context)) for client, kind, context in prompts]
-
-
-def word_spacing(run: str | Path | RunDirectory) -> float:
-    """How far a word is from the word nearest to it: what the distances of `prompt_words` are to be held against.
-
-    It is the median over some 128 words. A context vector that is farther from its nearest word than words are from
-    one another does not mean that word.
-    """
-    clip = backbone_of(RunDirectory.open(run))
-    table = clip.token_embedding.weight.detach()
-    some = [i for i, word in enumerate(clip.tokenizer.words[: len(table)]) if word is not None]
-    some = some[:: max(1, len(some) // _SPACING_WORDS)]
-    return statistics.median(near.distances[1] for near in nearest_words(clip, table[some], k=2))  # [0] is itself
