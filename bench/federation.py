@@ -81,7 +81,7 @@ def _side_by_side() -> dict[str, float]:
     seconds = medians(
         {
             name: _round(Simulator(FedOTP(), _task(clip, 10), data, Settings(RoundSettings(), compute=compute)))
-            for name, compute in (("together", ComputeSettings()), ("one by one", ComputeSettings(sequential=True)))
+            for name, compute in (("together", ComputeSettings()), ("one by one", ComputeSettings(group_size=1)))
         },
         repeats=5,
     )

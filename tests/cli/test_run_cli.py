@@ -29,10 +29,10 @@ OUT = "runs/images-fedotp-domain-dirichlet-seed0"
 
 
 def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path, fedotp: Fedotp) -> None:
-    done = fedotp("run", "tiny.toml", "--set", "federation.holdout_clients=1", "--set", "compute.sequential=true")
+    done = fedotp("run", "tiny.toml", "--set", "federation.holdout_clients=1", "--set", "compute.group_size=1")
     assert done.status == 0
     directory = RunDirectory.open(OUT)
-    assert directory.config.compute.sequential
+    assert directory.config.compute.group_size == 1
     assert directory.config.federation.holdout_clients == 1
     rounds = [line for line in done.err.splitlines() if line.startswith("round ")]
     assert [re.sub(r"\d+\.\d+|\d[\d,]*(?= images/s)", "#", line) for line in rounds] == [
@@ -59,7 +59,7 @@ def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path
         f"run   {OUT}",
         f"next  fedotp runs show {OUT}",
         "      fedotp compare tiny.toml --methods fedotp,promptfl,coop,zeroshot --set federation.holdout_clients=1 "
-        "--set compute.sequential=true",
+        "--set compute.group_size=1",
     ]
 
 

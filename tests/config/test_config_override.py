@@ -29,7 +29,7 @@ def _refusal(*assignments: str, config: Config = PETS) -> str:
         ("federation.rounds=1_000", 1000),
         ("method.mass=0.5", 0.5),
         ("optimizer.lr=+2.5E-1", 0.25),
-        ("compute.sequential=true", True),
+        ("privacy.private=true", True),
         ('method.rule="classical"', "classical"),
         ("compute.device=cuda:1", "cuda:1"),
         ("data.root=", ""),
@@ -64,7 +64,7 @@ def test_values(assignment: str, value: object) -> None:
         ('data.root=["a"]', "data.root = ['a']: must be text such as \"abc\", not a list"),
         ("method.mass=none", 'method.mass = "none": must be a number such as 0.5'),
         ("federation.holdout=[1]", 'federation.holdout = [1]: must be a list of texts such as ["abc", "def"]'),
-        ("compute.sequential=True", 'compute.sequential = "True": must be true or false'),
+        ("privacy.private=True", 'privacy.private = "True": must be true or false'),
         (
             "partition.alpha=0.3",
             "partition.alpha = 0.3: must be left out: "

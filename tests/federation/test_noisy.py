@@ -121,7 +121,7 @@ def test_without_noise_and_clip_full_batches_are_plain_training(name: str) -> No
 @pytest.mark.parametrize(("name", "private"), [("fedotp", False), ("fedmgp", True), ("pfedmoap", False)])
 def test_noise_is_each_client_s_own_whoever_trains_beside_it(name: str, private: bool) -> None:
     found = []
-    for compute in ({"group_size": 64}, {"sequential": True}):
+    for compute in ({"group_size": 64}, {"group_size": 1}):
         settings = with_privacy(make_settings(compute={**EXACT, **compute}, participation=0.8), private=private)
         each = simulator(name, settings, task=make_task(torch.float64))
         each.run_round()

@@ -17,7 +17,7 @@ from toy_federation import (
 
 from fedotp.federation import Simulator
 
-WAYS = {"together": {"group_size": 64}, "pairs": {"group_size": 2}, "one by one": {"sequential": True}}
+WAYS = {"together": {"group_size": 64}, "pairs": {"group_size": 2}, "one by one": {"group_size": 1}}
 
 
 def after(method: str, dtype: torch.dtype, compute: dict, rounds: int = 3, **optimizer: object) -> Simulator:

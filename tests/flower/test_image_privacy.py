@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,17 @@ def test_noise_is_never_the_same_and_a_round_made_again_is_paid_for_again(inputs
     again = serve(NearGrid(parts(tmp_path / "more", 3)), config, ServerSettings(), tmp_path / "again")
     one, other = Checkpoint.read(deployed.checkpoint).server, Checkpoint.read(again.checkpoint).server
     assert max(float((one[name] - other[name]).abs().max()) for name in one) > 1e-3
+
+
+def test_a_budget_ends_the_run_in_order_and_a_site_keeps_to_it_by_itself(inputs: Path, tmp_path: Path) -> None:
+    free = serve(NearGrid(parts(tmp_path / "a", 3)), private(inputs), ServerSettings(), tmp_path / "free")
+    after = [record["epsilon"] for record in free.metrics("round")]
+    limited = private(inputs, f"privacy.epsilon={(after[0] + after[1]) / 2}")
+    grid = NearGrid(parts(tmp_path / "b", 3))
+    done = serve(grid, limited, ServerSettings(), tmp_path / "limited", **named(grid))
+    assert done.summary["rounds"] == 1
+    assert done.summary["privacy"]["ended_the_run"]
+    assert done.summary["privacy"]["epsilon"] == after[0]
 
 
 def test_entropy_is_uniform_and_normal() -> None:
@@ -197,6 +209,24 @@ def test_new_names_of_runs_buy_no_new_budget(liar: LyingServer) -> None:
     assert len(ledger_of(liar).read_text().splitlines()) == obeyed
     assert liar.refusal("query", *changes, run="f" * 32) == why  # a run that no round fits in is refused at once
     assert liar.refusal("evaluate", *orders[0], run="0" * 32) == ""  # tests spend nothing
+
+
+def test_the_ledger_is_the_sites_whatever_becomes_of_its_images(inputs: Path, tmp_path: Path) -> None:
+    """The folder renamed, and images added, after one update: the next one counts on top of it."""
+    data = shutil.copytree(inputs / "data", tmp_path / "images")
+    site = {"data": str(data), "name": "north", "state": str(tmp_path / "state"), **WARY}
+    site["backbone"] = str(inputs / "tiny.safetensors")
+    one = LyingServer(site, private(inputs))
+    assert one.refusal("train") == ""
+    renamed = data.rename(tmp_path / "scans")
+    some = next(renamed.rglob("*.png"))
+    shutil.copy(some, some.with_name("copy.png"))
+    other = LyingServer({**site, "data": str(renamed)}, private(inputs))
+    assert other.refusal("train", run="b" * 32) == ""
+    first, second = map(json.loads, ledger_of(one).read_text().splitlines())
+    assert first["rate"] > second["rate"]
+    total = f"{oracle(ledger_of(one)):.3g}"
+    assert f"has spent epsilon {total} of" in other.refusal("train", "federation.local_epochs=99")
 
 
 def test_what_learned_without_noise_is_not_used_for_what_is_sent(liar: LyingServer) -> None:

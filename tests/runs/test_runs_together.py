@@ -152,7 +152,7 @@ def test_in_float32(inputs: Path, tmp_path: Path) -> None:
         ["optimizer.momentum=0.5,0.9"],
         ["prompt.n_ctx=2,3"],
         ["data.crops=0,2"],
-        ["compute.sequential=true", "method.mass=0.5,1.0"],  # how many clients are trained at once is a setting
+        ["compute.group_size=1", "method.mass=0.5,1.0"],  # how many clients are trained at once is a setting
         ["compute.group_size=3", "method.mass=0.5,1.0"],
     ],
 )

@@ -32,8 +32,6 @@ _SMALL = 384  # a text tower less wide than this gains next to nothing by a seco
 def group_size(method: Method, task: Task, settings: Settings) -> int:
     """Clients to train side by side: what the settings say, or what fits into half of the free memory."""
     compute = settings.compute
-    if compute.sequential:
-        return 1
     if compute.group_size:
         return compute.group_size
     fits = n_fitting(method, task, settings)

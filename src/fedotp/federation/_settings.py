@@ -190,8 +190,7 @@ class ComputeSettings:
     Attributes:
         device: "auto" for a GPU where there is one, or for example "cpu" or "cuda:1".
         precision: what the text tower computes in; prompts and matching are in float32 with "bfloat16" too.
-        sequential: train clients one by one instead of side by side.
-        group_size: clients trained side by side; 0 for as many as memory allows.
+        group_size: clients trained side by side; 1: one by one, 0: as many as memory allows.
         threads: of the CPU, in training and evaluation; 0 for one where the text tower is small and gains nothing by
             more, else as many as PyTorch would take. Sums are rounded otherwise with another number; a run that is
             resumed keeps the number it began with.
@@ -199,7 +198,6 @@ class ComputeSettings:
 
     device: str = "auto"
     precision: Precision = PRECISION
-    sequential: bool = False
     group_size: int = 0
     threads: int = 0
 

@@ -12,7 +12,7 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import Outcome, Trial
 from fedotp.runs.tables import Row, Table
 
-_SAME = {"data.root", "data.store", "compute.device", "compute.sequential", "compute.group_size", "compute.threads"}
+_SAME = {"data.root", "data.store", "compute.device", "compute.group_size", "compute.threads"}
 _REPEATED = {"partition.seed": "split", "seed": "seed"}
 """Settings that do not make runs different in kind: where things lie, how they are computed; splits and seeds."""
 

@@ -39,7 +39,7 @@ def side_by_side(work: Sequence[Work], jobs: int = 1) -> list[list[Work]]:
 def _alike(one: Config, other: Config) -> bool:
     """Whether two runs can go side by side. Who says how many clients are trained at once, gets just these."""
     return (
-        not (one.compute.sequential or one.compute.group_size)
+        not one.compute.group_size
         and (one.data, one.backbone, one.prompt, one.authors)
         == (other.data, other.backbone, other.prompt, other.authors)
         and one.settings.in_common() == other.settings.in_common()
