@@ -141,8 +141,8 @@ def drawn(n: int, seed: int) -> list[Defect]:
         if not any(part in name for part in ELSEWHERE):
             parts = name.split("/")
             by_package[parts[1] if len(parts) > 2 else "root"] += defects(name, path.read_text(encoding="utf-8"))
-    packages = sorted(by_package)
-    return [rng.choice(by_package[packages[i % len(packages)]]) for i in range(n)]
+    packages = list(by_package.values())
+    return [rng.choice(packages[i % len(packages)]) for i in range(n)]
 
 
 class Tests:

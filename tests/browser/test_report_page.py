@@ -27,7 +27,6 @@ EMPTY = {"sites": [], "maps": [], "plans": None, "tsne": None, "words": [], "bou
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
 SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
-CONTROLS = {"majority": 0.4, "zero_shot": 0.3, "global": 0.35}
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,10 @@
 """`fedotp run`, `evaluate`, `runs`, `presets` and `config` on a tiny federation."""
 
-import csv
 import json
 import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tomllib
@@ -22,7 +20,6 @@ from fedotp.cli import progress
 from fedotp.cli.show import print_numbers, printable
 from fedotp.config import Config, presets
 from fedotp.data.partition import Partition
-from fedotp.federation import Metric
 from invented_run import invent_run
 
 OUT = "runs/images-fedotp-domain-dirichlet-seed0"
@@ -293,29 +290,6 @@ def test_one_run_that_cannot_be_read_does_not_hide_the_others(name: str, tmp_pat
         shown = fedotp("runs", "show", tmp_path / "bad")
         assert shown.status == 2, shown.err
         assert shown.err.count("\n") == 1
-
-
-def test_a_metric_that_is_added_is_in_files_tables_and_what_is_shown(
-    place: Path, fedotp: Fedotp, worst_recall: Metric
-) -> None:
-    options = ("--methods", "coop", "--seeds", 0, "--jobs", 1, "--out", "table", "--quiet")
-    compared = fedotp("compare", "tiny.toml", *options)
-    assert compared.status == 0, compared.err
-    run = RunDirectory.open("table/coop,seed=0")
-    key, mean = worst_recall.key, run.summary["final"]["worst_recall"]
-    assert 0 < mean < 1
-    values = [client[key] for client in run.summary["clients"]]
-    assert statistics.fmean(values) == pytest.approx(mean)
-    last = list(run.metrics("evaluation"))[-1]
-    assert (last[key], last[f"client_{key}"]) == (mean, values)
-    row, *_ = csv.DictReader((place / "table/table.csv").read_text().splitlines())
-    assert float(row[f"{key}_mean"]) == mean
-    assert "| balanced accuracy % | macro-F1 % | worst recall % | lr | sent |" in (place / "table/table.md").read_text()
-    assert f"{100 * mean:.2f}" in compared.out
-    shown = fedotp("runs", "show", run.path).out
-    assert re.search(rf"^worst recall +{100 * mean:.2f} %", shown, re.MULTILINE)
-    printed = [line.split()[-1] for line in shown.splitlines() if re.match(r"(day|night)-\d ", line)]
-    assert printed == [f"{100 * value:.2f}" for value in values]
 
 
 def test_presets_are_listed(fedotp: Fedotp) -> None:

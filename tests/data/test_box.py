@@ -55,7 +55,7 @@ def test_sizes_are_those_of_the_catalogue_and_digests_are_fixed(dataset: Dataset
     assert sizes == (info.n_classes, info.n_domains, info.n_train, info.n_test)
     assert dataset.digest.startswith({"cifar10-mini": "378f385f8264d0ad", "emoji": "eb9d875daf8f4289"}[dataset.name])
     listed = CliRunner().invoke(app, ["data", "list"], env={"COLUMNS": "200"}).output.splitlines()
-    assert f"{dataset.name}.zip" in next(line for line in listed if f" {dataset.name} " in line)
+    assert f"{dataset.name}.zip" in next(line for line in listed if line.startswith(f"{dataset.name} "))
 
 
 def test_every_image_decodes_and_none_is_in_both_splits(dataset: Dataset) -> None:

@@ -21,7 +21,6 @@ from store_made import array_dataset, assert_same_tokens, file_dataset, noise, t
 import fedotp.clip
 from fedotp.clip import EvalTransform, Shown
 from fedotp.data import Dataset, Split, load_dataset
-from fedotp.data._dataset import ImageFiles
 from fedotp.data.store import _encode, _pool
 from fedotp.data.store._crops import Request
 from fedotp.data.store._encode import encode
@@ -385,16 +384,6 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
         pool.close()
         assert_decoded(decoders, split)
     assert most == 100_000
-
-
-def test_names_that_are_not_unicode(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
-    dataset = file_dataset(tmp_path / "here")
-    odd = os.fsdecode(b"\xff.png")
-    (tmp_path / "here" / "0.png").rename(tmp_path / "here" / odd)
-    files = ImageFiles(tmp_path / "here", (odd, *dataset.train.source.paths[1:]))  # type: ignore[attr-defined]
-    dataset = replace(dataset, train=replace(dataset.train, source=files))
-    assert encode(dataset, tiny_clip(), root=tmp_path / "store").n_encoded == 8
-    assert len(dispatchers) == 1
 
 
 def _is_alive(pid: int) -> bool:

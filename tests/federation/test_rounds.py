@@ -21,37 +21,11 @@ from fedotp._values import Words
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundSettings
 from fedotp.federation.clients._steps import local_steps, steps_per_epoch
-from fedotp.methods import METHODS, FedOTP, Method, Need, weighted_average
+from fedotp.methods import METHODS, FedOTP, Method, Need
 
 EVERYONE = np.arange(len(TRAIN))
 
 # Aggregation -----------------------------------------------------------------------------------------------
-
-
-@given(
-    weights=st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any),
-    seed=st.integers(0, 99),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-)
-def test_the_server_averages_by_examples(weights: list[int], seed: int, dtype: torch.dtype) -> None:
-    """Eq. 4 in NumPy; any order of the clients; between their extremes; weight 0 does not count."""
-    rng = np.random.default_rng(seed)
-    values = torch.from_numpy(rng.normal(size=(len(weights), 2, 3))).to(dtype)
-    found = weighted_average({"p": values}, torch.tensor(weights))["p"]
-    expected = np.average(values.numpy().astype(np.float64), axis=0, weights=weights)
-    rounding = 1e-12 if dtype == torch.float64 else 1e-6
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=rounding)
-
-    order = rng.permutation(len(weights))
-    other = weighted_average({"p": values[order]}, torch.tensor(weights)[order])["p"]
-    np.testing.assert_allclose(other.numpy(), expected, rtol=0, atol=rounding)
-
-    counted = values[torch.tensor(weights) > 0]
-    assert (found >= counted.amin(0) - rounding).all()
-    assert (found <= counted.amax(0) + rounding).all()
-    some = weighted_average({"p": counted}, torch.tensor([w for w in weights if w]))["p"]
-    np.testing.assert_allclose(some.numpy(), expected, rtol=0, atol=rounding)
 
 
 # Sampling --------------------------------------------------------------------------------------------------

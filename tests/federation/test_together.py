@@ -12,7 +12,6 @@ import pytest
 import torch
 from toy_federation import (
     assert_same_bits,
-    in_order,
     make_data,
     make_settings,
     make_task,
@@ -271,30 +270,6 @@ def test_groups_are_no_larger_than_what_fits(trained: list[int]) -> None:
     side_by_side(several)
     assert max(trained) <= 8
     assert sum(size > 4 for size in trained) >= 3
-
-
-def test_a_prompt_of_a_whole_run_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    several = federations("fedotp")[:2]
-    for one in several:
-        one.run_round()
-    expected = [one.predict() for one in several]
-    encoder = type(several[0].task.encoder)
-    plain, rows = encoder.__call__, []
-
-    def encode(self, context):  # type: ignore[no-untyped-def]
-        rows.append(len(context))
-        return plain(self, context)
-
-    monkeypatch.setattr(encoder, "__call__", encode)
-    found: list[Any] = [None, None]
-
-    def work(number: int) -> None:
-        found[number] = several[number].predict()
-
-    side_by_side(several, [partial(work, number) for number in range(2)])
-    assert rows == [2, 8]  # the global prompts of two runs, the local ones of their clients
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(in_order(mine).loss, in_order(theirs).loss, rtol=0, atol=1e-10)
 
 
 def test_closing_the_iterator_ends_all() -> None:

@@ -1,8 +1,6 @@
 """FedPHA: its projection against SciPy's null space, its prompts of two lengths."""
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from federation.toy_federation import make_data, make_task, simulator
 from fedotp.federation import prompt_lengths
@@ -20,29 +18,6 @@ def projected(method: FedPHA, common: torch.Tensor, local: torch.Tensor) -> torc
 
 def draw(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
-
-
-@given(
-    rho=st.floats(0, 1),
-    subspace=st.sampled_from(["null", "row"]),
-    n_common=st.integers(1, 6),
-    n_local=st.integers(1, 6),
-)
-def test_what_is_projected_twice_is_projected_once(rho: float, subspace: str, n_common: int, n_local: int) -> None:
-    method = FedPHA(rho=rho, subspace=subspace)
-    common, local = draw(C, 1, n_common, D), draw(C, 1, n_local, D)
-    once = projected(method, common, local)
-    torch.testing.assert_close(projected(method, common, once), once, rtol=0, atol=1e-12)
-    n_first = int(n_common * (1 - rho))
-    rows = torch.linalg.eigh(common.mT @ common).eigenvectors.flip(-1).mT  # another way to the singular vectors
-    gone = (
-        rows[..., :n_first, :]
-        if subspace == "null"
-        else torch.cat([rows[..., :n_first, :], rows[..., n_common:, :]], -2)
-    )
-    torch.testing.assert_close(once @ gone.mT, torch.zeros_like(once @ gone.mT), rtol=0, atol=1e-9)
-    stays = (local - once) @ once.mT  # what is taken away is orthogonal to what is left
-    torch.testing.assert_close(stays, torch.zeros_like(stays), rtol=0, atol=1e-11)
 
 
 def test_at_rho_0_the_subspace_is_the_null_space_and_at_1_everything() -> None:

@@ -14,12 +14,11 @@ from anchored import Anchored
 from fedotp import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, Parameters, PromptFL, PromptSettings, Task, ZeroShot
+from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, PromptFL, PromptSettings, Task, ZeroShot
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._pfedprompt import PFedPrompt
-from fedotp.methods._promptfl import CoOp, PromptFLPer
-from fedotp.methods._promptfolio import PromptFolio
+from fedotp.methods._promptfl import PromptFLPer
 
 C, B, V, N, K, E = 2, 3, 5, 2, 4, 16
 NAMES = ("cat", "egyptian mau", "car", "dog")
@@ -40,12 +39,6 @@ def make_batch(seed: int = 0) -> Batch:
     pooled = torch.randn(C, B, E, generator=generator, dtype=torch.float64)
     tokens = torch.randn(C, B, V, E, generator=generator, dtype=torch.float64)
     return Batch(ImageFeatures(pooled, tokens), torch.randint(K, (C, B), generator=generator))
-
-
-def one_batch() -> Batch:
-    """Of one client."""
-    batch = make_batch()
-    return Batch(ImageFeatures(*(value[:1] for value in batch.image)), batch.labels[:1])
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -274,24 +267,6 @@ def test_attention_over_the_clients_own_images(task: Task, values: str, training
     torch.testing.assert_close(method.score(task, {}, batch._replace(memory=worse), classes), found)
 
 
-# PromptFolio -----------------------------------------------------------------------------------------------
-
-
-def test_promptfolio_lies_between_promptfl_and_coop(task: Task) -> None:
-    batch = make_batch()
-    params = {name: torch.randn(C, 1, 4, 32, dtype=torch.float64) for name in ("prompt", "private")}
-
-    def scores(method: Method, params: Parameters) -> Tensor:
-        return method.score(task, params, batch, method.class_features(task, params))
-
-    shared = scores(PromptFL(), {"prompt": params["prompt"]})
-    local = scores(CoOp(), {"prompt": params["private"]})
-    torch.testing.assert_close(scores(PromptFolio(theta=0.0), params), shared)
-    torch.testing.assert_close(scores(PromptFolio(theta=1.0), params), local)
-    torch.testing.assert_close(scores(PromptFolio(theta=0.3), params), 0.7 * shared + 0.3 * local)
-    assert PromptFolio().theta == 0.4
-
-
 # FedPGP ----------------------------------------------------------------------------------------------------
 
 
@@ -314,44 +289,6 @@ def test_fedpgp_changes_the_shared_prompt_by_a_low_rank(clip: CLIP, rank: int, p
     other = method.untrained(replace(task, seed=1))
     assert not any(torch.equal(params[name], other[name]) for name in params)
     assert not torch.equal(params["u"].flatten()[:5], params["v"].flatten()[:5])
-
-
-# KgCoOp ----------------------------------------------------------------------------------------------------
-
-
-def test_captions_are_encoded_once(clip: CLIP, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = Task(clip, NAMES, PromptSettings(n_ctx=4, kgcoop=8.0))
-    plain, calls = CLIP.encode_text, []
-
-    def encode_text(self: CLIP, ids: Tensor) -> Tensor:
-        calls.append(len(ids))
-        return plain(self, ids)
-
-    monkeypatch.setattr(CLIP, "encode_text", encode_text)
-    params = FedPGP().untrained(task)
-    for anchor in ("template", "x", "template"):
-        FedPGP(anchor=anchor).loss(task, params, {}, make_batch())
-    assert calls == [K, K]
-    replace(task, classes=NAMES[:2]).template_features()
-    assert calls == [K, K, 2]  # other names are others
-
-
-def forgotten(task: Task) -> float:
-    """KgCoOp's penalty on PromptFL's prompt before it is trained."""
-    params = PromptFL().untrained(task)
-    losses = [
-        PromptFL().loss(replace(task, prompt=replace(task.prompt, kgcoop=w)), params, {}, one_batch())
-        for w in (0.0, 8.0)
-    ]
-    return float(losses[1] - losses[0])
-
-
-@pytest.mark.parametrize("position", ["front", "middle", "end"])
-def test_who_says_the_caption_has_forgotten_nothing(clip: CLIP, position: str) -> None:
-    """The words of the template, in its place, are the template."""
-    task = Task(clip, NAMES, PromptSettings(words="a photo of a", std=0.0, position=position))
-    assert (forgotten(task) > 0.01) == (position != "end")
-    assert forgotten(task) >= -1e-12
 
 
 # Learning rates --------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 from report_made import make_inputs, make_run
 
 from fedotp.errors import FedotpError
-from fedotp.report import lines_against, plot_against
+from fedotp.report import plot_against
+from fedotp.report._curves import lines_against
 from fedotp.runs.directory import RunDirectory
 
 

@@ -1,6 +1,5 @@
 """Views of whole runs: base to novel from files to the summary, resumed, side by side, again later."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,29 +63,6 @@ def test_clients_have_base_classes_only(done: RunDirectory) -> None:
     assert prepared.novel is not None
     assert prepared.task.classes == ("azure", "beige", "coral")
     assert np.bincount(prepared.novel.labels).tolist() == [done.manifest["novel"]["test_images"] // 2] * 2
-
-
-def test_the_summary_names_classes_images_and_model(done: RunDirectory) -> None:
-    summary = done.summary
-    views = {(view["view"], view["model"]): view for view in summary["views"]}
-    n_base = done.manifest["data"]["test_images"]
-    assert views.keys() == {
-        ("personal", "personal"),
-        *(("base", "personal"), ("novel", "personal"), ("neighbours", "personal")),
-        *(("global", "global"), ("personal", "global"), ("novel", "global"), ("neighbours", "global")),
-        *(("before joining", "personal"), ("before joining", "global"), ("after joining", "personal")),
-    }
-    novel = views["novel", "personal"]
-    assert (novel["classes"], novel["images"], len(novel["clients"])) == (2, done.manifest["novel"]["test_images"], 3)
-    assert views["base", "personal"]["classes"] == 3
-    assert 0 < views["base", "personal"]["images"] <= n_base
-    assert list(views["global", "global"]["clients"]) == ["all"]
-    assert views["personal", "personal"]["last"] == summary["final"]["accuracy"]
-    after = views["after joining", "personal"]
-    assert after["accuracy"] == summary["joined"]["accuracy"]
-    assert list(after["clients"]) == [client["name"] for client in summary["joined"]["clients"]]
-    assert novel["accuracy"] == pytest.approx(np.mean(list(novel["clients"].values())))
-    json.loads((done.path / "summary.json").read_text(), parse_constant=lambda x: pytest.fail(f"{x} is not JSON"))
 
 
 def test_last_best_and_mean_of_five_are_those_of_the_metrics(inputs: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.one import resume, run
 from fedotp.runs.watch import Observer, Observers, _live
-from fedotp.runs.watch._live import LiveDisplay, NotebookDisplay, watched
 
 
 class Heard(Observer):
@@ -99,30 +98,6 @@ def at(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False, notebook: boo
     console = Console(file=screen, force_terminal=terminal, force_jupyter=notebook, width=100)
     monkeypatch.setattr(_live, "Console", lambda **_: console)
     return screen
-
-
-@pytest.mark.parametrize(
-    ("where", "progress", "shown"),
-    [
-        ("nowhere", None, Observer),
-        ("nowhere", True, LiveDisplay),
-        ("terminal", None, LiveDisplay),
-        ("terminal", False, Observer),
-        ("notebook", None, NotebookDisplay),
-        ("notebook", False, Observer),
-    ],
-)
-def test_a_bar_is_drawn_where_it_is_seen(
-    where: str, progress: bool | None, shown: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at(monkeypatch, terminal=where == "terminal", notebook=where == "notebook")
-    with watched(None, progress) as observer:
-        assert type(observer) is shown
-    own = Observer()
-    with watched(own, None) as observer:
-        assert observer is own  # an observer that is given replaces the bar, unless both are asked for
-    with watched(own, True) as observer:
-        assert observer.observers[1] is own
 
 
 def test_a_run_from_python_draws_a_bar_at_a_terminal(

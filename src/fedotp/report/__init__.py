@@ -2,7 +2,6 @@
 
 from fedotp.report._analysis import analyse as analyse
 from fedotp.report._client import in_turn as in_turn
-from fedotp.report._curves import lines_against as lines_against
 from fedotp.report._curves import plot_against as plot_against
 from fedotp.report._curves import plot_curves as plot_curves
 from fedotp.report._learned import prompt_words as prompt_words
