@@ -79,14 +79,6 @@ def _assert_advice_works(message: str, dataset: Dataset, settings: PartitionSett
         assert advice not in another
 
 
-def test_tiny_alpha_with_a_hundred_clients_finishes() -> None:
-    dataset = uniform_dataset(100, 500, 100)  # the size of CIFAR-100
-    partition = make_partition(dataset, PartitionSettings("dirichlet", 100, alpha=0.01, min_size=10, seed=3))
-    assert_sound(partition, dataset)
-    largest_share = partition.counts(dataset).max(axis=0) / 500  # (K,) of each class, held by one client
-    assert largest_share.mean() > 0.5  # it is still extreme: GEM(1) has 0.62
-
-
 def test_test_data_follow_the_training_distribution() -> None:
     dataset = uniform_dataset(10, 500, 100)
     for scheme, seed in itertools.product(("dirichlet", "quantity", "iid"), range(3)):

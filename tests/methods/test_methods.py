@@ -202,13 +202,6 @@ def test_fedamp_mixes_by_the_formula(strength: float, sigma: float) -> None:
         torch.testing.assert_close(alone[0], found[place], rtol=0, atol=1e-14)
 
 
-def test_fedamp_before_the_first_upload_and_with_equal_prompts() -> None:
-    method, prompts = PromptFLAmp(), torch.randn(1, 1, 2, 3).expand(4, 1, 2, 3).clone()
-    for sent in (torch.zeros(4), torch.tensor([0.0, 1, 0, 0]), torch.ones(4)):
-        mixture = method.send({"prompts": prompts, "sent": sent}, torch.arange(4), 4)["mixture"]
-        torch.testing.assert_close(mixture, prompts)
-
-
 # pFedPrompt ------------------------------------------------------------------------------------------------
 
 
