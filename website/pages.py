@@ -53,7 +53,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are made here."""
     made = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
     made["index.md"] = f"---\nhide: [navigation]\n---\n\n{made['index.md']}"  # there is nothing beside it
-    made |= {_page_of(name): f"# `{name}`\n\n::: {name}\n" for name in API}
+    made |= {_page_of(name): f"# `{name}`\n\n::: {name}\n{_members(name)}" for name in API}
     made["api/index.md"] = _api_index()
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
@@ -70,9 +70,23 @@ def _api_index() -> str:
 
 def _first_line(module: str) -> str:
     """Of its docstring; nothing is imported."""
+    return (ast.get_docstring(_tree(module)) or "").partition("\n")[0]
+
+
+def _members(module: str) -> str:
+    """The public names of a package, which its `__init__.py` imports `as` themselves; those of a file need no list.
+
+    Packages inside it have pages of their own.
+    """
+    imports = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.ImportFrom) and node.module != module]
+    names = [alias.name for node in imports for alias in node.names if alias.name == alias.asname]
+    return f"    options:\n      members: [{', '.join(names)}]\n" if names else ""
+
+
+def _tree(module: str) -> ast.Module:
     path = ROOT / "src" / module.replace(".", "/")
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return ast.parse(source.read_text(encoding="utf-8"))
 
 
 def _page_of(module: str) -> str:
