@@ -17,6 +17,8 @@ API = (
     "fedotp.clip",
     "fedotp.config",
     "fedotp.data",
+    "fedotp.data.partition",
+    "fedotp.data.store",
     "fedotp.errors",
     "fedotp.federation",
     "fedotp.matching",
