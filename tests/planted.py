@@ -98,11 +98,10 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield "constant", ast.Constant(value + 1)
         case ast.Constant(value=float(value)):
             yield "constant", ast.Constant(value * 2 if value else 1.0)
-        case ast.Call(args=[first, second, *rest]) if not isinstance(first, ast.Starred) and ast.dump(
-            first
-        ) != ast.dump(second):
+        case ast.Call(args=[first, second, *rest]) if not isinstance(first, ast.Starred):
             new.args = [second, first, *rest]
-            yield "order", new
+            if ast.dump(first) != ast.dump(second):
+                yield "order", new
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Delete():
             yield "dropped", ast.Pass()
         case ast.Return(value=ast.expr()):
@@ -141,7 +140,7 @@ def drawn(n: int, seed: int) -> list[Defect]:
         if not any(part in name for part in ELSEWHERE):
             parts = name.split("/")
             by_package[parts[1] if len(parts) > 2 else "root"] += defects(name, path.read_text(encoding="utf-8"))
-    packages = list(by_package.values())
+    packages = [by_package[name] for name in sorted(by_package)]
     return [rng.choice(packages[i % len(packages)]) for i in range(n)]
 
 
