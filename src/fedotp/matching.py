@@ -163,19 +163,24 @@ def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:
     return (scores * logit_scale.exp()).softmax(-1)
 
 
-def cross_entropy(scores: Tensor, labels: Tensor, logit_scale: Tensor, *, apart: bool = False) -> Tensor:
+def cross_entropy(
+    scores: Tensor, labels: Tensor, logit_scale: Tensor, *, apart: bool = False, prior: Tensor | None = None
+) -> Tensor:
     """Mean negative log-probability of the labels, per client (Eq. 2, whose printed form omits the logarithm).
 
     Args:
         scores: (C, B, K).
         labels: (C, B) class indices; -1 marks padding, which does not count.
         apart: give what every image adds to that mean's sum instead.
+        prior: (C, K) is added to the logits: the logarithms of class frequencies, for logit adjustment.
 
     Returns:
         (C,), 0 for a client whose images are all padding; with `apart` (C, B), 0 for padding.
     """
     n_clients = len(scores)
     logits = scores * logit_scale.exp()
+    if prior is not None:
+        logits = logits + prior[:, None]
     each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="none")
     if apart:
         return each.view(n_clients, -1)

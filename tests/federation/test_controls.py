@@ -4,21 +4,22 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from toy_federation import make_data, simulator
+from toy_federation import make_data, make_settings, simulator
 
 from anchored import STRUCTURES
+from fedotp.federation import FederatedData, Ints
 from fedotp.federation.testing import Evaluation, LocalTester
-from fedotp.federation.testing._tests import _majority_accuracy as majority_accuracy
 
 
-def test_the_majority_is_that_of_the_training_images() -> None:
-    data = make_data()
-    found = majority_accuracy(data, np.arange(5))
-    for client in range(5):
+def majority_accuracy(data: FederatedData, clients: Ints) -> list[float]:
+    """How often the most frequent class of a client's training images is that of its test images."""
+    found = []
+    for client in clients:
         seen = Counter(data.train.labels[data.train.clients[client]].tolist())
         label = min(seen, key=lambda name: (-seen[name], name))
         own = data.test.labels[data.test.clients[client]].tolist()
-        assert found[client] == pytest.approx(own.count(label) / len(own))
+        found.append(own.count(label) / len(own))
+    return found
 
 
 @pytest.mark.parametrize("method", STRUCTURES)
@@ -28,25 +29,29 @@ def test_controls_are_tested_on_the_clients_own_images(method: str) -> None:
         federation.run_round()
     clients = np.array([0, 2, 3])
     found = federation.controls(clients)
-    captions = simulator("zeroshot").predict(clients)
-    expected = {"majority": majority_accuracy(federation.data, clients)}
-    if method != "zeroshot":
-        expected["zero_shot"] = Evaluation.of(captions, 3, federation.domains).accuracy
+    np.testing.assert_allclose(found.pop("majority").accuracy, majority_accuracy(federation.data, clients))
     part = federation.method.global_part
-    if part is not None and (federation.private_names or federation.method.finetune_epochs != 0):
-        sent = federation.method.send(federation.server.params, None, len(clients))
-        tester = LocalTester(part, federation.task, federation.data, federation.settings)
-        lines = tester.predict(clients, part.deployed(sent, {}))
-        expected["global"] = Evaluation.of(lines, 3, federation.domains).accuracy
+    sent = federation.method.send(federation.server.params, None, len(clients))
+    expected = {}
+    for suffix, settings in (("", make_settings()), ("_prior", make_settings(evaluation={"prior": 1.0}))):
+        if method != "zeroshot":
+            expected[f"zero_shot{suffix}"] = simulator("zeroshot", settings).predict(clients)
+        if part is not None and (federation.private_names or federation.method.finetune_epochs != 0):
+            tester = LocalTester(part, federation.task, federation.data, settings)
+            expected[f"global{suffix}"] = tester.predict(clients, part.deployed(sent, {}))
+    tester = LocalTester(federation.method, federation.task, federation.data, settings)
+    expected["personal_prior"] = tester.predict(clients, federation.predictor(clients).params)
     assert found.keys() == expected.keys()
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values)
+    for name, lines in expected.items():
+        np.testing.assert_array_equal(found[name].accuracy, Evaluation.of(lines, 3, federation.domains).accuracy)
 
 
 def test_what_is_nothing_but_its_global_part_is_no_control_of_itself() -> None:
-    assert simulator("promptfl").controls(np.arange(2)).keys() == {"majority", "zero_shot"}
-    assert simulator("fedotp").controls(np.arange(2)).keys() == {"majority", "zero_shot", "global"}
-    assert simulator("coop").controls(np.arange(2)).keys() == {"majority", "zero_shot"}
+    always = {"majority", "zero_shot", "zero_shot_prior"}
+    assert simulator("promptfl").controls(np.arange(2)).keys() == always | {"personal_prior"}
+    assert simulator("coop").controls(np.arange(2)).keys() == always | {"personal_prior"}
+    with_prior = simulator("fedotp", make_settings(evaluation={"prior": 0.5}))
+    assert with_prior.controls(np.arange(2)).keys() == always | {"global", "global_prior"}
 
 
 def test_shuffled_labels_stay_with_their_client() -> None:

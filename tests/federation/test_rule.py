@@ -20,7 +20,7 @@ from fedotp.methods import METHODS, Parameters, weighted_average
 
 RULES = ("bounded", "median", "trimmed", "krum", "multi-krum")
 SHAPES = {"prompt": (2, 3), "other": (2,)}
-NOT_AVERAGING = ("zeroshot", "coop", "promptfl-fedamp", "pfedmoap")
+NOT_AVERAGING = ("zeroshot", "coop", "promptfl-fedamp", "pfedmoap", "fedcof")
 AVERAGING = [name for name in METHODS if name not in NOT_AVERAGING]
 
 

@@ -22,8 +22,9 @@ QUICK = {"federation": {"rounds": 1, "holdout_clients": 0}, "evaluation": {"ever
 def test_every_summary_has_them(inputs: Path, tmp_path: Path) -> None:
     run = fedotp.run(make_config(inputs, **QUICK), tmp_path / "run")
     summary = run.summary
-    assert summary["controls"].keys() == {"majority", "zero_shot", "global"}
-    for found in summary["controls"].values():
+    both = {f"{model}{prior}" for model in ("zero_shot", "global") for prior in ("", "_prior")}
+    assert summary["controls"].keys() == {"majority", *both}
+    for found in (summary["with_prior"], *summary["controls"].values()):
         assert len(found["clients"]) == len(summary["clients"])
         assert found["accuracy"] == pytest.approx(np.mean(found["clients"]))
     captions = fedotp.run(make_config(inputs, **QUICK, method={"name": "zeroshot"}), tmp_path / "captions").summary
@@ -132,13 +133,14 @@ def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, 
     assert [row.labels[0] for row in table.controls] == [
         "majority class",  # zero-shot has a row already
         "global part of FedOTP",
+        "global part of FedOTP with class prior",
         "FedOTP, shuffled labels",
     ]
     summary = outcomes[0].directory.summary
     accuracy = [row.cells["accuracy"].mean for row in table.controls[:2]]
     assert accuracy == [summary["controls"][name]["accuracy"] for name in ("majority", "global")]
     checks = {check.control: check for check in table.rows[0].checks}
-    assert checks.keys() == {"majority", "zero_shot", "global", "shuffled"}
+    assert checks.keys() == {"majority", "zero_shot", "global", "zero_shot_prior", "global_prior", "shuffled"}
     assert [check.control for check in table.rows[1].checks] == ["majority"]
     csv, markdown = (path.read_text() for path in table.save(tmp_path))
     for row in table.rows:

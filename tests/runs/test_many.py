@@ -141,25 +141,27 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
     table = Table.of([*outcomes, outcome(tmp_path, "C", 0, None), outcome(tmp_path, "D", 0, 1.0)])
     csv, markdown = (path.read_text() for path in table.save(tmp_path))
     assert csv == (
-        "method,runs,accuracy_mean,accuracy_std,best_mean,best_std,last_five_mean,last_five_std,"
-        "worst_decile_mean,worst_decile_std,balanced_accuracy_mean,balanced_accuracy_std,macro_f1_mean,macro_f1_std,"
+        "method,runs,accuracy_mean,accuracy_std,balanced_accuracy_mean,balanced_accuracy_std,with_prior_mean,"
+        "with_prior_std,best_mean,best_std,last_five_mean,last_five_std,worst_decile_mean,worst_decile_std,"
+        "macro_f1_mean,macro_f1_std,"
         "lr_mean,lr_std,bytes_mean,bytes_std,seconds_mean,seconds_std,joined_accuracy_mean,joined_accuracy_std,"
         "accuracy_clip_art_mean,accuracy_clip_art_std,personal_last_mean,personal_last_std,"
         "personal_best_mean,personal_best_std,personal_last_five_mean,personal_last_five_std,"
         "against,difference,difference_low,difference_high,difference_p,difference_p_holm,pairs,splits,"
         "not_above\n"
-        "A|B,3,0.5,0.25,0.875,0.0,0.75,0.0,0.25,0.0,,,0.5,0.0,0.1,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,"
+        "A|B,3,0.5,0.25,,,,,0.875,0.0,0.75,0.0,0.25,0.0,0.5,0.0,0.1,0.0,2048.0,0.0,2.0,0.0,0.125,0.0,0.5,0.25,"
         "0.5,0.25,0.875,0.0,0.75,0.0,,,,,,,,,\n"
-        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "D,1,1.0,,0.875,,0.75,,0.25,,,,0.5,,0.1,,2048.0,,2.0,,0.125,,1.0,,1.0,,0.875,,0.75,,A|B,0.75,,,,,1,1,\n"
-        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "C,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "D,1,1.0,,,,,,0.875,,0.75,,0.25,,0.5,,0.1,,2048.0,,2.0,,0.125,,1.0,,1.0,,0.875,,0.75,,A|B,0.75,,,,,1,1,\n"
+        "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "control: zero-shot CLIP with class prior,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
     )
     assert markdown.splitlines()[2:5] == [
-        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | 87.50 | 75.00 | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
+        "| A\\|B | 3 of 4 | 50.00 ± 25.00 | - | - | 87.50 | 75.00 | 25.00 | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "
         "| 50.00 ± 25.00 |",
-        "| C | 0 of 1 | - | - | - | - | - | - | - | - | - | - | - |",
-        "| D | 1 | 100.00 | 87.50 | 75.00 | 25.00 | - | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
+        "| C | 0 of 1 | - | - | - | - | - | - | - | - | - | - | - | - |",
+        "| D | 1 | 100.00 | - | - | 87.50 | 75.00 | 25.00 | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
     assert markdown.splitlines()[-3:] == [
         "| D | +75.00 | - | 1 | one pair is not enough |",

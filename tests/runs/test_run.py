@@ -141,7 +141,7 @@ def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
 
     def scripted(*args: Any) -> Evaluation:
         evaluation = count(*args)
-        accuracy = np.full_like(evaluation.accuracy, next(values))
+        accuracy = np.full_like(evaluation.accuracy, next(values, 0.0))  # the controls come last
         return replace(evaluation, values={**evaluation.values, "accuracy": accuracy})
 
     monkeypatch.setattr(Evaluation, "of", scripted)

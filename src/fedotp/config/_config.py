@@ -32,6 +32,7 @@ from fedotp.federation import (
     RoundSettings,
     ServerStepSettings,
     Settings,
+    rounds_of,
 )
 from fedotp.methods import FedOTP, Method, PromptSettings
 from fedotp.privacy import PrivacySettings
@@ -162,8 +163,9 @@ class Config:
 
     @property
     def resolved(self) -> "Config":
-        """The same with the method's own optimizer and learning rate in place of words: what a run records."""
-        return replace(self, optimizer=self.optimizer.of(self.method))
+        """The same with the method's own optimizer, learning rate and number of rounds: what a run records."""
+        optimizer, rounds = self.optimizer.of(self.method), rounds_of(self.method, self.federation)
+        return replace(self, optimizer=optimizer, federation=rounds)
 
     @property
     def settings(self) -> Settings:

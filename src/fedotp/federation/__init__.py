@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedotp.federation._settings import OptimizerSettings as OptimizerSettings
     from fedotp.federation._settings import ServerStepSettings as ServerStepSettings
     from fedotp.federation._settings import Settings as Settings
+    from fedotp.federation._settings import rounds_of as rounds_of
     from fedotp.federation._simulator import Simulator as Simulator
 
 __getattr__, __dir__ = lazy_face(__name__)

@@ -160,11 +160,14 @@ class FederatedData:
         seeds = [seed] * len(clients) if self.seeds is None else [self.seeds[client] for client in clients]
         return [draws(own, purpose, round_, int(number)) for own, number in zip(seeds, numbers, strict=True)]
 
+    def class_counts(self, clients: Ints, n_classes: int) -> Ints:
+        """How many training images of each class `clients` (C,) have: (C, K)."""
+        own = (self.train.labels[self.train.clients[i]] for i in clients)
+        return np.stack([np.bincount(labels, minlength=n_classes) for labels in own])
+
     def own_classes(self, clients: Ints, n_classes: int, device: torch.device) -> Tensor:
         """Which classes are among the training images of `clients`: (C, K), true; of one without images all are."""
-        own = np.zeros((len(clients), n_classes), bool)
-        for row, client in zip(own, clients, strict=True):
-            row[self.train.labels[self.train.clients[client]]] = True
+        own = self.class_counts(clients, n_classes) > 0
         own[~own.any(1)] = True
         return torch.from_numpy(own).to(device)
 
@@ -296,3 +299,12 @@ def at_least(n: int, most: int) -> int:
     while -(-most // 2) >= n and most > 1:
         most = -(-most // 2)
     return most
+
+
+def log_frequencies(counts: Ints | Tensor, smoothing: float) -> Tensor:
+    """Logarithms of class frequencies, from numbers of images (..., K) of which every class is given some more.
+
+    log((n_k + c) / sum_j (n_j + c)), in float64.
+    """
+    smoothed = torch.as_tensor(counts, dtype=torch.float64) + smoothing
+    return (smoothed / smoothed.sum(-1, keepdim=True)).log()

@@ -40,6 +40,9 @@ class RoundSettings:
             authors' code and this one pass over all images).
         batch_size: images of a client in a training step.
         drop_last: leave out the last, smaller batch of an epoch, where a client has at least one whole batch.
+        prior: how much of the logarithm of a client's own class frequencies is added to its logits in the training loss
+            (logit adjustment, Menon et al., ICLR 2021), so that prompts learn what the frequencies do not say. 0 for
+            none, as in the paper. With it, predict with `evaluation.prior`, too.
         participation: share of the clients sampled for a round, at least one.
         first_round: "sampled" as in the paper's algorithm, or "all", as for FedOTP in the authors' code, where
             every client trains in the first round.
@@ -56,6 +59,7 @@ class RoundSettings:
     local_epochs: int = 5
     batch_size: int = 32
     drop_last: bool = False
+    prior: float = 0.0
     participation: float = 1.0
     first_round: Literal["sampled", "all"] = "sampled"
     dropout: float = 0.0
@@ -69,6 +73,7 @@ class RoundSettings:
         require_from(0, MOST, "federation.rounds", self.rounds)
         require_from(1, MOST, "federation.local_epochs", self.local_epochs)
         require_from(1, MOST, "federation.batch_size", self.batch_size, ", for example 32")
+        require_from(0, 10, "federation.prior", self.prior)
         require(0 < self.participation <= 1, "federation.participation", self.participation, "in (0, 1]")
         require_choices(self, "federation.")
         require(0 <= self.dropout < 1, "federation.dropout", self.dropout, "in [0, 1)")

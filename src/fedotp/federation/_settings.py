@@ -19,6 +19,8 @@ Model = Literal["personal", "global"]
 VIEWS = ("personal", "global", "base", "novel", "neighbours", "holdout")
 """What `EvaluationSettings.views` may name."""
 
+SMOOTHING = 0.3
+"""Images that every class is given before a client's class frequencies are taken."""
 _SMALLEST_LR = 1e-12  # a smaller step changes no prompt
 _MOST_THREADS = 1024
 _SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
@@ -155,6 +157,10 @@ class EvaluationSettings:
             classes trained on. "novel": every client on those of the novel classes, with their names (data.classes).
             "neighbours": on those of classes it has no training image of. "holdout": held-out clients before and
             after they join.
+        prior: strength of the class prior: how much of the logarithm of a client's own class frequencies is added to
+            the logarithms of its probabilities. 0: nothing, 1: as Bayes' rule has it, "cv": the best for its training
+            images, each left out of the counts in turn. The counts are of these images and stay with the client.
+        smoothing: images that every class is given before frequencies are taken, for the prior here and in the loss.
         views_every: views are evaluated with every so many of the evaluations, and with the last; 0: with the last
             only. All test images are shown to all clients: they cost as much as so many evaluations as there are
             clients.
@@ -166,6 +172,8 @@ class EvaluationSettings:
     patience: int = 0
     min_delta: float = 0.0
     views: Words = ("personal",)
+    prior: float | Literal["cv"] = 0.0
+    smoothing: float = SMOOTHING
     views_every: int = 0
 
     def __post_init__(self) -> None:
@@ -175,6 +183,13 @@ class EvaluationSettings:
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
         require_from(0, 1, "evaluation.min_delta", self.min_delta)
+        if isinstance(self.prior, str):
+            require(self.prior == "cv", "evaluation.prior", self.prior, 'from 0 to 10, or "cv"')
+        else:
+            require_from(0, 10, "evaluation.prior", self.prior, ', or "cv"')
+        require(
+            0 < self.smoothing <= MOST, "evaluation.smoothing", self.smoothing, f"more than 0 (for example {SMOOTHING})"
+        )
 
     def drawn(self, everyone: Ints, round_: int, seed: int) -> Ints | None:
         """The clients among `everyone` that are evaluated after a round, in ascending order; None for all."""
@@ -266,6 +281,13 @@ def _class_number(classes: tuple[str, ...], key: str, name: str) -> int:
     return classes.index(name)
 
 
+def rounds_of(method: Method, rounds: RoundSettings) -> RoundSettings:
+    """The rounds of a method: as they are, or of one in closed form one round of all clients and images."""
+    if not method.in_closed_form:
+        return rounds
+    return replace(rounds, rounds=min(1, rounds.rounds), local_epochs=1, participation=1.0)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Everything that drives a federation, apart from data, backbone and method."""
@@ -280,17 +302,27 @@ class Settings:
     attack: AttackSettings = field(default_factory=AttackSettings)
 
     def of(self, method: Method) -> "Settings":
-        """The same with the method's own optimizer and learning rate in place of words."""
-        return replace(self, optimizer=self.optimizer.of(method))
+        """The same with the method's own optimizer, learning rate and number of rounds."""
+        rounds = rounds_of(method, self.federation)
+        if method.in_closed_form:
+            rounds = replace(rounds, batch_size=MOST)  # one release of all images
+        return replace(self, optimizer=self.optimizer.of(method), federation=rounds)
 
     def in_common(self) -> "Settings":
         """What federations side by side must agree on; all else is each one's own, and is the default here."""
         rounds = self.federation
         return Settings(
-            RoundSettings(local_epochs=rounds.local_epochs, batch_size=rounds.batch_size, drop_last=rounds.drop_last),
+            RoundSettings(
+                local_epochs=rounds.local_epochs,
+                batch_size=rounds.batch_size,
+                drop_last=rounds.drop_last,
+                prior=rounds.prior,
+            ),
             replace(self.optimizer, lr=OptimizerSettings.lr, schedule=OptimizerSettings.schedule, warmup_rounds=0),
             ServerStepSettings(),
-            EvaluationSettings(batch_size=self.evaluation.batch_size),
+            EvaluationSettings(
+                batch_size=self.evaluation.batch_size, prior=self.evaluation.prior, smoothing=self.evaluation.smoothing
+            ),
             self.compute,
             privacy=self.privacy,
         )

@@ -13,7 +13,6 @@ from fedotp.errors import FedotpError
 from fedotp.federation._checkpoint import Checkpoint
 from fedotp.federation._data import Backdoor, FederatedData, Images, Novel, OnImages
 from fedotp.federation._hardware import group_size, n_fitting
-from fedotp.federation._metrics import Floats
 from fedotp.federation._progress import Progress, RoundReport
 from fedotp.federation._sampling import Ints, draws
 from fedotp.federation._settings import Settings
@@ -79,7 +78,7 @@ class Simulator(Clients):
         )
         self.testers |= self.tests.testers
         self._accountant = Accountant(
-            settings, data.names, data.train.sizes(np.arange(len(data))), lambda n: self._who_trains(n)[1]
+            self.settings, data.names, data.train.sizes(np.arange(len(data))), lambda n: self._who_trains(n)[1]
         )
         self._accountant.require_room()
 
@@ -216,9 +215,9 @@ class Simulator(Clients):
         drawn = None if everyone else self.drawn_for_evaluation()
         return self.tests.see(self, self.honest if drawn is None else drawn, on_images)
 
-    def controls(self, clients: Ints) -> dict[str, Floats]:
-        """How well the controls do on the test images of `clients` (C,), each of which has some: accuracies (C,)."""
-        return self.tests.control_accuracies(self, clients)
+    def controls(self, clients: Ints) -> dict[str, Evaluation]:
+        """How the controls, and the method with the class prior, do on the test images of `clients` (C,)."""
+        return self.tests.control_evaluations(self, clients)
 
     def judge(self, clients: Ints, images: Images) -> dict[str, Predictions]:
         """What each model, by its name, makes of the `images` of `clients` (C,), ordered by client and row."""

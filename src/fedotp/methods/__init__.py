@@ -21,6 +21,8 @@ from fedotp.methods._parts import Prompt as Prompt
 from fedotp.methods._promptfl import CoOp as CoOp
 from fedotp.methods._promptfl import PromptFL as PromptFL
 from fedotp.methods._promptfl import ZeroShot as ZeroShot
+from fedotp.methods._ridge import FedCOF as FedCOF
+from fedotp.methods._ridge import Ridge as Ridge
 from fedotp.methods._task import PRECISION as PRECISION
 from fedotp.methods._task import Precision as Precision
 from fedotp.methods._task import PromptSettings as PromptSettings

@@ -18,6 +18,7 @@ from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.methods._pfedprompt import PFedPrompt
 from fedotp.methods._promptfl import CoOp, PromptFL, PromptFLFineTuned, PromptFLPer, PromptFLProx, ZeroShot
 from fedotp.methods._promptfolio import PromptFolio
+from fedotp.methods._ridge import FedCOF, Ridge
 
 GROUP = "fedotp.methods"
 """The entry points by which an installed package brings methods: `name = "package.module:Class"`."""
@@ -58,6 +59,8 @@ METHODS = Methods(
         PromptFolio,
         FedPGP,
         DPFPL,
+        Ridge,
+        FedCOF,
     )
 )
 """Every method by the name a configuration uses; those of installed packages from when they are first asked for."""

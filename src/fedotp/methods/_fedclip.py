@@ -93,7 +93,7 @@ class FedCLIP(Method):
         pairs = scores.gather(2, at)  # (C, B, B): images by captions
         pairs = pairs.masked_fill(~(counted[:, :, None] & counted[:, None]), _NEVER)
         own = torch.where(counted, torch.arange(pairs.shape[1], device=pairs.device), -1)
-        both = batch._replace(labels=own)
+        both = batch._replace(labels=own, prior=None)  # pairs are compared, not classes
         return [(self._fit(task, both, pairs) + self._fit(task, both, pairs.mT)) / 2]
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:

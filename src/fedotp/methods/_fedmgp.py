@@ -108,7 +108,9 @@ class FedMGP(Method):
         """Mean cross-entropy of the groups, and what compares them with each other."""
         alone = classes.flatten(0, 1).unsqueeze(1)  # (CG, 1, K, e)
         pooled, labels = (x.repeat_interleave(self.groups, 0) for x in (batch.image.pooled, batch.labels))
-        each = cross_entropy(pooled_score(pooled, alone), labels, task.logit_scale, apart=batch.apart)  # (CG,)
+        prior = None if batch.prior is None else batch.prior.repeat_interleave(self.groups, 0)
+        scores = pooled_score(pooled, alone)
+        each = cross_entropy(scores, labels, task.logit_scale, apart=batch.apart, prior=prior)  # (CG,)
         between = _cosine(_groups(params)) if self.variant == "paper" else _distance(classes)
         return [each.unflatten(0, (-1, self.groups)).mean(1), self.diversity * between]
 

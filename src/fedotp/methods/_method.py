@@ -137,6 +137,11 @@ class Method(ABC):
         return self.learning_rates.at(rate)
 
     @property
+    def in_closed_form(self) -> bool:
+        """Whether `statistics` of images replace gradient steps: then a run has one round, of all clients."""
+        return False
+
+    @property
     def finetune_epochs(self) -> int | None:
         """Epochs a client trains its copy before it predicts; 0: none, None: as many as in a round."""
         return 0
@@ -251,7 +256,22 @@ class Method(ABC):
     @staticmethod
     def _fit(task: Task, batch: Batch, scores: Tensor) -> Tensor:
         """The cross-entropy of scores (C, B, K) with the labels of a batch, as `terms` begin."""
-        return cross_entropy(scores, batch.labels, task.logit_scale, apart=batch.apart)
+        return cross_entropy(scores, batch.labels, task.logit_scale, apart=batch.apart, prior=batch.prior)
+
+    def statistics(self, task: Task, batch: Batch) -> Parameters:
+        """Sums (C, ...) over the images of a batch, by names of their own, of a method `in_closed_form`."""
+        return {}
+
+    def sensitivity(self, task: Task) -> float:
+        """The most by which one image moves the `statistics`: the length of its share in all sums together."""
+        raise NotImplementedError(f"{self.title} makes no sums")
+
+    def settled(self, params: Parameters, means: Parameters, n_images: Tensor) -> Parameters:
+        """What a client of a method `in_closed_form` has after a round (C, ...), to upload, keep and predict with.
+
+        It had `params`; `means` (C, ...) are those of its `statistics` over its `n_images` (C,).
+        """
+        return params | means
 
     def leaves(self, params: Parameters, names: Sequence[str]) -> Parameters:
         """What a step differentiates by (C, ...) to train the parameters `names`: by default these themselves.

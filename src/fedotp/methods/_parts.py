@@ -95,6 +95,7 @@ class Batch(NamedTuple):
         places: (C, B) position of a training image in its client's memory; None for images to be predicted.
         memory: of the clients, for methods with `uses_memory`.
         padded: (C, B) true for padding; None where labels say it, or nothing is known.
+        prior:  (C, K) is added to the logits in the loss; None for nothing.
         apart:  whether each image's own loss is asked for, instead of their mean.
     """
 
@@ -103,7 +104,16 @@ class Batch(NamedTuple):
     places: Tensor | None = None
     memory: Memory | None = None
     padded: Tensor | None = None
+    prior: Tensor | None = None
     apart: bool = False
+
+    @classmethod
+    def of_no_images(cls, task: Task) -> "Batch":
+        """Of one client, B = 0: for the shapes of what follows from images."""
+        grid, width = task.clip.config.vision.grid, task.clip.config.embed_dim
+        pooled = torch.zeros(1, 0, width, device=task.device)
+        tokens = torch.zeros(1, 0, grid * grid, width, device=task.device)
+        return cls(ImageFeatures(pooled, tokens), torch.zeros(1, 0, dtype=torch.long, device=task.device))
 
     @property
     def counted(self) -> Tensor:

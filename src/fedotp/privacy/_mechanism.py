@@ -85,6 +85,7 @@ def noisy_average(
     released = {
         name: (value + (total[name] + privacy.noise * privacy.clip * _normal(value, chance)) / n).to(value.dtype)
         for name, value in server.items()
+        if not updates or name in updates[0]
     }
     if canaries:
         real = clipped_sum(updates, server, privacy.clip)

@@ -98,7 +98,8 @@ class Clients(ABC):
     @property
     def _keeps_optimizer(self) -> bool:
         """Whether a client's optimizer is remembered after a round."""
-        return self.task.authors.leaked_momentum or not self.settings.optimizer.reset
+        goes_on = self.task.authors.leaked_momentum or not self.settings.optimizer.reset
+        return goes_on and not self.method.in_closed_form
 
     def train(
         self, work: LocalWork, on_images: OnImages | None = None, *, new: bool = False

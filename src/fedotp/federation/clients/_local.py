@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._data import FederatedData, OnImages, ResidentImages
+from fedotp.federation._data import FederatedData, OnImages, ResidentImages, log_frequencies
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._noisy import GroupNoise, NoisySteps, poisson_steps
 from fedotp.federation.clients._steps import Optimizer, ResidentTrainer, Step, fresh_state, local_steps, step_gradients
 from fedotp.methods import Batch, Memory, Method, Parameters, Task
 from fedotp.privacy import Canaries, Chance
+
+_AT_ONCE = 32  # images of a client whose statistics are taken at once
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class LocalTrainer:
         `optimizer` is the state kept from the last round, if it is not to start anew. Nothing given is changed. One
         client that diverges does not change the training of others (`checked` refuses it).
         """
+        if self.method.in_closed_form:
+            return self._statistics(work, received, private, on_images)
         falling = np.argsort(-self.data.train.sizes(work.clients), kind="stable")  # most images make most steps
         at = torch.from_numpy(falling).to(self.device)
         group = self._begin(replace(work, clients=work.clients[falling]), at, received, private, optimizer)
@@ -122,6 +126,31 @@ class LocalTrainer:
             images=group.images_seen[np.argsort(falling)],
         )
 
+    @torch.no_grad()
+    def _statistics(
+        self, work: LocalWork, received: Parameters, private: Parameters, on_images: OnImages | None
+    ) -> LocalResult:
+        """The means of the method's statistics over all images of each client, in place of training."""
+        data, sizes = self.data.train, self.data.train.sizes(work.clients)
+        sums: Parameters = {}
+        for start in range(0, int(sizes.max(initial=0)), _AT_ONCE):
+            places = np.arange(start, min(start + _AT_ONCE, int(sizes.max())))
+            places = np.where(places[None] < sizes[:, None], places[None], -1)
+            rows = data.rows(work.clients, places)
+            image, labels = data.read(rows, 0, self.device, self.dtype, self.method.needs)
+            found = self.method.statistics(self.task, Batch(image, labels))
+            sums = {name: sums[name] + value if sums else value for name, value in found.items()}
+            if on_images:
+                on_images(int((places >= 0).sum()))
+        n = torch.from_numpy(sizes).to(self.device, torch.float64)
+        own = sent = {name: _per_image(value, n) for name, value in sums.items()}
+        if self._noisy and work.purpose == LocalWork.purpose:
+            noised = self._noisy.released(sums, self._chances("noise", work))
+            sent = {name: _per_image(value, n) for name, value in noised.items()}
+            own = sent if self.settings.privacy.private else own
+        params = self.method.settled(self.method.start(received, private), own, n) | sent
+        return LocalResult(params, {}, torch.zeros(len(sizes), device=self.device, dtype=torch.float64), sizes)
+
     def _begin(
         self, work: LocalWork, at: Tensor, received: Parameters, private: Parameters, optimizer: Parameters | None
     ) -> "_Group":
@@ -148,7 +177,16 @@ class LocalTrainer:
             list(self._steps(work, noisy)) if trained else [],
             self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None,
             self._noise(work, noisy, params, received) if noisy else None,
+            self._prior(clients),
         )
+
+    def _prior(self, clients: Ints) -> Tensor | None:
+        """What is added to the logits of `clients` (C,) in the loss: (C, K); None where nothing is."""
+        strength = self.settings.federation.prior
+        if not strength:
+            return None
+        counts = self.data.class_counts(clients, len(self.task.classes))
+        return strength * log_frequencies(counts, self.settings.evaluation.smoothing).to(self.device, self.dtype)
 
     def _noise(self, work: LocalWork, noisy: NoisySteps, params: Parameters, received: Parameters) -> GroupNoise:
         clients = work.clients
@@ -157,6 +195,8 @@ class LocalTrainer:
 
     def plant(self, canaries: Canaries) -> None:
         """Let them take part in every private step."""
+        if self.method.in_closed_form:
+            raise FedotpError(f"{self.method.title} makes no steps that canaries could take part in")
         assert self._noisy is not None
         self._noisy.canaries = canaries
 
@@ -180,7 +220,7 @@ class LocalTrainer:
         data, work = self.data.train, group.work
         rows = [data.rows(work.clients[: len(step.places)], step.places) for step in group.steps]
         crops = [self._crops(work, step) for step in group.steps]
-        return self._resident.train(group.params, group.received, group.stepper, rows, crops, work.lr)
+        return self._resident.train(group.params, group.received, group.stepper, rows, crops, work.lr, group.prior)
 
     def _crops(self, work: LocalWork, step: Step) -> Ints:
         """The crop that each client (A,) sees in a step."""
@@ -214,7 +254,8 @@ class LocalTrainer:
         crops = self._crops(group.work, step)[:, None]
         image, labels = data.read(rows, crops, self.device, self.dtype, self.method.needs)
         places = torch.from_numpy(step.places).to(self.device)
-        return Batch(image, labels, places, None if group.memory is None else group.memory.rows(slice(n)))
+        memory = None if group.memory is None else group.memory.rows(slice(n))
+        return Batch(image, labels, places, memory, prior=None if group.prior is None else group.prior[:n])
 
     def releasable(self, params: Parameters, received: Parameters) -> Parameters:
         """Of what was trained in a round (C, ...), what may decide on what is sent: with privacy, nothing without."""
@@ -257,6 +298,7 @@ class _Group:
     steps: Sequence[Step]
     memory: Memory | None
     noise: GroupNoise | None
+    prior: Tensor | None
 
     @cached_property
     def images_seen(self) -> Ints:
@@ -265,6 +307,11 @@ class _Group:
         for step in self.steps:
             seen[: len(step.places)] += (step.places >= 0).sum(1)
         return seen
+
+
+def _per_image(sums: Tensor, n: Tensor) -> Tensor:
+    """Means (C, ...) of `sums` (C, ...) over n (C,) images."""
+    return sums / n.clamp_min(1).view(-1, *[1] * (sums.dim() - 1))
 
 
 def _rows(params: Parameters, at: Tensor) -> Parameters:

@@ -161,7 +161,7 @@ class NoisySteps:
         drawn = (batch.labels >= 0).sum(1)
         objective = sum((term.detach() for term in penalties), fit / drawn.clamp_min(1))
         expected = [m * rate for m, rate in zip(sizes, rates, strict=True)]
-        added = [self._noise(total, chances) for total in sums]
+        added = [self._noise(total, chances, self._privacy.clip) for total in sums]
         if self.canaries:
             planted = self.canaries.planted(clients, rates, leaves)
             added = [noise + more for noise, more in zip(added, planted, strict=True)]
@@ -172,10 +172,15 @@ class NoisySteps:
             found[name] = ((total + more) / count).to(leaf.dtype) + rest
         return objective, self._method.gradients(named, found)
 
-    def _noise(self, like: Tensor, chances: Sequence[Chance]) -> Tensor:
-        """What each client (C,) adds to a sum (C, ...)."""
+    def released(self, sums: Parameters, chances: Sequence[Chance]) -> Parameters:
+        """The `sums` (C, ...) of a method in closed form with noise: one release, of which `chances` (C,) draw."""
+        most = self._method.sensitivity(self._task)
+        return {name: total + self._noise(total, chances, most) for name, total in sums.items()}
+
+    def _noise(self, like: Tensor, chances: Sequence[Chance], most: float) -> Tensor:
+        """What each client (C,) adds to a sum (C, ...), which one unit moves by `most` at most."""
         noise = np.stack([chance.standard_normal(tuple(like.shape[1:])) for chance in chances])
-        return self._privacy.noise * self._privacy.clip * torch.from_numpy(noise).to(like.device)
+        return self._privacy.noise * most * torch.from_numpy(noise).to(like.device)
 
 
 def _unit_numbers(units: Ints, places: Ints) -> Ints:
@@ -217,12 +222,18 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
     privacy = settings.privacy
     unit = show(privacy.unit)
     own = frozenset(method.private(task)) - method.publishes
-    alone = not (privacy.private or frozenset(_trained(method, task)) - own)
+    alone = not (privacy.private or method.in_closed_form or frozenset(_trained(method, task)) - own)
     reasons = {
+        'an image has a known share in its sums, a group has not: set privacy.unit = "example"': (
+            method.in_closed_form and privacy.unit == "group"
+        ),
         "it looks up the training images themselves": method.uses_memory,
         "its loss is not made of `terms`, of which each image has its own": type(method).loss is not Method.loss,
         "in its loss images see each other (authors.batch_solver, method.variant = code)": (
             method.couples_images or task.authors.batch_solver
+        ),
+        "in its loss images see how many others have their class: set federation.prior = 0": bool(
+            settings.federation.prior
         ),
         "it fine-tunes before it predicts, without noise": privacy.private and method.finetune_epochs != 0,
         "it shares nothing: set privacy.private = true, which covers what clients keep": alone,

@@ -182,7 +182,10 @@ class Buffers:
     objective times the images it is of.
     """
 
-    def __init__(self, params: Parameters, received: Parameters, stepper: Optimizer, width: int) -> None:
+    def __init__(
+        self, params: Parameters, received: Parameters, stepper: Optimizer, width: int, prior: Tensor | None
+    ) -> None:
+        self.prior = None if prior is None else prior.clone()
         self.params = {name: value.clone() for name, value in params.items()}
         self.received = {name: value.clone() for name, value in received.items()}
         trained = {name: self.params[name] for name in stepper.params}
@@ -197,8 +200,17 @@ class Buffers:
         self.lr = torch.zeros(n, dtype=torch.float64, device=device)
         self.total = torch.zeros(n, dtype=torch.float64, device=device)
 
-    def load(self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float | Tensor) -> None:
+    def load(
+        self,
+        params: Parameters,
+        received: Parameters,
+        stepper: Optimizer,
+        lr: float | Tensor,
+        prior: Tensor | None,
+    ) -> None:
         """Put a round's beginning into the tensors."""
+        if self.prior is not None and prior is not None:
+            self.prior.copy_(prior)
         pairs = [(self.params, params), (self.received, received), (self.stepper.state, stepper.state)]
         for mine, given in pairs:
             for name, value in mine.items():
@@ -231,8 +243,11 @@ class ResidentTrainer:
         rows: Sequence[Ints],
         crops: Sequence[Ints],
         lr: float | Tensor,
+        prior: Tensor | None = None,
     ) -> Tensor | None:
         """Make steps on images `rows`, (A, B) each, in `crops`, (A,) each; `params` and `stepper` change in place.
+
+        `prior` (C, K) is added to logits; of one trainer all are given one, or none is.
 
         Returns the sums (C,) of objective times images, or None where nothing was done: the step cannot be recorded.
         """
@@ -240,13 +255,13 @@ class ResidentTrainer:
         width = min(self._batch_size, -(-max(each.shape[1] for each in rows) // 8) * 8)
         key = (n_clients, width, tuple(stepper.params), _shapes(params), _shapes(received), stepper.settings)
         if key not in self._buffers:
-            self._buffers[key] = Buffers(params, received, stepper, width)
+            self._buffers[key] = Buffers(params, received, stepper, width, prior)
         buffers = self._buffers[key]
         sizes = [at_least(len(each), n_clients) for each in rows]
         recorded = {size: self._steps.get((key, size), partial(self._step, buffers, size)) for size in {*sizes}}
         if None in recorded.values():
             return None
-        buffers.load(params, received, stepper, lr)
+        buffers.load(params, received, stepper, lr, prior)
         planned = [torch.from_numpy(x).to(buffers.rows.device) for x in _planned(rows, crops, n_clients, width)]
         for number, size in enumerate(sizes):
             for buffer, values in zip((buffers.rows, buffers.crops, buffers.active), planned, strict=True):
@@ -264,6 +279,8 @@ class ResidentTrainer:
     def _step(self, buffers: Buffers, n: int) -> None:
         """One step of the first n clients."""
         batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
+        if buffers.prior is not None:
+            batch = batch._replace(prior=buffers.prior[:n])
         current = {name: value[:n].detach() for name, value in buffers.params.items()}
         received = {name: value[:n] for name, value in buffers.received.items()}
         names = list(buffers.stepper.params)

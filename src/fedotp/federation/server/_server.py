@@ -79,6 +79,8 @@ class Server:
         """What the method's server does instead of averaging; "" where it averages."""
         if not self.params:
             return "averages nothing"
+        if self.method.in_closed_form and not self.method.averages:
+            return "needs the sums of each client"
         return "keeps what each client sends" if self.method.knows_clients(self._task) else ""
 
     def require_average(self, key: str) -> None:

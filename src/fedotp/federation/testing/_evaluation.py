@@ -3,21 +3,25 @@ what real sites report.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.federation._data import FederatedData, ResidentImages
+from fedotp.federation._data import FederatedData, ResidentImages, log_frequencies
 from fedotp.federation._metrics import METRICS, Floats, Tested
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.testing._predict import Predictor, ResidentTester
 from fedotp.methods import Method, Parameters, Task
+
+STRENGTHS = tuple(step / 10 for step in range(21))
+"""Of the class prior, among which evaluation.prior = "cv" chooses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,23 +59,68 @@ class LocalTester:
         self.method = method
         self.task = task
         self.data = data
+        self.settings = settings
         self.batch_size = settings.evaluation.batch_size
         images = ResidentImages.of(data.test, task.device)
-        can_record = images is not None and not method.uses_memory
+        can_record = images is not None and not method.uses_memory and settings.evaluation.prior != "cv"
         self._resident = ResidentTester(method, task, images, self.batch_size) if images and can_record else None
 
     def predictor(self, clients: Ints, params: Parameters) -> Predictor:
         """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
         task = self.task
         memory = self.data.memory(clients, task.device, task.dtype) if self.method.uses_memory else None
-        return Predictor.of(self.method, task, params, len(clients), memory=memory)
+        predictor = Predictor.of(self.method, task, params, len(clients), memory=memory)
+        return replace(predictor, prior=self._prior(clients, predictor))
+
+    def _prior(self, clients: Ints, predictor: Predictor | None = None) -> Tensor | None:
+        """The class prior of `clients` (C, K), as strong as the settings say; None for none.
+
+        Where the strength is to be chosen, it is by the `predictor` of these clients.
+        """
+        strength: float | Tensor
+        chosen, smoothing = self.settings.evaluation.prior, self.settings.evaluation.smoothing
+        if not chosen:
+            return None
+        counts = self.data.class_counts(clients, len(self.task.classes))
+        if isinstance(chosen, str):
+            assert predictor is not None
+            strength = self._strengths(clients, predictor, torch.from_numpy(counts).to(self.task.device))[:, None]
+        else:
+            strength = chosen
+        return strength * log_frequencies(counts, smoothing).to(self.task.device)
+
+    def _strengths(self, clients: Ints, predictor: Predictor, counts: Tensor) -> Tensor:
+        """The strengths s (C,) of the prior that minimise (s - 1)^2 / 2 - log likelihood of the training images.
+
+        Each image is left out of the `counts` (C, K) that it is predicted with; few images leave s near 1. What the
+        predictor learned from an image stays: one that has memorised its images takes the prior for less than it is
+        worth.
+        """
+        train, smoothing = self.data.train, self.settings.evaluation.smoothing
+        sizes = train.sizes(clients)
+        strengths = torch.tensor(STRENGTHS, dtype=torch.float64, device=counts.device)
+        losses = ((strengths - 1).square() / 2)[:, None].repeat(1, len(clients))
+        for start in range(0, int(sizes.max(initial=0)), self.batch_size):
+            places = np.arange(start, start + self.batch_size)
+            rows = train.rows(clients, np.where(places[None] < sizes[:, None], places[None], -1))
+            image, labels = train.read(rows, 0, self.task.device, self.task.dtype, self.method.needs)
+            found = predictor.log_probabilities(predictor.scores(image, labels < 0))  # (C, B, K)
+            known, at = labels >= 0, labels.clamp_min(0)
+            others = counts[:, None] - F.one_hot(at, counts.shape[1]) * known[..., None]
+            prior = log_frequencies(others, smoothing)
+            for loss, strength in zip(losses, strengths, strict=True):
+                right = (found + strength * prior).log_softmax(-1).gather(-1, at[..., None])[..., 0]
+                loss -= (right * known).sum(1)
+        return strengths[losses.argmin(0)]
 
     def predict(self, clients: Ints, params: Parameters) -> Predictions:
         """What `clients` (C,) predict with `params` (C, ...) for their test images."""
         falling = np.argsort(-self.data.test.sizes(clients), kind="stable")
         rows = list(self._batches(clients[falling]))
         order = torch.from_numpy(falling).to(self.task.device)
-        found = self._resident.predict(params, order, rows) if self._resident and rows else None
+        found = None
+        if self._resident and rows:
+            found = self._resident.predict(params, order, rows, self._prior(clients))
         if found is None:
             found = self._plain(self.predictor(clients, params).rows(order), rows)
         return Predictions.join(  # only here the host waits for a GPU

@@ -27,6 +27,8 @@ class Predictor:
         classes: (C, N, K, e) class features of length 1.
         kinds: (N,) what the prompts are.
         memory: of the clients' training images, for methods that look them up.
+        prior: (C, K) is added to the logarithms of the probabilities: a multiple of the logarithms of the clients' own
+            class frequencies; None where it is not used.
     """
 
     method: Method
@@ -35,6 +37,7 @@ class Predictor:
     classes: Tensor
     kinds: tuple[Kind, ...]
     memory: Memory | None = None
+    prior: Tensor | None = None
 
     @classmethod
     @torch.no_grad()
@@ -46,6 +49,7 @@ class Predictor:
         n_clients: int = 1,
         *,
         memory: Memory | None = None,
+        prior: Tensor | None = None,
         derived: Parameters | None = None,
     ) -> "Predictor":
         """Encode the prompts that `params` (C, ...) make; `n_clients` is C, which a method without any does not say.
@@ -54,7 +58,7 @@ class Predictor:
         """
         known = params | (method.derived(task, params, None) if derived is None else derived)
         classes = F.normalize(method.class_features(task, known), dim=-1).expand(n_clients, -1, -1, -1)
-        return cls(method, task, params, classes, method.kinds(task, params), memory)
+        return cls(method, task, params, classes, method.kinds(task, params), memory, prior)
 
     def __repr__(self) -> str:
         n_prompts, n_classes = self.classes.shape[1:3]
@@ -68,7 +72,8 @@ class Predictor:
         """Some of the clients, in the order given."""
         params = {name: value[at] for name, value in self.params.items()}
         memory = None if self.memory is None else self.memory.rows(at)
-        return replace(self, params=params, classes=self.classes[at], memory=memory)
+        prior = None if self.prior is None else self.prior[at]
+        return replace(self, params=params, classes=self.classes[at], memory=memory, prior=prior)
 
     # Prediction --------------------------------------------------------------------------------------------
 
@@ -80,15 +85,17 @@ class Predictor:
         return self.method.score(self.task, self.params, batch, self.classes)
 
     def log_probabilities(self, scores: Tensor) -> Tensor:
-        """Logarithms of the probabilities (C, B, K) that scores mean (Eq. 1 and 10), in float64."""
-        return (scores.double() * self.task.logit_scale.double().exp()).log_softmax(-1)
+        """Logarithms of the probabilities (C, B, K) that scores and the prior mean (Eq. 1 and 10), in float64."""
+        logits = scores.double() * self.task.logit_scale.double().exp()
+        return (logits if self.prior is None else logits + self.prior[:, None]).log_softmax(-1)
 
     @torch.no_grad()
     def judge(self, image: ImageFeatures, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The predicted classes (C, B) of images, and the losses (C, B) for `labels` (C, B); -1 gives some number."""
         scores = self.scores(image, labels < 0)
-        loss = -self.log_probabilities(scores).gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-        return scores.argmax(-1), loss
+        found = self.log_probabilities(scores)
+        loss = -found.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+        return (scores if self.prior is None else found).argmax(-1), loss
 
     @property
     def shown(self) -> list[int]:
@@ -144,6 +151,10 @@ class Predictor:
         """The same prompts for another task, such as other classes."""
         return Predictor.of(self.method, task, self.params, len(self), memory=self.memory)
 
+    def with_prior(self, prior: Tensor | None) -> "Predictor":
+        """The same prompts with another class prior (C, K), or none."""
+        return replace(self, prior=prior)
+
 
 # Where images lie on the GPU: the text tower and each batch are recorded graphs ------------------------------
 
@@ -154,14 +165,19 @@ class _Buffers:
     Of parameters that are one for all clients there is one row.
     """
 
-    def __init__(self, params: Parameters, n_clients: int, width: int, device: torch.device) -> None:
+    def __init__(
+        self, params: Parameters, n_clients: int, width: int, device: torch.device, prior: Tensor | None
+    ) -> None:
         self.n_clients = n_clients
+        self.prior = None if prior is None else prior.clone()
         self.params = {name: _once(value).clone() for name, value in params.items()}
         self.rows = torch.zeros(n_clients, width, dtype=torch.long, device=device)
         self.crops = torch.zeros(n_clients, dtype=torch.long, device=device)
 
-    def load(self, params: Parameters, order: Tensor) -> None:
-        """Put parameters (C, ...) into the tensors, clients in the `order` (C,) given."""
+    def load(self, params: Parameters, order: Tensor, prior: Tensor | None) -> None:
+        """Put parameters (C, ...) and the class prior (C, K) into the tensors, clients in the `order` (C,) given."""
+        if self.prior is not None and prior is not None:
+            self.prior.copy_(prior[order])
         for name, value in self.params.items():
             value.copy_(_once(params[name]) if len(value) == 1 else params[name][order])
 
@@ -184,10 +200,11 @@ class ResidentTester:
 
     @torch.no_grad()
     def predict(
-        self, params: Parameters, order: Tensor, batches: Sequence[Ints]
+        self, params: Parameters, order: Tensor, batches: Sequence[Ints], prior: Tensor | None
     ) -> tuple[list[Tensor], list[Tensor]] | None:
         """Classes and losses (A, B) of each of the `batches` (A, B), whose clients are those of `params` in `order`.
 
+        `prior` (C, K) is theirs, in the order of `params`; one tester is always given one, or never.
         None where it cannot be recorded.
         """
         if not params:
@@ -198,10 +215,12 @@ class ResidentTester:
         shapes = tuple((name, value.shape, value.stride(0) == 0) for name, value in params.items())
         key = (n_clients, width, shapes)
         if key not in self._buffers:
-            self._buffers[key] = _Buffers(params, n_clients, width, self._task.device)
+            self._buffers[key] = _Buffers(params, n_clients, width, self._task.device, prior)
         buffers = self._buffers[key]
-        buffers.load(params, order)
-        encode = partial(Predictor.of, self._method, self._task, buffers.expanded(), n_clients, derived={})
+        buffers.load(params, order, prior)
+        encode = partial(
+            Predictor.of, self._method, self._task, buffers.expanded(), n_clients, prior=buffers.prior, derived={}
+        )
         predictor = self._predictors.get(key, encode)
         if predictor is None:
             return None

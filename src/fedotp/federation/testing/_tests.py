@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from fedotp.errors import FedotpError
 from fedotp.federation._data import Backdoor, FederatedData, Images, Novel, OnImages
-from fedotp.federation._metrics import Floats
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Model, Settings
 from fedotp.federation.testing._evaluation import Evaluation, LocalTester, Predictions
@@ -32,6 +31,10 @@ GLOBAL: Model = "global"
 """The method's global part, with what the server sends to a newcomer."""
 ZERO_SHOT = "zero_shot"
 """Captions, which have learned nothing."""
+_PRIOR = "_prior"
+"""Ends the names of models to which each client adds the prior of its own class frequencies."""
+WITH_PRIOR = PERSONAL + _PRIOR
+"""What each client predicts with, and the prior."""
 MAJORITY = "majority"
 """Every image is of the class most frequent in the client's training."""
 _ALL, _NOVEL, _SUCCESS = "images of trained classes", "images of novel classes", "attack success"
@@ -109,7 +112,8 @@ class ModelTests:
         self._rows = self._images_of_all()
         self.missing = self._find_missing()
         self.controls = self._controls()
-        self.testers = {name: self._tester(name, data) for name in self.controls}
+        names = self.controls if settings.evaluation.prior else [*self.controls, WITH_PRIOR]
+        self.testers = {name: self._tester(name, data) for name in names}
         if self._asked & {"base", "neighbours"}:
             self.testers[_ALL] = self._tester(PERSONAL, self._shown(data.test, self._lists()))
         if self._can_see_novel(PERSONAL):
@@ -129,12 +133,16 @@ class ModelTests:
         """Models tested as controls on the clients' own images: those that are not what the clients predict with."""
         is_personal = bool(self._method.private(self._task)) or self._method.finetune_epochs != 0
         possible = [ZERO_SHOT, GLOBAL] if is_personal else [ZERO_SHOT]
-        return [name for name in possible if self.models[name] is not None]
+        models = [name for name in possible if self.models[name] is not None]
+        return models + [name + _PRIOR for name in models]
 
     def _tester(self, model: str, data: FederatedData, task: Task | None = None) -> LocalTester:
-        method = self.models[model]
+        method, settings = self.models[model.removesuffix(_PRIOR)], self._settings
         assert method is not None
-        return LocalTester(method, task or self._task, data, self._settings)
+        if model != PERSONAL or task is not None:  # models with the prior have all of it, others and novel classes none
+            prior = 1.0 if model.endswith(_PRIOR) else 0.0
+            settings = replace(settings, evaluation=replace(settings.evaluation, prior=prior))
+        return LocalTester(method, task or self._task, data, settings)
 
     def _novel_tester(self, model: str, n_clients: int) -> LocalTester:
         assert self._novel is not None
@@ -201,18 +209,17 @@ class ModelTests:
 
     # Results -----------------------------------------------------------------------------------------------
 
-    def control_accuracies(self, federation: Federation, clients: Ints) -> dict[str, Floats]:
-        """The accuracies (C,) of the controls on the test images of `clients` (C,), each of which has some."""
-        found = {MAJORITY: _majority_accuracy(self._data, clients)}
-        for model in self.controls:
+    def control_evaluations(self, federation: Federation, clients: Ints) -> dict[str, Evaluation]:
+        """How the controls, and the method with the prior, do on the test images of `clients` (C,)."""
+        found = {MAJORITY: _majority(self._data, clients)}
+        for model in (name for name in (*self.controls, WITH_PRIOR) if name in self.testers):
             parts = [
                 federation.predict_with(group, params, test=model)
-                for group, params in federation.deployed(clients, model=model)
+                for group, params in federation.deployed(clients, model=model.removesuffix(_PRIOR))
             ]
-            lines = Predictions.join(parts)
-            right = lines.label == lines.predicted
-            found[model] = np.array([right[lines.client == client].mean() for client in clients], np.float64)
-        return found
+            found[model] = Predictions.join(parts)
+        n_classes, domains = len(self._task.classes), self._data.domains
+        return {model: Evaluation.of(lines, n_classes, domains) for model, lines in found.items()}
 
     def judge(self, federation: Federation, clients: Ints, images: Images) -> dict[str, Predictions]:
         """What each model makes of the `images` of `clients` (C,): a line for each, ordered by client and row."""
@@ -310,14 +317,13 @@ def _attacked(data: FederatedData, backdoor: Backdoor) -> FederatedData:
     return replace(data, test=Images(backdoor.test, backdoor.target, own))
 
 
-def _majority_accuracy(data: FederatedData, clients: Ints) -> Floats:
-    """How often the class most frequent among a client's training images is that of its test images: (C,).
-
-    Of classes equally frequent it is the first.
-    """
+def _majority(data: FederatedData, clients: Ints) -> Predictions:
+    """The class most frequent among a client's training images, the first of several, for all its test images."""
     most = [np.bincount(data.train.labels[data.train.clients[i]], minlength=1).argmax() for i in clients]
-    own = [data.test.labels[data.test.clients[i]] for i in clients]
-    return np.array([np.mean(labels == label) for labels, label in zip(own, most, strict=True)], np.float64)
+    rows = [data.test.clients[i] for i in clients]
+    who, predicted = (np.repeat(values, [len(own) for own in rows]) for values in (clients, np.array(most)))
+    row = np.concatenate([_NONE, *rows])
+    return Predictions(who, row, data.test.labels[row], predicted, np.full(len(row), np.nan))
 
 
 def _union(lists: Sequence[Ints]) -> Ints:

@@ -110,7 +110,8 @@ class Joined:
         self.data = FederatedData.side_by_side(
             [tester.data for tester in testers], [job.federation.settings.seed for job in jobs]
         )
-        self._tester = LocalTester(self.method, self.task, self.data, self.settings)
+        self._tested = first.settings
+        self._tester = LocalTester(self.method, self.task, self.data, self._tested)
 
     @cached_property
     def _trainer(self) -> LocalTrainer:
@@ -162,7 +163,7 @@ class Joined:
     def _predict(self, clients: Ints, params: Parameters, n_clients: Sequence[int]) -> list[Predictions]:
         tester = self._tester
         if self.task.device.type == "cpu":  # a GPU would have to be waited for
-            tester = LocalTester(self.method, self.task.side_by_side(n_clients), self.data, self.settings)
+            tester = LocalTester(self.method, self.task.side_by_side(n_clients), self.data, self._tested)
         lines = tester.predict(clients, params)
         of = np.searchsorted(self._starts, lines.client, side="right") - 1
         columns = vars(lines)

@@ -12,7 +12,7 @@ from flwr.app import Message
 
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import Checkpoint, Floats, Ints, OnImages, Progress, RoundReport, Settings
+from fedotp.federation import Checkpoint, Ints, OnImages, Progress, RoundReport, Settings
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server, Updates
 from fedotp.federation.testing import Evaluation, Predictions, View
@@ -109,7 +109,7 @@ class Deployed(Observer):
         """Nothing: a site is asked about its own images only."""
         return []
 
-    def controls(self, clients: Ints) -> dict[str, Floats]:
+    def controls(self, clients: Ints) -> dict[str, Evaluation]:
         """None: sites tell how well they do, not what their images are labelled with."""
         return {}
 

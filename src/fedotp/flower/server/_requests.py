@@ -16,7 +16,7 @@ from fedotp.flower import _wire as wire
 from fedotp.flower._wire import to_record
 from fedotp.flower.server._registration import Member, Registration, State
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.methods import Parameters, Task
+from fedotp.methods import Batch, Parameters, Task
 
 log = logging.getLogger("fedotp.server")
 
@@ -135,6 +135,7 @@ class Requests:
         private = {name: value.cpu() for name, value in self._method.private(self._task).items()}
         received = _with_axis(self.sent_to(number, server))
         params = self._method.start(received, _with_axis(private))
+        params |= self._method.statistics(self._task, Batch.of_no_images(self._task))
         chance = [draws(self._settings.seed, "upload", round_, number)]
         return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
 

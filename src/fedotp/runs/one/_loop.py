@@ -9,8 +9,8 @@ import numpy as np
 
 from fedotp._system import Interrupt, listen, own_seconds
 from fedotp.config import Config
-from fedotp.federation import Floats, Ints, OnImages, Progress, RoundReport, Settings
-from fedotp.federation.testing import Evaluation, Predictions, View
+from fedotp.federation import Ints, OnImages, Progress, RoundReport, Settings
+from fedotp.federation.testing import WITH_PRIOR, Evaluation, Predictions, View
 from fedotp.runs.directory import RunDirectory, summary_of_views
 from fedotp.runs.watch import Observer
 
@@ -54,8 +54,8 @@ class Federation(Protocol):
     def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
         """Evaluate the other views that are asked for, of everyone or those drawn for this round."""
 
-    def controls(self, clients: Ints) -> dict[str, Floats]:
-        """Accuracies (C,) of the controls on the test images of `clients` (C,), by name; those that are known."""
+    def controls(self, clients: Ints) -> dict[str, Evaluation]:
+        """How the controls, and the method with the class prior, do on the test images of `clients` (C,), by name."""
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
         """Let the clients join that never trained; None where there are none."""
@@ -193,11 +193,14 @@ class Loop:
             "communication": {"bytes_up": progress.bytes_up, "bytes_down": progress.bytes_down},
             **self.federation.facts(),
         }
-        if self.config.method.learns:
+        if self.config.method.learns and not self.config.method.in_closed_form:
             optimizer = self.settings.optimizer
             summary["optimizer"] = {"name": optimizer.name, "lr": optimizer.rate}
         if evaluation is not None:
-            summary["controls"] = self._controls(evaluation.clients)
+            controls = self._controls(evaluation.clients)
+            if WITH_PRIOR in controls:
+                summary["with_prior"] = controls.pop(WITH_PRIOR)
+            summary["controls"] = controls
         if (joined := self.federation.join_held_out(self.observer.on_images)) is not None:
             outcome, lines = joined
             summary["joined"] = {
@@ -219,11 +222,11 @@ class Loop:
         self.directory.save_summary(summary)
 
     def _controls(self, clients: Ints) -> dict[str, Any]:
-        """What the controls score, clients in the order of the summary's."""
+        """What the controls score, and the method with the prior; clients in the order of the summary's."""
         start = own_seconds()
         found = self.federation.controls(clients)
         self.progress.evaluate_seconds += own_seconds() - start
-        return {name: {"accuracy": float(values.mean()), "clients": values.tolist()} for name, values in found.items()}
+        return {name: {**each.totals(), "clients": each.accuracy.tolist()} for name, each in found.items()}
 
     def _by_client(self, evaluation: Evaluation) -> list[dict[str, Any]]:
         return [

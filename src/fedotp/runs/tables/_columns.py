@@ -55,13 +55,15 @@ def n_bytes(value: float) -> str:
 
 def common_columns() -> tuple[Column, ...]:
     """What every table has; domains and clients that joined come after it. Accuracy is that after the last round."""
-    accuracy, *others = (
+    accuracy, balanced, *others = (
         Column(m.key, m.heading, m.write, with_std=m.key == "accuracy", better=m.better, if_wide=m.if_wide)
         for m in METRICS.values()
         if m.is_share
     )
     return (
         accuracy,
+        balanced,
+        Column("with_prior", "with prior %", percent),
         Column("best", "best %", percent),
         Column("last_five", "last 5 %", percent),
         Column("worst_decile", "worst decile %", percent),
@@ -74,21 +76,27 @@ def common_columns() -> tuple[Column, ...]:
 
 def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of one run."""
-    final = summary["final"]  # empty if real sites do not report how well they do
-    names = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
-    names |= {key: key for key, metric in METRICS.items() if metric.is_share}
     numbers = {
-        **{key: final[name] for key, name in names.items() if name in final},
+        **shares_of(summary["final"]),  # nothing if real sites do not report how well they do
         "bytes": sum(summary["communication"].values()),
         "seconds": summary["seconds"]["train"],
     }
     numbers |= {key: summary[key]["accuracy"] for key in ("best", "last_five") if summary.get(key)}
+    if "with_prior" in summary:
+        numbers["with_prior"] = summary["with_prior"]["accuracy"]
     if "optimizer" in summary:
         numbers["lr"] = summary["optimizer"]["lr"]
     if "joined" in summary:
         numbers["joined_accuracy"] = summary["joined"]["accuracy"]
     numbers |= {f"accuracy_{name}": domain["accuracy"] for name, domain in summary["domains"].items()}
     return numbers | {_view_key(name, when): value for (name, when), value in view_numbers(summary).items()}
+
+
+def shares_of(totals: Mapping[str, float]) -> dict[str, float]:
+    """The shares among the numbers of an evaluation, by their keys in tables."""
+    names = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
+    names |= {key: key for key, metric in METRICS.items() if metric.is_share}
+    return {key: totals[name] for key, name in names.items() if name in totals}
 
 
 def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:

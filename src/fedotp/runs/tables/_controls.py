@@ -1,7 +1,8 @@
 """Controls in tables: what each scored, and which methods are not better.
 
-Three are in the summary of every simulated run, scored on the same images: the majority class of each client, zero-shot
-CLIP, and the method's global part alone. The fourth, the method trained on shuffled labels, is a run of its own.
+The summary of every simulated run has, scored on the same images: the majority class of each client, zero-shot CLIP,
+and the method's global part alone; the latter two also with the class prior, the logarithm of the client's own class
+frequencies. The method trained on shuffled labels is a run of its own.
 
 A method and its controls are paired over clients: each client of each split, mean over seeds, is a unit. So one run is
 enough to see whether a method is above them.
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedotp._text import counted
+from fedotp.runs.tables._columns import shares_of
 from fedotp.runs.tables._differences import Difference, Pair, paired
 
 if TYPE_CHECKING:  # they import torch, which the checks of one run do not need
@@ -22,6 +24,8 @@ CONTROLS = {
     "majority": "majority class",
     "zero_shot": "zero-shot CLIP",
     "global": "its global part alone",
+    "zero_shot_prior": "zero-shot CLIP with class prior",
+    "global_prior": "its global part with class prior",
     "shuffled": "itself on shuffled labels",
 }
 """What they are called, by their keys in a summary."""
@@ -114,10 +118,10 @@ def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
     return [(number, outcome.directory.summary) for number, outcome in zip(numbers, ended, strict=True)]
 
 
-def control_accuracies(outcomes: "Sequence[Outcome]", control: str) -> list[float]:
+def control_numbers(outcomes: "Sequence[Outcome]", control: str) -> list[dict[str, float]]:
     """What a control scored on each split with each seed, in any of the runs, which are on the same images."""
     found = {
-        number: summary["controls"][control]["accuracy"]
+        number: shares_of(summary["controls"][control])
         for number, summary in complete(outcomes)
         if control in summary.get("controls", {})
     }

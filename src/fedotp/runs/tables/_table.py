@@ -16,7 +16,6 @@ from fedotp.runs.tables._columns import (
     Cell,
     Column,
     by_model,
-    cell_of,
     cells_of,
     common_columns,
     csv_name,
@@ -30,7 +29,7 @@ from fedotp.runs.tables._controls import (
     Check,
     check_runs,
     complete,
-    control_accuracies,
+    control_numbers,
     in_earnest,
     is_control,
     open_checks,
@@ -41,9 +40,10 @@ Group = Sequence[Outcome]
 """Outcomes that differ in nothing but split and seed."""
 _CONTROL = "control: "
 _NOTE = (
-    "Accuracy is the mean over clients after the last round, best that of the round where it was highest (chosen on "
-    "the test images), last 5 the mean over the last five rounds; all are means over runs, ± the sample standard "
-    "deviation."
+    "Accuracy is the mean over clients after the last round, balanced accuracy that over the classes of a client, with "
+    "prior the accuracy with the logarithm of the client's own class frequencies added to its logits, best the "
+    "accuracy of the round where it was highest (chosen on the test images), last 5 the mean over the last five "
+    "rounds; all are means over runs, ± the sample standard deviation."
 )
 
 
@@ -101,10 +101,16 @@ def control_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
         alike = [group for group in methods if images_of(group[0]) == images]
         labels = alike[0][0].trial.labels.items()
         where = "".join(f", {key}={value}" for key, value in labels if key.startswith(("data.", "partition.")))
-        rows.append(_computed(alike, "majority", CONTROLS["majority"] + where))
-        if not any(group[0].trial.config.method == ZeroShot() for group in alike):
-            rows.append(_computed(alike, "zero_shot", CONTROLS["zero_shot"] + where))
-    parts = [_computed([group], "global", f"global part of {group[0].trial.called}") for group in methods]
+        has_zero_shot = any(group[0].trial.config.method == ZeroShot() for group in alike)
+        controls = ["majority"] if has_zero_shot else ["majority", "zero_shot"]
+        rows += [_computed(alike, control, CONTROLS[control] + where) for control in controls]
+        with_prior = _computed(alike, "zero_shot_prior", CONTROLS["zero_shot_prior"] + where)
+        rows += [with_prior] if with_prior.n and not has_zero_shot else []
+    parts = [
+        _computed([group], control, f"global part of {group[0].trial.called}{what}")
+        for group in methods
+        for control, what in (("global", ""), ("global_prior", " with class prior"))
+    ]
     return (*rows, *(row for row in parts if row.n), *(_row(group) for group in groups if is_control(group[0])))
 
 
@@ -116,9 +122,9 @@ def _row(group: Group, checks: Sequence[Check] = ()) -> Row:
 
 def _computed(groups: Sequence[Group], control: str, title: str) -> Row:
     """A control that is in the summaries of `groups`, which are on the same images."""
-    found = control_accuracies([outcome for group in groups for outcome in group], control)
+    found = control_numbers([outcome for group in groups for outcome in group], control)
     labels = (title, *("" for _ in range(len(groups[0][0].trial.labels) - 1)))
-    return Row(labels, len(found), len(found), {"accuracy": cell_of(found)} if found else {}, title)
+    return Row(labels, len(found), len(found), cells_of(found), title)
 
 
 class ViewTable(NamedTuple):
