@@ -14,7 +14,8 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Settings, Simulator
 from fedotp.federation.server import Updates
 from fedotp.matching import cross_entropy
-from fedotp.methods import Batch, FedCOF, FedOTP, Ridge
+from fedotp.methods import Batch, FedCOF, FedOTP, PersonalRidge, Ridge
+from fedotp.methods._personal_ridge import REGS
 from fedotp.privacy import PrivacySettings
 
 
@@ -55,13 +56,55 @@ def test_one_round_is_the_centralised_ridge_whatever_the_partition(sizes: list[i
     np.testing.assert_allclose(found, centralised(x, y, target, reg * len(x)), atol=1e-10)
 
 
-def test_a_personal_ridge_is_held_at_the_shared_weights() -> None:
+def own_counted(federation: Simulator, client: int, everyone: list[int], reg: float) -> np.ndarray:
+    """The centralised ridge of all images, those of one client counted 1 + 5 times; reg is per image of all."""
+    x, y = pooled(federation, everyone)
+    own_x, own_y = pooled(federation, [client])
+    more = np.sqrt(5.0)
+    target = 2.0 * federation.server.params["captions"].mT.numpy()
+    return centralised(np.r_[x, more * own_x], np.r_[y, more * own_y], target, reg * len(x))
+
+
+def test_own_images_count_more_for_a_personal_ridge() -> None:
     federation = simulator(Ridge(personal=5.0), task=make_task(torch.float64))
     federation.run_round()
-    shared = federation.server.send(None, 1)["weights"][0].numpy()
     for client in range(len(federation.data)):
         found = federation.parameters(np.array([client]))["weights"][0].numpy()
-        np.testing.assert_allclose(found, centralised(*pooled(federation, [client]), shared, 5.0), atol=1e-10)
+        expected = own_counted(federation, client, list(range(len(federation.data))), 0.03)
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("personal", [0.0, 5.0])
+def test_the_reg_chosen_has_the_least_loss_with_each_image_left_out(personal: float) -> None:
+    """Every image is left out in turn, the ridge solved anew without it, and its loss taken."""
+    method = PersonalRidge(personal=personal, features="pooled")
+    federation = simulator(method, task=make_task(torch.float64), data=make_data(train=[5, 4, 6], test=[2, 2, 2]))
+    federation.run_round()
+    assert not federation.server.params["losses"].any()
+    federation.run_round()
+    x, y = pooled(federation, [0, 1, 2])
+    n, target, losses = len(x), 2.0 * federation.server.params["captions"].mT.numpy(), np.zeros(len(REGS))
+    owner = np.repeat([0, 1, 2], [5, 4, 6])
+    for i in range(n):
+        counts = np.sqrt(1 + personal * (owner == owner[i]))[:, None]
+        rest = np.delete(np.arange(n), i)
+        for number, reg in enumerate(REGS):
+            w = centralised((counts * x)[rest], (counts * y)[rest], target, reg * n)
+            logits = 10.0 * x[i] @ w
+            losses[number] += np.log(np.exp(logits).sum()) - logits[y[i].argmax()]
+    np.testing.assert_allclose(federation.server.params["losses"].numpy(), losses / n, atol=1e-8)
+    assert method.reg_of(federation.server.params).item() == REGS[losses.argmin()]
+
+
+def test_personal_ridge_sees_patches_and_adds_the_prior_by_default() -> None:
+    federation = simulator("personal-ridge", make_settings(rounds=7))
+    assert (federation.settings.federation.rounds, federation.settings.evaluation.prior) == (2, 1.0)
+    data = federation.data.train
+    image, _ = data.read(data.clients[0][None], 0, torch.device("cpu"), torch.float64, federation.method.needs)
+    pooled, tokens = (x[0].numpy() for x in image)
+    unit = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)  # noqa: E731
+    expected = unit(unit(pooled) + unit(unit(tokens).mean(1)))
+    np.testing.assert_allclose(federation.method.seen(image)[0].numpy(), expected, atol=1e-12)
 
 
 def test_before_the_first_round_it_is_zero_shot_clip() -> None:
@@ -97,9 +140,9 @@ def test_a_client_that_joins_has_a_ridge_of_its_own() -> None:
     federation.run_round()
     federation.join_held_out()
     client = int(federation.held_out[0])
-    shared = federation.server.send(None, 1)["weights"][0].numpy()
     found = federation.parameters(np.array([client]))["weights"][0].numpy()
-    np.testing.assert_allclose(found, centralised(*pooled(federation, [client]), shared, 5.0), atol=1e-10)
+    rest = [i for i in range(len(federation.data)) if i != client]
+    np.testing.assert_allclose(found, own_counted(federation, client, rest, 0.03), atol=1e-10)
 
 
 def test_fedcof_estimates_second_moments_from_means() -> None:
@@ -149,7 +192,7 @@ def test_the_share_of_an_image_in_the_sums_is_no_longer_than_is_said() -> None:
     for method in (Ridge(), FedCOF()):
         federation = simulator(method, task=make_task(torch.float64))
         image, labels = federation.data.train.read(np.arange(8)[:, None], 0, torch.device("cpu"), torch.float64)
-        shares = method.statistics(federation.task, Batch(image, labels))
+        shares = method.statistics(federation.task, {}, Batch(image, labels))
         lengths = sum(value.flatten(1).square().sum(1) for value in shares.values()) ** 0.5
         torch.testing.assert_close(lengths, torch.full_like(lengths, method.sensitivity(federation.task)))
 

@@ -163,9 +163,9 @@ class Config:
 
     @property
     def resolved(self) -> "Config":
-        """The same with the method's own optimizer, learning rate and number of rounds: what a run records."""
+        """The same with the method's own optimizer, rate, number of rounds and class prior: what a run records."""
         optimizer, rounds = self.optimizer.of(self.method), rounds_of(self.method, self.federation)
-        return replace(self, optimizer=optimizer, federation=rounds)
+        return replace(self, optimizer=optimizer, federation=rounds, evaluation=self.evaluation.of(self.method))
 
     @property
     def settings(self) -> Settings:

@@ -159,7 +159,8 @@ class EvaluationSettings:
             after they join.
         prior: strength of the class prior: how much of the logarithm of a client's own class frequencies is added to
             the logarithms of its probabilities. 0: nothing, 1: as Bayes' rule has it, "cv": the best for its training
-            images, each left out of the counts in turn. The counts are of these images and stay with the client.
+            images, each left out of the counts in turn, "method": the method's own, 0 for those of papers. The counts
+            are of these images and stay with the client.
         smoothing: images that every class is given before frequencies are taken, for the prior here and in the loss.
         views_every: views are evaluated with every so many of the evaluations, and with the last; 0: with the last
             only. All test images are shown to all clients: they cost as much as so many evaluations as there are
@@ -172,7 +173,7 @@ class EvaluationSettings:
     patience: int = 0
     min_delta: float = 0.0
     views: Words = ("personal",)
-    prior: float | Literal["cv"] = 0.0
+    prior: float | Literal["method", "cv"] = "method"
     smoothing: float = SMOOTHING
     views_every: int = 0
 
@@ -184,12 +185,16 @@ class EvaluationSettings:
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
         require_from(0, 1, "evaluation.min_delta", self.min_delta)
         if isinstance(self.prior, str):
-            require(self.prior == "cv", "evaluation.prior", self.prior, 'from 0 to 10, or "cv"')
+            require(self.prior in ("method", "cv"), "evaluation.prior", self.prior, 'from 0 to 10, "method" or "cv"')
         else:
-            require_from(0, 10, "evaluation.prior", self.prior, ', or "cv"')
+            require_from(0, 10, "evaluation.prior", self.prior, ', "method" or "cv"')
         require(
             0 < self.smoothing <= MOST, "evaluation.smoothing", self.smoothing, f"more than 0 (for example {SMOOTHING})"
         )
+
+    def of(self, method: Method) -> "EvaluationSettings":
+        """The same with the method's own strength of the prior in place of the word."""
+        return replace(self, prior=method.prior) if self.prior == "method" else self
 
     def drawn(self, everyone: Ints, round_: int, seed: int) -> Ints | None:
         """The clients among `everyone` that are evaluated after a round, in ascending order; None for all."""
@@ -282,10 +287,11 @@ def _class_number(classes: tuple[str, ...], key: str, name: str) -> int:
 
 
 def rounds_of(method: Method, rounds: RoundSettings) -> RoundSettings:
-    """The rounds of a method: as they are, or of one in closed form one round of all clients and images."""
+    """The rounds of a method: as they are, or as many as a closed form takes, of all clients and images."""
     if not method.in_closed_form:
         return rounds
-    return replace(rounds, rounds=min(1, rounds.rounds), local_epochs=1, participation=1.0)
+    n_rounds = min(method.closed_form_rounds, rounds.rounds)
+    return replace(rounds, rounds=n_rounds, local_epochs=1, participation=1.0)
 
 
 @dataclass(frozen=True)
@@ -302,11 +308,12 @@ class Settings:
     attack: AttackSettings = field(default_factory=AttackSettings)
 
     def of(self, method: Method) -> "Settings":
-        """The same with the method's own optimizer, learning rate and number of rounds."""
+        """The same with the method's own optimizer, learning rate, number of rounds and class prior."""
         rounds = rounds_of(method, self.federation)
         if method.in_closed_form:
             rounds = replace(rounds, batch_size=MOST)  # one release of all images
-        return replace(self, optimizer=self.optimizer.of(method), federation=rounds)
+        evaluation = self.evaluation.of(method)
+        return replace(self, optimizer=self.optimizer.of(method), federation=rounds, evaluation=evaluation)
 
     def in_common(self) -> "Settings":
         """What federations side by side must agree on; all else is each one's own, and is the default here."""

@@ -12,12 +12,14 @@ from fedotp.methods._method import Method as Method
 from fedotp.methods._method import OptimizerName as OptimizerName
 from fedotp.methods._method import Rate as Rate
 from fedotp.methods._method import weighted_average as weighted_average
+from fedotp.methods._parts import IMAGES as IMAGES
 from fedotp.methods._parts import Batch as Batch
 from fedotp.methods._parts import Kind as Kind
 from fedotp.methods._parts import Memory as Memory
 from fedotp.methods._parts import Need as Need
 from fedotp.methods._parts import Parameters as Parameters
 from fedotp.methods._parts import Prompt as Prompt
+from fedotp.methods._personal_ridge import PersonalRidge as PersonalRidge
 from fedotp.methods._promptfl import CoOp as CoOp
 from fedotp.methods._promptfl import PromptFL as PromptFL
 from fedotp.methods._promptfl import ZeroShot as ZeroShot

@@ -14,6 +14,7 @@ from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._fedpha import FedPHA
 from fedotp.methods._fedtpg import FedTPG
 from fedotp.methods._method import Method
+from fedotp.methods._personal_ridge import PersonalRidge
 from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.methods._pfedprompt import PFedPrompt
 from fedotp.methods._promptfl import CoOp, PromptFL, PromptFLFineTuned, PromptFLPer, PromptFLProx, ZeroShot
@@ -61,6 +62,7 @@ METHODS = Methods(
         DPFPL,
         Ridge,
         FedCOF,
+        PersonalRidge,
     )
 )
 """Every method by the name a configuration uses; those of installed packages from when they are first asked for."""

@@ -69,6 +69,8 @@ class Method(ABC):
     learning_rates: ClassVar[LearningRates] = LearningRates()
     """What `optimizer.lr` is where it is no number."""
     uses_memory: ClassVar[bool] = False
+    prior: ClassVar[float] = 0.0
+    """Strength of the class prior where `evaluation.prior` does not say."""
     publishes: ClassVar[frozenset[str]] = frozenset()
     """Names of kept parameters that are also sent; empty unless the method needs every client's own at the server."""
 
@@ -137,9 +139,14 @@ class Method(ABC):
         return self.learning_rates.at(rate)
 
     @property
+    def closed_form_rounds(self) -> int:
+        """Rounds, of all clients, in which `statistics` of images replace gradient steps; 0 if it takes such steps."""
+        return 0
+
+    @property
     def in_closed_form(self) -> bool:
-        """Whether `statistics` of images replace gradient steps: then a run has one round, of all clients."""
-        return False
+        """Whether it takes no gradient steps."""
+        return self.closed_form_rounds > 0
 
     @property
     def finetune_epochs(self) -> int | None:
@@ -258,8 +265,11 @@ class Method(ABC):
         """The cross-entropy of scores (C, B, K) with the labels of a batch, as `terms` begin."""
         return cross_entropy(scores, batch.labels, task.logit_scale, apart=batch.apart, prior=batch.prior)
 
-    def statistics(self, task: Task, batch: Batch) -> Parameters:
-        """Sums (C, ...) over the images of a batch, by names of their own, of a method `in_closed_form`."""
+    def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
+        """Sums (C, ...) over the images of a batch, by names of their own, of a method `in_closed_form`.
+
+        `params` (C, ...) are what a round starts from.
+        """
         return {}
 
     def sensitivity(self, task: Task) -> float:

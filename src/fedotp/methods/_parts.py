@@ -13,6 +13,9 @@ from fedotp.methods._task import Task
 
 Parameters = dict[str, Tensor]
 
+IMAGES = "images"
+"""A shared parameter of this name, without axes, is the number of examples that the server's last average is of."""
+
 
 class Kind(StrEnum):
     """What a prompt is to its client."""

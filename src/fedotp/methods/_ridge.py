@@ -1,4 +1,4 @@
-"""Closed forms on the images' pooled features: no gradient, one round, and exactly the centralised solution.
+"""Closed forms on the images' features: no gradient, one round, and exactly the centralised solution.
 
 With X (n, e) the features of a client's n images, of length 1, and Y (n, K) their labels, one-hot minus 1/K, a client
 sends the means G = X'X / n and B = X'Y / n. Their averages with weights n (Eq. 4) are those of all images pooled,
@@ -7,44 +7,50 @@ whatever the partition. So secure sums add them, a private release covers them, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import MOST, require, require_from
+from fedotp._values import MOST, require, require_choices, require_from
+from fedotp.clip import ImageFeatures
 from fedotp.methods._method import Method
-from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
+from fedotp.methods._parts import IMAGES, Batch, Kind, Need, Parameters, Prompt
 from fedotp.methods._task import Task
+
+_ROUNDING = 1e-9  # how negative rounding may make an eigenvalue of a mean of x x'
 
 
 @dataclass(frozen=True)
 class Ridge(Method):
     """Fed3R (Fani et al., ICML 2024) and AFL (He et al., CVPR 2025), toward the captions' features, then personal.
 
-    With Z (K, e) the features of the captions, of length 1, the server sends
+    With Z (K, e) the features of the captions, of length 1, and G and B of the n images of all clients,
 
         W = (G + reg I)^-1 (B + reg text Z')                         (e, K)
 
-    which is text Z', zero-shot CLIP, before the first round. A client with `personal` > 0 does the same with its own
-    images, toward W instead of the captions: W_i = (G_i + r I)^-1 (B_i + r W) with r = personal / n_i. An image f has
-    score_k = f . W_k sharpness / exp(logit scale), so that its logits are sharpness f . W_k.
+    which is text Z', zero-shot CLIP, before the first round. With `personal` > 0 the n_i images of client i count
+    1 + personal times for its own weights: with r = personal n_i / n, it has G + r G_i and B + r B_i in place of G
+    and B, which it is sent. An image with features f has score_k = f . W_k sharpness / exp(logit scale), so that its
+    logits are sharpness f . W_k.
 
     All statistics are float64.
 
     Attributes:
         reg: how strongly weights are held at the captions', per image.
         text: length of the captions' features that weights are held at; 0 is the ridge of Fed3R and AFL.
-        personal: how many images the shared weights count for beside a client's own; 0: clients use them as they are.
+        personal: how many times more a client's own images count for its weights; 0: all clients have the same.
         sharpness: of the probabilities, whose logits are this times the scores.
+        features: "pooled", of the image; "both", the direction halfway between it and the mean direction of patches.
     """
 
     reg: float = 0.03
     text: float = 2.0
     personal: float = 0.0
     sharpness: float = 10.0
+    features: Literal["pooled", "both"] = "pooled"
 
     name: ClassVar[str] = "ridge"
     title: ClassVar[str] = "Ridge"
@@ -52,6 +58,7 @@ class Ridge(Method):
 
     def __post_init__(self) -> None:
         require(0 < self.reg <= MOST, "method.reg", self.reg, "more than 0")
+        require_choices(self, "method.")
         for key in ("text", "personal", "sharpness"):
             require_from(0, MOST, f"method.{key}", getattr(self, key))
 
@@ -61,9 +68,14 @@ class Ridge(Method):
         return "its weights are of the classes it was trained on"
 
     @property
-    def in_closed_form(self) -> bool:
+    def needs(self) -> frozenset[Need]:
+        """Patches only where they are among the features."""
+        return frozenset({Need.POOLED if self.features == "pooled" else Need.TOKENS})
+
+    @property
+    def closed_form_rounds(self) -> int:
         """One round of statistics replaces all gradient steps."""
-        return True
+        return 1
 
     @property
     def global_part(self) -> Method:
@@ -71,54 +83,86 @@ class Ridge(Method):
         return replace(self, personal=0.0)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """G (e, e) and B (e, K) of no images, and the captions' Z (K, e)."""
+        """G (e, e) and B (e, K) of no images, the captions' Z (K, e), and n."""
         captions = F.normalize(task.template_features()[0, 0].double(), dim=-1)  # (K, e)
         n_classes, width = captions.shape
         zeros = {"gram": captions.new_zeros(width, width), "cross": captions.new_zeros(width, n_classes)}
-        return {**zeros, "captions": captions}
+        return {**zeros, "captions": captions, IMAGES: captions.new_zeros(())}
 
     def private(self, task: Task) -> Parameters:
         """A client's own G and B, and the number of its images, where it uses them."""
         if not self.personal:
             return {}
         shared = self.shared(task, 1)
-        return {"own_gram": shared["gram"], "own_cross": shared["cross"], "own_images": shared["gram"].new_zeros(())}
+        return {"own_gram": shared["gram"], "own_cross": shared["cross"], "own_images": shared[IMAGES]}
 
     def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
-        """The weights W (C, e, K), the same to everyone."""
+        """To everyone the weights W (C, e, K); where they are personal, what clients make theirs of."""
         target = self.text * server["captions"].mT
-        weights = _solved(server["gram"], server["cross"], target, self.reg)
-        return {"weights": weights.expand(n_clients, *weights.shape)}
+        reg = self.reg_of(server)
+        gram, cross = _without_negative(server["gram"]), server["cross"]
+        sent = {"all_gram": gram, "all_cross": cross, "target": target, "reg": reg, IMAGES: server[IMAGES]}
+        if not self._sends_sums:
+            sent = {"weights": _solved(gram, cross, target, reg)}
+        return {name: value.expand(n_clients, *value.shape) for name, value in sent.items()}
+
+    @property
+    def _sends_sums(self) -> bool:
+        """Whether clients need more than the weights."""
+        return self.personal > 0
+
+    def reg_of(self, server: Parameters) -> Tensor:
+        """The present `reg`, a tensor without axes."""
+        return torch.full_like(server[IMAGES], self.reg)
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The weights follow from statistics."""
-        return frozenset({"weights"})
+        """All that is sent: it follows from statistics."""
+        return frozenset({"weights", "all_gram", "all_cross", "target", "reg", IMAGES})
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
         """The shared weights, or a client's own: (C, e, K)."""
-        weights = received["weights"]
-        if self.personal and private:
-            reg = self.personal / private["own_images"].clamp_min(1)  # (C,)
-            weights = _solved(private["own_gram"], private["own_cross"], weights, reg[:, None, None])
-        return {"weights": weights}
+        if "weights" in received:
+            return {"weights": received["weights"]}
+        gram, cross = self._with_own(received | private)
+        return {"weights": _solved(gram, cross, received["target"], received["reg"][:, None, None])}
+
+    def _with_own(self, params: Parameters) -> tuple[Tensor, Tensor]:
+        """G (C, e, e) and B (C, e, K) in which a client's own images count as often as `personal` says."""
+        if "own_gram" not in params:
+            return params["all_gram"], params["all_cross"]
+        share = self.personal * params["own_images"] / params[IMAGES].clamp_min(1)  # (C,)
+        share = share[:, None, None]
+        return params["all_gram"] + share * params["own_gram"], params["all_cross"] + share * params["own_cross"]
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """The captions."""
         return (Prompt(Kind.CAPTION, None),)
 
+    def seen(self, image: ImageFeatures) -> Tensor:
+        """The features (C, B, e) of images, of length 1."""
+        pooled = F.normalize(image.pooled, dim=-1)
+        if self.features == "pooled":
+            return pooled
+        patches = F.normalize(F.normalize(image.tokens, dim=-1).mean(-2), dim=-1)
+        return F.normalize(pooled + patches, dim=-1)
+
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """f . W sharpness / exp(logit scale): (C, B, K)."""
-        image = F.normalize(batch.image.pooled, dim=-1)
+        image = self.seen(batch.image)
         scale = self.sharpness / task.logit_scale.exp()
         return image @ params["weights"].to(image.dtype) * scale.to(image.dtype)
 
-    def statistics(self, task: Task, batch: Batch) -> Parameters:
+    def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
         """Sums over the images of a batch: X'X (C, e, e) and X'Y (C, e, K)."""
-        image = F.normalize(batch.image.pooled.double(), dim=-1) * (batch.labels >= 0)[..., None]  # (C, B, e)
-        n_classes = len(task.classes)
-        labels = F.one_hot(batch.labels.clamp_min(0), n_classes).double() - 1 / n_classes
+        image, labels = self._regression(task, batch)
         return {"gram": image.mT @ image, "cross": image.mT @ labels}
+
+    def _regression(self, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
+        """X (C, B, e), 0 for padding, and Y (C, B, K)."""
+        image = self.seen(batch.image).double() * (batch.labels >= 0)[..., None]
+        n_classes = len(task.classes)
+        return image, F.one_hot(batch.labels.clamp_min(0), n_classes).double() - 1 / n_classes
 
     def sensitivity(self, task: Task) -> float:
         """|x x'|^2 + |x y'|^2 is 1 + (1 - 1/K) for x of length 1 and y one-hot minus 1/K."""
@@ -128,7 +172,7 @@ class Ridge(Method):
         """The means to send and, with `personal`, to keep; and the weights that follow."""
         named = {"own_gram": means["gram"], "own_cross": means["cross"], "own_images": n_images}
         own = named if self.personal else {}
-        return {**params, **means, **own, **self.deployed(params, own)}
+        return {**params, **own, **self.deployed(params, own), **means}
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
         """The means G (C, e, e) and B (C, e, K)."""
@@ -161,12 +205,12 @@ class FedCOF(Ridge):
         super().__post_init__()
         require_from(0, MOST, "method.shrinkage", self.shrinkage)
 
-    def statistics(self, task: Task, batch: Batch) -> Parameters:
+    def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
         """Sums over the images of a batch by class: features (C, K, e), numbers (C, K); with `personal` also G, B."""
-        image = F.normalize(batch.image.pooled.double(), dim=-1)
+        image = self.seen(batch.image).double()
         labels = F.one_hot(batch.labels.clamp_min(0), len(task.classes)).double() * (batch.labels >= 0)[..., None]
         of_classes = {"class_sum": labels.mT @ image, "class_count": labels.sum(1)}
-        return {**super().statistics(task, batch), **of_classes} if self.personal else of_classes
+        return {**super().statistics(task, params, batch), **of_classes} if self.personal else of_classes
 
     def sensitivity(self, task: Task) -> float:
         """An image adds its features, of length 1, and 1."""
@@ -197,11 +241,14 @@ class FedCOF(Ridge):
         return {**server, "gram": gram, "cross": cross / total}
 
 
-def _solved(gram: Tensor, cross: Tensor, target: Tensor, reg: float | Tensor) -> Tensor:
-    """(G + reg I)^-1 (B + reg target), for G (..., e, e), B and target (..., e, K).
+def _solved(gram: Tensor, cross: Tensor, target: Tensor, reg: Tensor) -> Tensor:
+    """(G + reg I)^-1 (B + reg target), for G (..., e, e), B and target (..., e, K)."""
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    return torch.linalg.solve(gram + reg * eye, cross + reg * target)
 
-    Noise makes G indefinite and not symmetric: its negative eigenvalues count as 0, which changes no true G.
-    """
-    values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
-    wanted = vectors.mT @ (cross + reg * target)
-    return vectors @ (wanted / (values.clamp_min(0).unsqueeze(-1) + reg))
+
+def _without_negative(gram: Tensor) -> Tensor:
+    """G (e, e) without the negative eigenvalues that noise gives it, and symmetric; a true G stays what it is."""
+    gram = (gram + gram.mT) / 2
+    values, vectors = torch.linalg.eigh(gram)
+    return gram if values[0] > -_ROUNDING else (vectors * values.clamp_min(0)) @ vectors.mT

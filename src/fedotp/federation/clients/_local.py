@@ -14,10 +14,10 @@ from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._noisy import GroupNoise, NoisySteps, poisson_steps
 from fedotp.federation.clients._steps import Optimizer, ResidentTrainer, Step, fresh_state, local_steps, step_gradients
-from fedotp.methods import Batch, Memory, Method, Parameters, Task
+from fedotp.methods import Batch, Memory, Method, Need, Parameters, Task
 from fedotp.privacy import Canaries, Chance
 
-_AT_ONCE = 32  # images of a client whose statistics are taken at once
+_AT_ONCE = 1 << 26  # numbers of images' features of which statistics are taken at once
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,16 @@ class LocalTrainer:
     ) -> LocalResult:
         """The means of the method's statistics over all images of each client, in place of training."""
         data, sizes = self.data.train, self.data.train.sizes(work.clients)
-        sums: Parameters = {}
-        for start in range(0, int(sizes.max(initial=0)), _AT_ONCE):
-            places = np.arange(start, min(start + _AT_ONCE, int(sizes.max())))
+        params, sums = self.method.start(received, private), Parameters()
+        vision, width = self.task.clip.config.vision, self.task.clip.config.embed_dim
+        n_features = (1 if self.method.needs == {Need.POOLED} else vision.grid**2) * width * len(sizes)
+        step = max(1, _AT_ONCE // n_features)
+        for start in range(0, int(sizes.max(initial=0)), step):
+            places = np.arange(start, min(start + step, int(sizes.max())))
             places = np.where(places[None] < sizes[:, None], places[None], -1)
             rows = data.rows(work.clients, places)
             image, labels = data.read(rows, 0, self.device, self.dtype, self.method.needs)
-            found = self.method.statistics(self.task, Batch(image, labels))
+            found = self.method.statistics(self.task, params, Batch(image, labels))
             sums = {name: sums[name] + value if sums else value for name, value in found.items()}
             if on_images:
                 on_images(int((places >= 0).sum()))
@@ -148,8 +151,8 @@ class LocalTrainer:
             noised = self._noisy.released(sums, self._chances("noise", work))
             sent = {name: _per_image(value, n) for name, value in noised.items()}
             own = sent if self.settings.privacy.private else own
-        params = self.method.settled(self.method.start(received, private), own, n) | sent
-        return LocalResult(params, {}, torch.zeros(len(sizes), device=self.device, dtype=torch.float64), sizes)
+        settled = self.method.settled(params, own, n) | sent
+        return LocalResult(settled, {}, torch.zeros(len(sizes), device=self.device, dtype=torch.float64), sizes)
 
     def _begin(
         self, work: LocalWork, at: Tensor, received: Parameters, private: Parameters, optimizer: Parameters | None

@@ -227,6 +227,7 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
         'an image has a known share in its sums, a group has not: set privacy.unit = "example"': (
             method.in_closed_form and privacy.unit == "group"
         ),
+        "its losses without single images have no bound: set method.reg to a number": method.closed_form_rounds > 1,
         "it looks up the training images themselves": method.uses_memory,
         "its loss is not made of `terms`, of which each image has its own": type(method).loss is not Method.loss,
         "in its loss images see each other (authors.batch_solver, method.variant = code)": (

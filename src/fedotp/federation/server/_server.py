@@ -11,7 +11,7 @@ from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.server._rule import Rule, Updates
 from fedotp.federation.server._step import ServerStep
-from fedotp.methods import Method, Parameters, Task
+from fedotp.methods import IMAGES, Method, Parameters, Task
 
 Release = Callable[[Parameters, Sequence[Parameters], int, int], Parameters]
 """The private average of updates of the server's parameters, n expected, in a round counted from 1."""
@@ -105,11 +105,16 @@ class Server:
         averaged = self.rule(self.params, self._as_learned(sent))
         if averaged is None:
             return self._unchanged(f"{n} updates are too few for server.rule = {self.rule.settings.rule!r}")
-        self.accept_average(self.method.aggregate(self.params, *averaged), sent.params)
+        self.accept_average(self.method.aggregate(self.params, *averaged), sent.params, int(averaged[2].sum()))
         return Accepted(self.rule.chosen_of(averaged))
 
-    def accept_average(self, average: Parameters, sent: Parameters) -> None:
-        """Step towards the `average` of what was `sent`; parameters that are not in it stay as they are."""
+    def accept_average(self, average: Parameters, sent: Parameters, n_examples: int = 0) -> None:
+        """Step towards the `average` of what was `sent`; parameters that are not in it stay as they are.
+
+        `n_examples` is the number that it is of, 0 where that is not known.
+        """
+        if IMAGES in self.params:
+            average = {**average, IMAGES: self.params[IMAGES].new_tensor(n_examples)}
         average = {name: value.to(self.params.get(name, value).dtype) for name, value in average.items()}
         self.params = self.step(self.params, {**self.params, **average}, sent)
 

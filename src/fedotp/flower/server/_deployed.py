@@ -237,7 +237,7 @@ class Deployed(Observer):
             )
         else:
             values = {name: torch.from_numpy(value) for name, value in average.values.items()}
-            self.server.accept_average(values, values)
+            self.server.accept_average(values, values, average.weight)
             if on_images:
                 on_images(average.n_images)
         self.round += 1

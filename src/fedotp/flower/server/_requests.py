@@ -135,7 +135,7 @@ class Requests:
         private = {name: value.cpu() for name, value in self._method.private(self._task).items()}
         received = _with_axis(self.sent_to(number, server))
         params = self._method.start(received, _with_axis(private))
-        params |= self._method.statistics(self._task, Batch.of_no_images(self._task))
+        params |= self._method.statistics(self._task, params, Batch.of_no_images(self._task))
         chance = [draws(self._settings.seed, "upload", round_, number)]
         return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
 

@@ -1,0 +1,111 @@
+"""Personal ridge: closed forms, patches, own images and the class prior put together; two rounds, no gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedotp._values import MOST, require, require_from
+from fedotp.methods._parts import IMAGES, Batch, Parameters
+from fedotp.methods._ridge import Ridge
+from fedotp.methods._task import Task
+
+REGS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
+"""Values of `reg` among which `reg = "loo"` chooses."""
+_BEFORE = 0.03  # `reg` before the choice
+_LEAST = 1e-6  # of 1 - h, which rounding may make 0
+
+
+@dataclass(frozen=True)
+class PersonalRidge(Ridge):
+    """`Ridge` on pooled and patch features, own images counted twice, `reg` chosen by all clients, and the class prior.
+
+    The first round is that of `Ridge`. In the second, each client predicts each of its images by the weights that it
+    would have without this image. With A = G + r G_i + reg I, an image x with target y counts w = (1 + personal) / n in
+    A, and by the Sherman-Morrison formula, with h = w x' A^-1 x, its prediction without itself is
+
+        (x' W - h y) / (1 - h).
+
+    The clients send the mean losses of these predictions for each of `REGS`, and the server takes the reg whose average
+    (Eq. 4) is least. Everything that is sent is a mean over a client's images. See docs/personal-ridge.md.
+
+    Attributes:
+        reg: how strongly weights are held at the captions', per image; "loo": chosen as above.
+        personal: how many times more a client's own images count for its weights; 0: all clients have the same.
+    """
+
+    reg: float | Literal["loo"] = "loo"  # type: ignore[assignment]
+    personal: float = 1.0
+    features: Literal["pooled", "both"] = "both"
+
+    name: ClassVar[str] = "personal-ridge"
+    title: ClassVar[str] = "Personal ridge"
+    reference: ClassVar[str] = "this project"
+    prior: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.reg, str):
+            require(self.reg == "loo", "method.reg", self.reg, 'a number above 0, or "loo"')
+            for key in ("text", "personal", "sharpness"):
+                require_from(0, MOST, f"method.{key}", getattr(self, key))
+        else:
+            super().__post_init__()
+
+    @property
+    def _chooses(self) -> bool:
+        return isinstance(self.reg, str)
+
+    @property
+    def _sends_sums(self) -> bool:
+        return self._chooses or super()._sends_sums
+
+    @property
+    def closed_form_rounds(self) -> int:
+        """One for the sums, one for the choice of reg."""
+        return 2 if self._chooses else 1
+
+    def shared(self, task: Task, n_clients: int) -> Parameters:
+        """As of `Ridge`, and the losses (R,) of `REGS`."""
+        shared = super().shared(task, n_clients)
+        return {**shared, "losses": shared["gram"].new_zeros(len(REGS))} if self._chooses else shared
+
+    def reg_of(self, server: Parameters) -> Tensor:
+        """The reg with the least loss; before there are any, a usual one."""
+        if not self._chooses:
+            return super().reg_of(server)
+        regs = server["losses"].new_tensor(REGS)
+        near = (regs / _BEFORE).log().abs() * torch.finfo(regs.dtype).eps  # decides between equals
+        return regs[(server["losses"] + near).argmin()]
+
+    def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
+        """As of `Ridge`, and the sums of losses (C, R), 0 in the first round."""
+        sums = super().statistics(task, params, batch)
+        return {**sums, "losses": self._losses(task, params, batch)} if self._chooses else sums
+
+    def _losses(self, task: Task, params: Parameters, batch: Batch) -> Tensor:
+        n_clients, n_images = batch.labels.shape
+        losses = batch.image.pooled.new_zeros(n_clients, len(REGS), dtype=torch.float64)
+        if "all_gram" not in params or not n_images or not bool((params[IMAGES] > 0).any()):
+            return losses
+        image, labels = self._regression(task, batch)
+        gram, cross = self._with_own(params)
+        values, vectors = torch.linalg.eigh(gram)
+        seen, cross, target = image @ vectors, vectors.mT @ cross, vectors.mT @ params["target"]
+        weight = (1 + self.personal) / params[IMAGES].clamp_min(1)[:, None, None]
+        at = batch.labels.clamp_min(0)[..., None]
+        for number, reg in enumerate(REGS):
+            inverse = 1 / (values.clamp_min(0) + reg)  # (C, e)
+            fitted = seen @ ((cross + reg * target) * inverse[..., None])  # (C, B, K)
+            own = weight * (seen.square() * inverse[:, None]).sum(-1, keepdim=True)  # h: (C, B, 1)
+            without = (fitted - own * labels) / (1 - own).clamp_min(_LEAST)
+            right = (self.sharpness * without).log_softmax(-1).gather(-1, at)[..., 0]
+            losses[:, number] = -(right * (batch.labels >= 0)).sum(1)
+        return losses
+
+    def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
+        """The means G (C, e, e) and B (C, e, K), and the mean losses (C, R)."""
+        sent = super().upload(params, received, draws)
+        return {**sent, "losses": params["losses"]} if self._chooses else sent
