@@ -244,7 +244,7 @@ class FedCOF(Ridge):
 def _solved(gram: Tensor, cross: Tensor, target: Tensor, reg: Tensor) -> Tensor:
     """(G + reg I)^-1 (B + reg target), for G (..., e, e), B and target (..., e, K)."""
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    return torch.linalg.solve(gram + reg * eye, cross + reg * target)
+    return torch.cholesky_solve(cross + reg * target, torch.linalg.cholesky(gram + reg * eye))
 
 
 def _without_negative(gram: Tensor) -> Tensor:
