@@ -133,7 +133,6 @@ def test_the_table_shows_controls_and_marks_who_is_not_above_them(inputs: Path, 
     assert [row.labels[0] for row in table.controls] == [
         "majority class",  # zero-shot has a row already
         "global part of FedOTP",
-        "global part of FedOTP with class prior",
         "FedOTP, shuffled labels",
     ]
     summary = outcomes[0].directory.summary

@@ -155,7 +155,6 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
         "D,1,1.0,,,,,,0.875,,0.75,,0.25,,0.5,,0.1,,2048.0,,2.0,,0.125,,1.0,,1.0,,0.875,,0.75,,A|B,0.75,,,,,1,1,\n"
         "control: majority class,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
         "control: zero-shot CLIP,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "control: zero-shot CLIP with class prior,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
     )
     assert markdown.splitlines()[2:5] == [
         "| A\\|B | 3 of 4 | 50.00 ± 25.00 | - | - | 87.50 | 75.00 | 25.00 | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 ± 0.00 "

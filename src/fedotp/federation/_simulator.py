@@ -50,6 +50,7 @@ class Simulator(Clients):
 
         `novel` are images of other classes, for the view of that name; `backdoor` is what attackers need of images.
         """
+        settings = settings.of(method)
         rounds, seed = settings.federation, settings.seed
         absent = rounds.absent(data.names)
         data = data.without(absent) if len(absent) else data

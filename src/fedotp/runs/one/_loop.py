@@ -198,8 +198,8 @@ class Loop:
             summary["optimizer"] = {"name": optimizer.name, "lr": optimizer.rate}
         if evaluation is not None:
             controls = self._controls(evaluation.clients)
-            if WITH_PRIOR in controls:
-                summary["with_prior"] = controls.pop(WITH_PRIOR)
+            has_prior = {**evaluation.totals(), "clients": evaluation.accuracy.tolist()}
+            summary["with_prior"] = controls.pop(WITH_PRIOR, has_prior if self.settings.evaluation.prior else None)
             summary["controls"] = controls
         if (joined := self.federation.join_held_out(self.observer.on_images)) is not None:
             outcome, lines = joined

@@ -82,7 +82,7 @@ def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
         "seconds": summary["seconds"]["train"],
     }
     numbers |= {key: summary[key]["accuracy"] for key in ("best", "last_five") if summary.get(key)}
-    if "with_prior" in summary:
+    if summary.get("with_prior"):
         numbers["with_prior"] = summary["with_prior"]["accuracy"]
     if "optimizer" in summary:
         numbers["lr"] = summary["optimizer"]["lr"]

@@ -120,11 +120,13 @@ def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
 
 def control_numbers(outcomes: "Sequence[Outcome]", control: str) -> list[dict[str, float]]:
     """What a control scored on each split with each seed, in any of the runs, which are on the same images."""
-    found = {
-        number: shares_of(summary["controls"][control])
-        for number, summary in complete(outcomes)
-        if control in summary.get("controls", {})
-    }
+    found: dict[Pair, dict[str, float]] = {}
+    for number, summary in complete(outcomes):
+        controls = summary.get("controls", {})
+        if control in controls:
+            found[number] = shares_of(controls[control])
+            if (with_prior := controls.get(f"{control}_prior")) is not None:
+                found[number]["with_prior"] = with_prior["accuracy"]
     return [*found.values()]
 
 

@@ -104,13 +104,7 @@ def control_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
         has_zero_shot = any(group[0].trial.config.method == ZeroShot() for group in alike)
         controls = ["majority"] if has_zero_shot else ["majority", "zero_shot"]
         rows += [_computed(alike, control, CONTROLS[control] + where) for control in controls]
-        with_prior = _computed(alike, "zero_shot_prior", CONTROLS["zero_shot_prior"] + where)
-        rows += [with_prior] if with_prior.n and not has_zero_shot else []
-    parts = [
-        _computed([group], control, f"global part of {group[0].trial.called}{what}")
-        for group in methods
-        for control, what in (("global", ""), ("global_prior", " with class prior"))
-    ]
+    parts = [_computed([group], "global", f"global part of {group[0].trial.called}") for group in methods]
     return (*rows, *(row for row in parts if row.n), *(_row(group) for group in groups if is_control(group[0])))
 
 
