@@ -12,7 +12,6 @@ from toy_federation import CLASSES, make_data, make_novel, make_settings, make_t
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, Simulator
-from fedotp.federation.server import Updates
 from fedotp.matching import cross_entropy
 from fedotp.methods import Batch, FedCOF, FedOTP, Ridge
 from fedotp.privacy import PrivacySettings
@@ -67,23 +66,6 @@ def test_a_personal_ridge_is_held_at_the_shared_weights() -> None:
 def test_before_the_first_round_it_is_zero_shot_clip() -> None:
     ridge, captions = simulator("ridge"), simulator("zeroshot")
     np.testing.assert_array_equal(ridge.predict().predicted, captions.predict().predicted)
-
-
-def test_forgetting_is_a_subtraction() -> None:
-    """What a client's statistics add to the average is taken from it: as if the client had never been there."""
-    federation, without = (simulator("ridge", task=make_task(torch.float64)) for _ in range(2))
-    federation.run_round()
-    everyone, gone = np.arange(5), 2
-    ((_, result),) = without.train(without.round_work(everyone))
-    sent = without.upload(everyone, result)
-    sizes = without.data.train.sizes(everyone)
-    rest = np.delete(everyone, gone)
-    updates = {name: value[rest] for name, value in sent.items()}
-    without.server.accept(Updates(torch.from_numpy(rest), updates, torch.from_numpy(sizes[rest])), 0)
-    n = sizes.sum()
-    for name in ("gram", "cross"):
-        left = (federation.server.params[name] * n - sent[name][gone] * sizes[gone]) / (n - sizes[gone])
-        torch.testing.assert_close(left, without.server.params[name], atol=1e-12, rtol=0)
 
 
 def test_a_closed_form_has_one_round_of_everyone() -> None:
