@@ -24,7 +24,7 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option(
         metavar="RUN",
-        help="With --check: a run that others made without the clients; it must be bit-equal (after a subtraction, equal to rounding).",
+        help="With --check: a run that others made without the clients; it must be bit-equal, or equal to rounding.",
         autocompletion=_complete.runs,
     ),
 ]
