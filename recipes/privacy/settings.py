@@ -61,7 +61,9 @@ _START = (
     f"privacy.delta={DELTA}",
 )
 
-_CLOSED = {
+# The class prior is each client's own and is not released.
+_MORE = {
+    "PromptFL, with class prior": ("method.name=promptfl", "evaluation.prior=1"),
     "Ridge": ("method.name=ridge",),
     "Ridge, with class prior": ("method.name=ridge", "evaluation.prior=1"),
 }
@@ -77,7 +79,7 @@ SETTINGS = {
             "PromptFL": ("method.name=promptfl",),
             "FedOTP": ("method.name=fedotp",),
             "DP-FPL, private too": ("method.name=dp-fpl", "privacy.private=true"),
-            **_CLOSED,
+            **_MORE,
         },
         rate=100 / 400,
         steps=4,
@@ -89,7 +91,7 @@ SETTINGS = {
         "site",
         10,
         (*_START, "partition.scheme=dirichlet", "partition.alpha=0.5", "partition.n_clients=100", "optimizer.lr=0.3"),
-        {"PromptFL": ("method.name=promptfl",), "FedOTP": ("method.name=fedotp",), **_CLOSED},
+        {"PromptFL": ("method.name=promptfl",), "FedOTP": ("method.name=fedotp",), **_MORE},
         rate=1.0,
         steps=1,
         key="privacy.clip",  # nearly every update is longer: a round moves the prompt by about this

@@ -30,7 +30,7 @@ class PrivateRecorder(Recorder):
     found: Sequence[str] = NUMBERS
 
     def numbers(self, run: RunDirectory) -> list[Any]:
-        """Accuracy, that of the global part and of zero-shot CLIP (with the prior, if any); epsilon spent, and noise."""
+        """Accuracy, that of the global part and of zero-shot CLIP, all with the prior if any; epsilon spent, noise."""
         summary, privacy = run.summary, run.summary.get("privacy", {})
         controls = summary["controls"]
         prior = "_prior" if run.config.evaluation.prior else ""
