@@ -137,9 +137,9 @@ def _scaled(setting: Setting, method: Method, steps: Mapping[tuple[str, ...], fl
     name, title, target = where
     if target == "0":
         return steps[where]
-    more = setting.noise(float(target), method) / setting.noise(CHOSEN_AT[0], method)
+    before, now = (setting.noise(epsilon, method) for epsilon in (CHOSEN_AT[0], float(target)))
     chosen = steps[name, title, f"{CHOSEN_AT[0]:g}"]
-    return float(f"{chosen * more if method.in_closed_form else chosen / more:.3g}")
+    return float(f"{chosen * now / before if method.in_closed_form else chosen * before / now:.3g}")
 
 
 def _config(setting: Setting, method: tuple[str, ...], target: float, device: str, *, toy: bool) -> Config:
