@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TITLES = {"example": "one training image hidden: 5 clients, 400 images each", "site": "one site hidden: 100 sites"}
 _SOME = [f"{target:g}" for target in EPSILONS]
+_ORDER = list(dict.fromkeys(method for setting in SETTINGS.values() for method in setting.methods))
+_PRIOR = "Ridge, with class prior"
 _SHOWN = "![Accuracy against epsilon, an image or a site hidden.](figures/privacy.png)"
 _BETWEEN = ("<!-- accuracy by epsilon -->", "<!-- end -->")
 
@@ -55,24 +57,26 @@ def _mean(values: list[float]) -> float:
 
 def _panel(axes: "Axes", results: Results, unit: str) -> None:
     places = range(len(_SOME))
-    for number, method in enumerate(SETTINGS[unit].methods):
+    for method in SETTINGS[unit].methods:
+        number = _ORDER.index(method)
         means = [_mean(results.series(unit, method, target)) for target in _SOME]
         axes.plot(places, means, color=COLOURS[number], marker=MARKERS[number], markersize=4, label=method)
         ends = [results.cost(unit, method, target) for target in _SOME[:-1]]
         low, high = ([means[-1] + end[which] for end in ends] for which in (0, 1))
         axes.fill_between(places[:-1], low, high, color=COLOURS[number], alpha=0.12, linewidth=0)
-    zero = _mean(results.series(unit, next(iter(SETTINGS[unit].methods)), "0", "zero_shot"))
-    axes.axhline(zero, color=COLOURS[6], linestyle=":", label="zero-shot CLIP")
+    for method, name, style in (("Ridge", "zero-shot CLIP", ":"), (_PRIOR, "zero-shot CLIP, with class prior", "--")):
+        zero = _mean(results.series(unit, method, "0", "zero_shot"))
+        axes.axhline(zero, color=COLOURS[6], linestyle=style, linewidth=1, label=name)
     axes.set_xticks(places, [*_SOME[:-1], "no privacy"])
     axes.set_xlabel("epsilon")
     axes.set_title(TITLES[unit], fontsize=10, loc="left")
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     bare(axes)
 
 
 def draw(results: Results, folder: Path) -> Path:
     """Accuracy against epsilon, both units."""
-    figure = new_figure(10, 3.8)
+    figure = new_figure(10, 5)
     grid = figure.subplots(1, len(SETTINGS))
     for axes, unit in zip(grid, SETTINGS, strict=True):
         _panel(axes, results, unit)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fedotp.config import Config, load_config
+from fedotp.methods import Method
 from fedotp.privacy import noise_for
 from fedotp.runs.many import Trial
 
@@ -17,6 +18,9 @@ CHOSEN_AT = (4.0, 0.0)
 RATES = (0.03, 0.1, 0.3)
 NOISY_RATES = (0.01, 0.03, 0.1, 0.3)
 CLIPS = (0.03, 0.1, 0.3)
+REGS = (0.001, 0.003, 0.01, 0.03, 0.1)
+NOISY_REGS = (0.01, 0.03, 0.1, 0.3, 1.0)
+"""Of methods in closed form, which make no steps: `method.reg` is chosen instead, and grows with the noise."""
 DELTA = 1e-4  # of 400 images of a client, or 100 clients
 
 
@@ -25,7 +29,8 @@ class Setting:
     """A federation in which `unit` is hidden, and the methods run in it, by what a table calls them.
 
     Units take part in a release with probability `rate`; there are `steps` of them in each of `rounds`. How long a step
-    is, where there is privacy, is decided by `key`, of which `values` are tried; without it is the learning rate.
+    is, where there is privacy, is decided by `key`, of which `values` are tried; without it is the learning rate. A
+    method in closed form makes one release of all units.
     """
 
     unit: str
@@ -37,9 +42,17 @@ class Setting:
     key: str
     values: tuple[float, ...]
 
-    def noise(self, epsilon: float) -> float:
-        """The noise multiplier with which a whole run spends so much."""
+    def noise(self, epsilon: float, method: Method) -> float:
+        """The noise multiplier with which a whole run of a method spends so much."""
+        if method.in_closed_form:
+            return noise_for(epsilon, 1, DELTA)
         return noise_for(epsilon, self.rounds * self.steps, DELTA, self.rate)
+
+    def tried(self, method: Method, *, private: bool) -> tuple[str, tuple[float, ...]]:
+        """What is chosen for a method, and its values."""
+        if method.in_closed_form:
+            return "method.reg", NOISY_REGS if private else REGS
+        return (self.key, self.values) if private else ("optimizer.lr", RATES)
 
 
 _START = (
@@ -47,6 +60,13 @@ _START = (
     "prompt.words=a photo of a",  # where noise drowns all, what is left is near zero-shot
     f"privacy.delta={DELTA}",
 )
+
+# The class prior is each client's own and is not released.
+_MORE = {
+    "PromptFL, with class prior": ("method.name=promptfl", "evaluation.prior=1"),
+    "Ridge": ("method.name=ridge",),
+    "Ridge, with class prior": ("method.name=ridge", "evaluation.prior=1"),
+}
 
 SETTINGS = {
     # Five clients with 400 images each, as many as a small hospital might have: 4 steps of about 100 images a round.
@@ -59,6 +79,7 @@ SETTINGS = {
             "PromptFL": ("method.name=promptfl",),
             "FedOTP": ("method.name=fedotp",),
             "DP-FPL, private too": ("method.name=dp-fpl", "privacy.private=true"),
+            **_MORE,
         },
         rate=100 / 400,
         steps=4,
@@ -70,7 +91,7 @@ SETTINGS = {
         "site",
         10,
         (*_START, "partition.scheme=dirichlet", "partition.alpha=0.5", "partition.n_clients=100", "optimizer.lr=0.3"),
-        {"PromptFL": ("method.name=promptfl",), "FedOTP": ("method.name=fedotp",)},
+        {"PromptFL": ("method.name=promptfl",), "FedOTP": ("method.name=fedotp",), **_MORE},
         rate=1.0,
         steps=1,
         key="privacy.clip",  # nearly every update is longer: a round moves the prompt by about this
@@ -96,25 +117,29 @@ def asked(name: str, steps: Mapping[tuple[str, ...], float] | None, *, device: s
     for method, chosen in setting.methods.items():
         for target in CHOSEN_AT if steps is None or toy else EPSILONS:
             where = (name, method, f"{target:g}")
-            key, values = (setting.key, setting.values) if target else ("optimizer.lr", RATES)
+            plain = _config(setting, chosen, target, device, toy=toy)
+            key, values = setting.tried(plain.method, private=bool(target))
             if steps is not None:
-                values = (_scaled(setting, steps, where),)
+                values = (_scaled(setting, plain.method, steps, where),)
             for value in values[:2] if toy else values:
                 for split in splits[:2] if toy else splits:
-                    config = _config(setting, chosen, target, device, toy=toy)
-                    config = config.override([f"{key}={value}", f"partition.seed={split}", f"seed={split}"])
+                    config = plain.override([f"{key}={value}", f"partition.seed={split}", f"seed={split}"])
                     line = (*where, f"{value:g}", str(split))
                     folder = "/".join(line).replace(",", "").replace(" ", "-")
                     yield Asked(line, Trial(folder, {"method": method, "epsilon": where[-1]}, config))
 
 
-def _scaled(setting: Setting, steps: Mapping[tuple[str, ...], float], where: tuple[str, ...]) -> float:
-    """The step chosen at CHOSEN_AT, so much longer that noise moves a prompt as far; without privacy as it is."""
-    name, method, target = where
+def _scaled(setting: Setting, method: Method, steps: Mapping[tuple[str, ...], float], where: tuple[str, ...]) -> float:
+    """The step chosen at CHOSEN_AT, so much longer that noise moves a prompt as far; without privacy as it is.
+
+    `method.reg` is so much larger that noise is as large beside it.
+    """
+    name, title, target = where
     if target == "0":
         return steps[where]
-    noise = [setting.noise(epsilon) for epsilon in (CHOSEN_AT[0], float(target))]
-    return float(f"{steps[name, method, f'{CHOSEN_AT[0]:g}'] * noise[0] / noise[1]:.3g}")
+    before, now = (setting.noise(epsilon, method) for epsilon in (CHOSEN_AT[0], float(target)))
+    chosen = steps[name, title, f"{CHOSEN_AT[0]:g}"]
+    return float(f"{chosen * now / before if method.in_closed_form else chosen * before / now:.3g}")
 
 
 def _config(setting: Setting, method: tuple[str, ...], target: float, device: str, *, toy: bool) -> Config:
@@ -126,5 +151,5 @@ def _config(setting: Setting, method: tuple[str, ...], target: float, device: st
     if not target:
         return config.override(["privacy.unit=none", "privacy.private=false"])
     budget = 0 if toy else target
-    noise = f"privacy.noise={setting.noise(target)}"
+    noise = f"privacy.noise={setting.noise(target, config.method)}"
     return config.override([f"privacy.unit={setting.unit}", noise, f"privacy.epsilon={budget}"])

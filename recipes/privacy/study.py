@@ -30,10 +30,12 @@ class PrivateRecorder(Recorder):
     found: Sequence[str] = NUMBERS
 
     def numbers(self, run: RunDirectory) -> list[Any]:
-        """Accuracy, that of the global part and of zero-shot CLIP; epsilon spent, and noise."""
+        """Accuracy, that of the global part and of zero-shot CLIP, all with the prior if any; epsilon spent, noise."""
         summary, privacy = run.summary, run.summary.get("privacy", {})
         controls = summary["controls"]
-        scores = [summary["final"], controls.get("global", summary["final"]), controls["zero_shot"]]
+        prior = "_prior" if run.config.evaluation.prior else ""
+        part = controls.get(f"global{prior}", summary["final"])
+        scores = [summary["final"], part, controls[f"zero_shot{prior}"]]
         told = [score["accuracy"] for score in scores] + [privacy.get("epsilon", 0), privacy.get("noise", 0)]
         return [f"{number:.6f}" for number in told]
 

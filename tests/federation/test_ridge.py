@@ -12,11 +12,10 @@ from toy_federation import CLASSES, make_data, make_novel, make_settings, make_t
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, Simulator
-from fedotp.federation.server import Updates
 from fedotp.matching import cross_entropy
 from fedotp.methods import Batch, FedCOF, FedOTP, PersonalRidge, Ridge
 from fedotp.methods._personal_ridge import REGS
-from fedotp.privacy import PrivacySettings
+from fedotp.privacy import PrivacySettings, noise_for
 
 
 def pooled(federation: Simulator, clients: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -112,23 +111,6 @@ def test_before_the_first_round_it_is_zero_shot_clip() -> None:
     np.testing.assert_array_equal(ridge.predict().predicted, captions.predict().predicted)
 
 
-def test_forgetting_is_a_subtraction() -> None:
-    """What a client's statistics add to the average is taken from it: as if the client had never been there."""
-    federation, without = (simulator("ridge", task=make_task(torch.float64)) for _ in range(2))
-    federation.run_round()
-    everyone, gone = np.arange(5), 2
-    ((_, result),) = without.train(without.round_work(everyone))
-    sent = without.upload(everyone, result)
-    sizes = without.data.train.sizes(everyone)
-    rest = np.delete(everyone, gone)
-    updates = {name: value[rest] for name, value in sent.items()}
-    without.server.accept(Updates(torch.from_numpy(rest), updates, torch.from_numpy(sizes[rest])), 0)
-    n = sizes.sum()
-    for name in ("gram", "cross"):
-        left = (federation.server.params[name] * n - sent[name][gone] * sizes[gone]) / (n - sizes[gone])
-        torch.testing.assert_close(left, without.server.params[name], atol=1e-12, rtol=0)
-
-
 def test_a_closed_form_has_one_round_of_everyone() -> None:
     found = simulator("ridge", make_settings(rounds=7, participation=0.2)).settings.federation
     assert (found.rounds, found.participation) == (1, 1.0)
@@ -197,7 +179,53 @@ def test_the_share_of_an_image_in_the_sums_is_no_longer_than_is_said() -> None:
         torch.testing.assert_close(lengths, torch.full_like(lengths, method.sensitivity(federation.task)))
 
 
+@pytest.mark.parametrize("clip", [0.5, 2.0])
+def test_one_release_of_an_average_of_sites(clip: float) -> None:
+    """Of everyone's means, shortened to the clip, whatever their numbers of images and `participation`."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    given = (make_settings(participation=0.2), 0.0), (make_settings(), 3.0)
+    exact, noisy = (
+        simulator("ridge", private(each, unit="site", noise=noise, clip=clip), task=make_task(torch.float64))
+        for each, noise in given
+    )
+    sums = []
+    for client in range(5):
+        x, y = pooled(exact, [client])
+        means = np.concatenate([(x.T @ x).ravel(), (x.T @ y).ravel()]) / len(x)
+        sums.append(means * min(1, clip / np.linalg.norm(means)))
+    exact.run_round()
+    noisy.run_round()
+    found = [federation.server.params for federation in (exact, noisy)]
+    flat = torch.cat([found[0][name].flatten() for name in ("gram", "cross")])
+    np.testing.assert_allclose(flat.numpy(), np.mean(sums, 0), atol=1e-12)
+    added = torch.cat([(found[1][name] - found[0][name]).flatten() for name in ("gram", "cross")])
+    assert added.std().item() == pytest.approx(3.0 * clip / 5, rel=0.15)
+    spent = RdpAccountant().compose(GaussianDpEvent(3.0)).get_epsilon(1e-5)
+    facts = noisy.facts()["privacy"]
+    assert (facts["unit"], facts["releases"], facts["epsilon"]) == ("site", 1, pytest.approx(spent, rel=1e-6))
+
+
+@pytest.mark.parametrize("unit", ["example", "site"])
+def test_a_budget_is_of_one_release(unit: str) -> None:
+    """The noise for one release is enough, whatever rounds, epochs and batches are set; a little less is refused."""
+    settings = make_settings(rounds=9, local_epochs=5, batch_size=2)
+    noise = noise_for(2.0, 1, 1e-5)
+    federation = simulator("ridge", private(settings, unit=unit, noise=noise, epsilon=2.0))
+    federation.run_round()
+    facts = federation.facts()["privacy"]
+    assert 1.98 < facts["epsilon"] <= 2
+    assert "ended_the_run" not in facts
+    with pytest.raises(FedotpError, match=r"privacy\.epsilon = 2: must be at least 2\.\d+, which one round spends"):
+        simulator("ridge", private(settings, unit=unit, noise=0.95 * noise, epsilon=2.0))
+
+
 def test_what_private_sums_cannot_promise_is_refused() -> None:
+    with pytest.raises(FedotpError, match=r"evaluation\.prior = 1\.0: must be 0 beside privacy\.private = true"):
+        simulator("ridge", private(make_settings(evaluation={"prior": 1.0}), unit="example", private=True))
+    with pytest.raises(FedotpError, match=r'^privacy\.unit = "site": FedCOF has no average'):
+        simulator("fedcof", private(make_settings(), unit="site"))
     with pytest.raises(FedotpError, match="group has not"):
         simulator("ridge", private(make_settings(), unit="group"))
     with pytest.raises(FedotpError, match=r"federation\.prior = 0"):

@@ -49,11 +49,15 @@ def trained(grid: NearGrid) -> list[Message]:
 
 
 @pytest.mark.parametrize("own", ["true", "false"])
+@pytest.mark.parametrize(("method", "releases"), [("fedotp", 6), ("ridge", 1), ("fedcof", 1)])
 def test_a_site_makes_the_simulator_s_steps(
-    own: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, releases: int, own: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the simulator's noise in place of entropy; what is spent is the simulator's in any case."""
-    config = private(inputs, f"privacy.private={own}")
+    """With the simulator's noise in place of entropy; what is spent is the simulator's in any case.
+
+    A method in closed form makes one release of all images, whatever the size of batches.
+    """
+    config = private(inputs, f"privacy.private={own}", method={"name": method})
     simulated = fedotp.run(config, tmp_path / "simulated")
     monkeypatch.setattr("fedotp.flower.site._site.Entropy", lambda: None)
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
@@ -62,8 +66,13 @@ def test_a_site_makes_the_simulator_s_steps(
     expected, found = simulated.summary["privacy"], deployed.summary["privacy"]
     assert list(found["clients"].values()) == list(expected["clients"].values())
     assert found["epsilon"] == expected["epsilon"] == list(deployed.metrics("round"))[-1]["epsilon"]
+    assert found["releases"] == expected["releases"] == releases
+    if releases == 1:
+        assert found["epsilon"] == pytest.approx(rdp.RdpAccountant().compose(GaussianDpEvent(NOISE)).get_epsilon(1e-5))
+        lines = [json.loads(line) for line in (tmp_path / "site-0/releases.jsonl").read_text().splitlines()]
+        assert [(line["rate"], line["steps"]) for line in lines] == [(1.0, 1)]
     assert all(wire.LOSS not in metrics for metrics in trained(grid))
-    assert [record["loss"] for record in deployed.metrics("round")] == [None, None]
+    assert {record["loss"] for record in deployed.metrics("round")} == {None}
     # What predicts has learned without noise unless it is covered: then nothing is told of its tests.
     assert bool(deployed.summary["final"]) == (own == "true")
 

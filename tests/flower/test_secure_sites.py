@@ -13,6 +13,7 @@ from flwr.app import Message
 from near_sites import NearGrid, answered, make_deployable, named, parts, with_keys
 from typer.testing import CliRunner
 
+import fedotp
 from fedotp.cli import app
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
@@ -105,6 +106,25 @@ def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
     assert other["client_loss"] == [None] * 3
 
 
+def test_means_of_a_closed_form_add_up_to_the_simulators(inputs: Path, tmp_path: Path, heard: Heard) -> None:
+    """Means of x x' and x y' are within [-1, 1], and every site's counts by its number of images."""
+    config = make_deployable(inputs, method={"name": "ridge", "personal": 5.0})
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
+    secure = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    ((fixed, _),) = heard.totals
+    images = [len(client.train) for client in simulated.partition.clients]
+    assert [weight for _, weight in heard.updates] == images
+    assert len({*images}) > 1
+    assert max(np.abs(value).max() for values, _ in heard.updates for value in values.values()) <= 1
+    exact = sum(values["gram"] * weight for values, weight in heard.updates) / sum(images)
+    found, plain = (Checkpoint.read(run.checkpoint).server for run in (secure, simulated))
+    np.testing.assert_allclose(found["gram"].numpy(), exact, rtol=0, atol=2.0 ** -(fixed.bits + 1))
+    torch.testing.assert_close(found, plain, rtol=0, atol=1e-6)  # sites read images one by one, in float32
+    assert secure.summary["secure"]["sums"] == 1
+    assert secure.summary["final"]["accuracy"] == simulated.summary["final"]["accuracy"]
+
+
 def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_path: Path, heard: Heard) -> None:
     """In each of five rounds, it falls silent at another step."""
     config = of_four(inputs, federation={"rounds": 5})
@@ -188,6 +208,7 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
     [
         ({"method": {"name": "promptfl-fedamp"}}, {}, r'method.name = "promptfl-fedamp": .* \(Eq. 4\)'),
         ({"method": {"name": "fedclip"}}, {}, r'method.name = "fedclip": .* a sum gives nothing else'),
+        ({"method": {"name": "fedcof"}}, {}, r'method.name = "fedcof": .* \(Eq. 4\)'),
         ({"method": {"name": "coop"}}, {}, ".*: its server has no average to make"),
         ({"server": {"rule": "median"}}, {}, 'server.rule = "median": .*cannot compare it with others'),
         ({"privacy": {"unit": "site"}}, {}, 'privacy.unit = "site": .*cannot clip it'),

@@ -27,6 +27,7 @@ CASES = {
     "server-adam": {"server": {"name": "adam", "lr": 0.02}, "federation": {"dropout": 0.3}},
     "server-yogi": {"method": {"name": "promptfl-fedper"}, "server": {"name": "yogi", "lr": 0.02}},
     "fedmgp-kept": {"method": {"name": "fedmgp"}, "optimizer": {"reset": False}, "federation": {"dropout": 0.3}},
+    "closed-form": {"method": {"name": "ridge", "personal": 5.0}, "compute": {"group_size": 1}},
     "finetuned": {"method": {"name": "promptfl-ft"}, "optimizer": {"reset": False}},
 }
 
@@ -62,8 +63,8 @@ def test_a_run_killed_at_any_step_round_or_evaluation(case: str, inputs: Path, t
     config = make_config(inputs, **CASES[case])
     counting = Deadly()
     expected = outcome(fedotp.run(config, tmp_path / "whole", observer=counting))
-    assert counting.heard > 10
-    moments = range(1, counting.heard + 1, 2 if case == "fedotp-sgd" else 6)
+    assert counting.heard > (5 if case == "closed-form" else 10)
+    moments = range(1, counting.heard + 1, {"fedotp-sgd": 2, "closed-form": 1}.get(case, 6))
     for at in moments:
         path = tmp_path / f"killed-{at}"
         with pytest.raises(Killed):
@@ -92,7 +93,7 @@ def deadly_calls(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
     return lambda: made
 
 
-@pytest.mark.parametrize(("case", "first"), [("fedotp-adamw-kept", 1), ("fedamp-sgd-kept", 2)])
+@pytest.mark.parametrize(("case", "first"), [("fedotp-adamw-kept", 1), ("fedamp-sgd-kept", 2), ("closed-form", 1)])
 def test_a_run_killed_before_any_write(case: str, first: int, inputs: Path, tmp_path: Path) -> None:
     """Also between the last checkpoint and the summary; temporary files are left behind and do no harm."""
     config = make_config(inputs, federation={"rounds": 2}, **CASES[case])

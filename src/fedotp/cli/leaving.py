@@ -24,7 +24,7 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option(
         metavar="RUN",
-        help="With --check: a run that others made without the clients; it must be bit-equal.",
+        help="With --check: a run that others made without the clients; it must be bit-equal, or equal to rounding.",
         autocompletion=_complete.runs,
     ),
 ]
@@ -47,10 +47,11 @@ def forget(
 
     All rounds are run again without the clients, from the same seed: the result
     is bit-equal to that of a run with federation.without = ["NAME"], the other
-    clients' private prompts included. The old run is not changed: delete it, and
-    all that was made from it, when you have the new one. If stopped, the same
-    command continues. A run of real sites is prepared here and replayed with
-    them by `fedotp server --resume`.
+    clients' private prompts included. Of a method in closed form (ridge), what
+    the clients added to the sums is subtracted instead: equal to rounding. The
+    old run is not changed: delete it, and all that was made from it, when you
+    have the new one. If stopped, the same command continues. A run of real sites
+    is prepared here and replayed with them by `fedotp server --resume`.
 
     \b
     Examples:
@@ -160,7 +161,11 @@ def _check(path: Path, against: Path | None) -> None:
         raise typer.Exit(SOME_FAILED)
     print("valid: the run is the certified one, and nothing of the forgotten clients is in it")
     if against is not None:
-        print(f"{against} is bit-equal")
+        print(f"{against} is {_how_equal(certificate)}")
+
+
+def _how_equal(certificate: dict[str, Any]) -> str:
+    return "equal to rounding" if certificate.get("by") == "subtraction" else "bit-equal"
 
 
 def _print(certificate: dict[str, Any]) -> None:
@@ -168,8 +173,12 @@ def _print(certificate: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]] = [
         ("forgotten", site, f"took part in {len(rounds[site])} rounds") for site in certificate["forgotten"]
     ]
-    replayed = certificate["replayed"]
-    rows.append(("replayed", f"{replayed['rounds']} rounds", "from the first"))
+    if certificate.get("by") == "subtraction":
+        rows.append(("subtracted", "what they added to the sums", "equal to rounding to a run without them"))
+    else:
+        rows.append(("replayed", f"{certificate['replayed']['rounds']} rounds", "from the first"))
+    if why := certificate.get("no_subtraction"):
+        rows.append(("not subtracted", why))
     before, after = certificate["before"]["digests"], certificate["after"]["digests"]
     rows.append(("state before", before["state"][:16], certificate["before"]["run"]))
     rows.append(("state now", after["state"][:16], certificate["after"]["run"]))

@@ -257,6 +257,9 @@ def _require_settings(rounds: RoundSettings, settings: Settings) -> None:
     if settings.privacy.private and (rounds.holdout or rounds.holdout_clients):
         right = "empty beside privacy.private = true: who joins later fits its own without noise"
         raise SettingError("federation.holdout", show(rounds.holdout or rounds.holdout_clients), right)
+    if settings.privacy.private and (prior := settings.evaluation.prior):
+        right = "0 beside privacy.private = true: predictions would show a client's class counts, which have no noise"
+        raise SettingError("evaluation.prior", show(prior), right)
 
 
 def _trained(method: Method, task: Task) -> Parameters:

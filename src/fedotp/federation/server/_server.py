@@ -61,7 +61,7 @@ class Server:
         self.params = method.shared(task, n_clients)
         self.rule, self.step = Rule(settings.server), ServerStep(settings.server)
         self._task = task
-        self._rounds = settings.federation
+        self._rounds = settings.of(method).federation
         self._n_members = n_members
         self._release = release
         if not self.rule.is_plain:

@@ -82,7 +82,7 @@ class Deployed(Observer):
     @property
     def settings(self) -> Settings:
         """How the federation is run."""
-        return self.config.settings
+        return self.config.settings.of(self.method)
 
     @property
     def learns(self) -> bool:

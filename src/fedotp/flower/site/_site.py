@@ -182,7 +182,7 @@ class Site:
         n_images = int(clients.data.train.sizes(_ONLY)[0])
         self._require_private(config, n_images)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors", config.privacy)
-        ledger = Ledger(settings.state / "releases.jsonl", agreement.run, config.settings, n_images, settings.required)
+        ledger = Ledger(settings.state / "releases.jsonl", agreement.run, clients.settings, n_images, settings.required)
         log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
         seen = "the server sees this site's update of the shared prompt in every round"
         if agreement.secure is not None:

@@ -1,7 +1,8 @@
 """Forget a client: the federation as it would have been without it, by doing all of it again.
 
-Nothing learned is corrected or subtracted. Rounds are replayed from the first one with the draws they had, which are
-named by seed, purpose, round and client, so that the result is, bit for bit, that of a run with `federation.without`.
+Rounds are replayed from the first one with the draws they had, which are named by seed, purpose, round and client, so
+that the result is, bit for bit, that of a run with `federation.without`. Only sums of a method in closed form are
+corrected instead (`_subtract.py`); they are equal to rounding.
 
 A certificate names the clients that were removed and the digests of both runs, so that anyone can check that the run
 beside it is the replay. Digests of two runs are equal if all their numbers are equal to the last bit.
@@ -20,6 +21,7 @@ from fedotp.config import Config, difference
 from fedotp.errors import FedotpError, listed, nearest
 from fedotp.federation import Checkpoint
 from fedotp.runs.directory import RunDirectory
+from fedotp.runs.leaving._subtract import CLOSE, is_close, is_subtracted, obstacle, subtract
 from fedotp.runs.many import directory_name
 from fedotp.runs.one import prepare, resume, run
 from fedotp.runs.watch import Observer
@@ -60,6 +62,9 @@ def forget(
     if before.is_deployed:
         if not after.is_begun:
             _prepare_deployed(before, after, config, sites)
+    elif not obstacle(before):
+        if not after.is_complete:
+            subtract(before, after, config, observer, progress)
     elif after.is_begun:
         resume(after.path, observer=observer, progress=progress)
     else:
@@ -91,7 +96,7 @@ def _require_replayable(before: RunDirectory, observer: Observer | None) -> None
     """Refuse a run whose method, backbone or images are not what they were."""
     with before.reading():
         before.require_same_code(before.config.method)
-        if not before.is_deployed:
+        if not before.is_deployed and obstacle(before):  # a subtraction prepares it itself
             prepare(before.config, observer, before)
 
 
@@ -113,6 +118,7 @@ _TIMES = "seconds"
 _BY_NUMBER = ("sampled", "answered", "clients")  # in the lines of metrics.jsonl
 _OF_ALL = (("global", "global"), ("novel", "global"))  # views of no client: the number 0 in them is not one's
 _NAME = "forgotten"  # of the certificate among the findings about a run
+_INPUTS = ("configuration", "backbone", "data", "partition")  # the digests of what a run is made of
 _VERSIONS = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device", "threads")
 
 
@@ -196,11 +202,15 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
             f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} did not contribute to them, and "
             "there is nothing to certify"
         )
+    how = {"by": "subtraction"} if is_subtracted(after) else {"by": "replay"}
+    if how["by"] == "replay" and after.config.method.in_closed_form:
+        how["no_subtraction"] = obstacle(before) or "others than remain take part, or hardly an image remains"
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {
         "forgotten": list(sites),
         "without": list(after.config.federation.without),
         "rounds_taken_part_in": {site: rounds_of_site(before, site) for site in sites},
+        **how,
         "replayed": {"from_round": 0, "rounds": after.summary["rounds"], "real_sites": after.is_deployed},
         "seed": after.config.seed,
         "partition_seed": after.config.partition.seed,
@@ -236,7 +246,7 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
 
     It must name clients that were forgotten, and a state before that is not the one after. The run beside it must have
     the digests it names, and nothing of these clients. `against` is a run made without them and without fedotp's help:
-    it must have the same digests.
+    it must have the same digests or, where clients were subtracted, a state as close as `CLOSE`.
     """
     certificate = read_certificate(path)
     run = RunDirectory.open(_run_of(path).path)
@@ -250,7 +260,11 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
             wrong.append(f"{run.path}: the state before and the state now are the same: nothing was removed")
         wrong += [f"{run.path} has something of {', '.join(sites)}: {where}" for where in traces(run, sites)]
     if against is not None:
-        other = digests_of(RunDirectory.open(against))
+        never = RunDirectory.open(against)
+        other = digests_of(never)
+        if certificate.get("by") == "subtraction":  # what else a run has follows from these parts
+            named, other = ({part: of[part] for part in _INPUTS} for of in (named, other))
+            wrong += [] if is_close(run, never) else [f"{against}: its state differs by more than {CLOSE:g}"]
         wrong += [f"{against}: its {part} is another" for part in _differing(named, other)]
     return certificate, wrong
 

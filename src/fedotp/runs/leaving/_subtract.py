@@ -1,0 +1,132 @@
+"""Forget clients of a method in closed form: what they added to the average is subtracted from it.
+
+The server of such a method has the average M = sum_i n_i m_i / n of what clients sent, their means m_i over n_i of n
+images (Eq. 4). Without the clients A it has
+
+    M' = (n M - sum_{i in A} n_i m_i) / (n - sum_{i in A} n_i),
+
+for which only the images of A are read, however many clients remain. What a client keeps is of its own images and of
+what it received before the first average: it stays as it was. Other weights that clients use follow from M'.
+"""
+
+import numpy as np
+import torch
+
+from fedotp._system import own_seconds
+from fedotp._values import show
+from fedotp.config import Config
+from fedotp.federation import Checkpoint, RoundReport, Simulator
+from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import Loop, Preparation, opened
+from fedotp.runs.watch import Observer, watched
+
+CLOSE = 1e-10
+"""How far a number of the state may be from that of a run without the clients."""
+_MARK = {"by": "subtraction"}  # in the line of a round that was made so
+_MOST = 1000  # images forgotten per image that is left: beyond, rounding of the sums would exceed `CLOSE`
+
+
+def obstacle(before: RunDirectory) -> str:
+    """Why clients of a run cannot be forgotten by subtraction; "" where nothing in its configuration is against it."""
+    config = before.config
+    method, privacy, server = config.method, config.privacy, config.server
+    reasons = {
+        f"{method.title} learns in steps": not method.in_closed_form,
+        f"the server of {method.title} makes no average of what clients send": not method.averages,
+        f"privacy.unit = {show(privacy.unit)} adds noise": privacy.unit != "none",
+        f"server.rule = {show(server.rule)} is not the average": server.rule != "average",
+        f"server.name = {show(server.name)} is not the average": server.name != "average",
+        f"attack.name = {show(config.attack.name)} changes what clients send": config.attack.name != "none",
+        "[authors] changes what clients send": config.authors != type(config.authors)(),
+        "real sites have the images": before.is_deployed,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def subtract(
+    before: RunDirectory, after: RunDirectory, config: Config, observer: Observer | None, progress: bool | None
+) -> None:
+    """Make, or complete, the run `after` of `config`, which is that of `before` without some clients.
+
+    There is no `obstacle`. Where others than remain of `before` take part, as held-out clients are drawn anew, or
+    hardly an image remains, the round is made again.
+    """
+    with watched(observer, progress) as watcher:
+        preparation = Preparation(before.config, watcher)
+        everyone = preparation.prepare(before.config, before)
+        prepared = preparation.prepare(config, after if after.is_begun else None, before.partition)
+        whole = Simulator(before.config.method, everyone.task, everyone.data, before.config.settings)
+        with opened(prepared, after, watcher) as (loop, left):
+            if left.round == 0:
+                _subtract_round(before, whole, left, loop)
+            loop.go()
+
+
+def _subtract_round(before: RunDirectory, whole: Simulator, left: Simulator, loop: Loop) -> None:
+    """Put `left` from before its round to after it, by what `before` has; leave it as it is where that would be wrong.
+
+    `whole` is the federation of `before`, before its round.
+    """
+    start = own_seconds()
+    rounds, seed, sizes = left.settings.federation, left.settings.seed, whole.data.train.sizes
+    stay = rounds.survivors(rounds.sampled(left.members, 0, seed), 0, seed)
+    took_part = np.array([client for record in before.metrics("round") for client in record["answered"]], np.int64)
+    gone = np.setdiff1d(took_part, stay)
+    n_gone, n_left = int(sizes(gone).sum()), int(sizes(stay).sum())
+    if not np.isin(stay, took_part).all() or len(stay) < rounds.min_clients or n_gone > _MOST * n_left:
+        return
+    sent = [whole.upload(clients, result) for clients, result in whole.train(whole.round_work(gone))]
+    uploads = {name: torch.cat([part[name] for part in sent]) for name in (sent[0] if sent else ())}
+    if any(value.dtype != torch.float64 for value in uploads.values()):  # too coarse for `CLOSE`
+        return
+    state = Checkpoint.read(before.checkpoint)
+    weights = torch.from_numpy(sizes(gone)).to(whole.device, torch.float64)
+    left.server.load(state.server)
+    for name, value in uploads.items():
+        total = (n_gone + n_left) * left.server.params[name]
+        left.server.params[name] = (total - torch.tensordot(weights, value, dims=1)) / n_left
+    clients, rows = state.rows(before.kept)
+    staying = np.isin(clients, stay)
+    left.kept.write(clients[staying], {name: value[staying] for name, value in rows.items()})
+    left.round = 1
+    report = RoundReport(
+        round=1,
+        sampled=stay,
+        answered=stay,
+        loss=np.zeros(len(stay)),
+        examples=sizes(stay),
+        lr=left.lr,
+        bytes_down=0,
+        bytes_up=sum(value.numel() * value.element_size() for value in uploads.values()),
+        n_images=n_gone,
+        seconds=own_seconds() - start,
+    )
+    progress = loop.progress
+    progress.round, progress.bytes_up, progress.train_seconds = 1, report.bytes_up, report.seconds
+    line = {"kind": "round", **report.as_dict(), **_MARK}
+    progress.metrics_bytes, progress.metrics_digest = loop.directory.append_metrics(line)
+    left.save(loop.directory.checkpoint, progress)
+
+
+def is_subtracted(run: RunDirectory) -> bool:
+    """Whether the round of a run was made by subtraction."""
+    return any(record.items() >= _MARK.items() for record in run.metrics("round"))
+
+
+def is_close(one: RunDirectory, other: RunDirectory) -> bool:
+    """Whether all that server and clients have learned is equal to `CLOSE`."""
+    states = [Checkpoint.read(run.checkpoint) for run in (one, other)]
+    (clients, rows), (others, other_rows) = (
+        state.rows(run.kept) for state, run in zip(states, (one, other), strict=True)
+    )
+    if not np.array_equal(clients, others):
+        return False
+    pairs = ((states[0].server, states[1].server), (rows, other_rows))
+    return all(
+        mine.keys() == theirs.keys()
+        and all(
+            value.shape == theirs[name].shape and torch.allclose(value, theirs[name], rtol=0, atol=CLOSE)
+            for name, value in mine.items()
+        )
+        for mine, theirs in pairs
+    )
