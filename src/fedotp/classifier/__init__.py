@@ -12,3 +12,4 @@ from fedotp.classifier._open import calibrated_by as calibrated_by
 from fedotp.classifier._open import load as load
 from fedotp.classifier._open import open_classifiers as open_classifiers
 from fedotp.classifier._prediction import Prediction as Prediction
+from fedotp.classifier._prior import ClassPrior as ClassPrior

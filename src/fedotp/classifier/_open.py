@@ -7,34 +7,39 @@ import difflib
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from functools import cached_property
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import safetensors.torch
 from safetensors import SafetensorError
 
-from fedotp._files import read_regular
+from fedotp._files import parse_json, read_regular
 from fedotp._text import counted
 from fedotp.classifier._bundle import FACTS, Bundle
 from fedotp.classifier._classifier import Classifier, Origin
+from fedotp.classifier._prediction import Floats
+from fedotp.classifier._prior import ClassPrior, unknown_frequencies
 from fedotp.clip import ImageFeatures
+from fedotp.config import located
 from fedotp.data import load_dataset
 from fedotp.data.store import content_of
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Simulator
+from fedotp.federation import Ints, Simulator
 from fedotp.federation.testing import Predictor
 from fedotp.limits import SCORE, Score
 from fedotp.methods import Memory, Parameters
 from fedotp.runs.directory import RunDirectory, find_runs
-from fedotp.runs.one import Prepared, StoredParameters, class_numbers, load_backbone, make_task, restore
+from fedotp.runs.one import Prepared, StoredParameters, class_numbers, load_backbone, load_data, make_task, restore
 
 TEST = "test"  # in place of a folder
 _BATCH = 64  # images read at a time
 _MOST_BYTES = 4 << 30  # of a client's tensors
+_MOST_RESULT_BYTES = 16 << 20  # of what was written when it joined
 
 log = logging.getLogger("fedotp.classifier")
 
@@ -42,9 +47,21 @@ log = logging.getLogger("fedotp.classifier")
 class RunClassifiers:
     """The classifiers of all clients of one run, those that joined it later included."""
 
-    def __init__(self, run: str | Path, *, backbone: str | Path | None = None, device: str = "auto") -> None:
-        """Load the backbone (another file of the same weights, if given) and read the run's prompts."""
+    def __init__(
+        self,
+        run: str | Path,
+        *,
+        backbone: str | Path | None = None,
+        device: str = "auto",
+        prior: float | None = None,
+        frequencies: Mapping[str, float] | None = None,
+    ) -> None:
+        """Load the backbone (another file of the same weights, if given) and read the run's prompts.
+
+        Classifiers have the class prior of the run's evaluation, but for a strength `prior` and `frequencies` given.
+        """
         self.run = RunDirectory.open(run)
+        self._strength, self._frequencies = prior, frequencies
         if self.run.config.data.labels == "shuffled":
             raise FedotpError(
                 f"{run} was trained on shuffled labels: it is a control, and its classifiers are of no use"
@@ -79,7 +96,7 @@ class RunClassifiers:
         site = client if number is None else self.run.manifest["domains"][number]
         config = self.run.config
         digest = hashlib.sha256(config.to_toml().encode()).hexdigest()
-        return Classifier(
+        made = Classifier(
             Predictor.of(config.method, self._task, params, memory=memory),
             self._tower,
             Origin(client, digest, self.run.manifest["fedotp"], config.backbone.name),
@@ -88,6 +105,7 @@ class RunClassifiers:
             image_precision=config.data.precision,
             window=config.data.window_of(site),
         )
+        return self._with_prior(made, number)
 
     def calibrated(self, client: str, by: str | Path, score: Score) -> Classifier:
         """The classifier of `client`, calibrated by a folder of images, or by its own test images (`TEST`)."""
@@ -160,6 +178,66 @@ class RunClassifiers:
             raise FedotpError(f"{path} holds {shapes}, but the run's clients keep {expected}; join the client again")
         return self._stored.deployed(method, self._task, private, None), None
 
+    # Class frequencies -------------------------------------------------------------------------------------
+
+    def _with_prior(self, made: Classifier, number: int | None) -> Classifier:
+        """The classifier of a client with its class prior; `number` is None for one of `fedotp join`."""
+        evaluation, strength = self.run.config.evaluation, self._strength
+        if number is None:
+            known = self._joined_prior(made.client)
+            strength = known.strength if strength is None else strength
+        else:
+            known = ClassPrior(0.0, evaluation.smoothing, partial(self._counted, made.client, number))
+            if strength is None and not isinstance(evaluation.prior, str):
+                strength = evaluation.prior
+            elif strength is None:
+                with self._for_frequencies_of(made.client):
+                    strength = self._restored[1].tester.class_prior(number, made.params)["strength"]
+        made = replace(made, prior=replace(known, strength=0.0))  # nothing is counted before it is needed
+        return made.with_prior(strength or self._strength, self._frequencies)
+
+    def _counted(self, client: str, number: int) -> Floats:
+        """The class counts (K,) of a client's training images."""
+        with self._for_frequencies_of(client):
+            return self._class_counts[number].astype(np.float64)
+
+    @cached_property
+    def _class_counts(self) -> Ints:
+        """Those of all clients (C, K), from the labels alone where all images are used."""
+        data = self.run.config.data
+        if data.skip_broken:
+            return self.run.partition.counts(self._restored[0].dataset)
+        dataset = load_data(data)
+        dataset = dataset.base_and_novel()[0] if data.classes == "base" else dataset
+        self.run.require_same("data", dataset.name, dataset.digest)
+        return self.run.partition.counts(dataset)
+
+    @contextmanager
+    def _for_frequencies_of(self, client: str) -> Iterator[None]:
+        """What is not there is said to be needed for the class frequencies."""
+        try:
+            if self.run.is_deployed:
+                raise FedotpError("they are at that site alone, in the folder classifier in its --state")
+            yield
+        except FedotpError as error:
+            raise FedotpError(
+                f"the class prior needs the class frequencies of {client}: {error}; without them give --prior 0 "
+                "(prior=0) or --frequencies (frequencies=...)"
+            ) from error
+
+    def _joined_prior(self, client: str) -> ClassPrior:
+        """That of a client of `fedotp join`, as it was evaluated when it joined."""
+        path = self.run.path / "joined" / client / "result.json"
+        with located(str(path)):
+            try:
+                found = parse_json(read_regular(path, _MOST_RESULT_BYTES).decode("utf-8"))
+            except (OSError, ValueError) as error:
+                raise FedotpError(f"cannot be read: {error}") from error
+            prior = found.get("prior") if isinstance(found, dict) else None
+            if not isinstance(prior, dict):
+                return unknown_frequencies(f"{client} joined without its class frequencies: join it again")
+            return ClassPrior.from_dict(prior, len(self._task.classes))
+
     @cached_property
     def _restored(self) -> tuple[Prepared, Simulator]:
         """The whole federation, with its images."""
@@ -218,12 +296,14 @@ def open_classifiers(
     device: str = "auto",
     calibrate: str | Path | None = None,
     score: Score = SCORE,
+    prior: float | None = None,
+    frequencies: Mapping[str, float] | None = None,
 ) -> Classifiers:
     """The classifiers of a run or of a bundle, as the folder is one or the other; arguments as of `load`."""
     folder = Path(path).expanduser()
     folder = folder.parent if folder.name == FACTS else folder
     if (folder / FACTS).is_file():
-        bundle = Bundle(folder).classifier(backbone=backbone, device=device)
+        bundle = Bundle(folder).classifier(backbone=backbone, device=device).with_prior(prior, frequencies)
         if calibrate == TEST:
             raise FedotpError(f"{path} is a bundle and knows no test images; calibrate it by a folder of images")
         if calibrate is not None:
@@ -233,7 +313,7 @@ def open_classifiers(
         within = [str(run.path) for run in find_runs(folder)[:4]] if folder.is_dir() else []
         hint = f"runs in it are {', '.join(within)}" if within else "`fedotp run` makes runs, `fedotp export` bundles"
         raise FedotpError(f"{path} is neither a run nor a bundle: it has no config.toml and no {FACTS}; {hint}")
-    run = RunClassifiers(folder, backbone=backbone, device=device)
+    run = RunClassifiers(folder, backbone=backbone, device=device, prior=prior, frequencies=frequencies)
     if calibrate is None:
         return Classifiers(folder, run.names, run.classifier)
     return Classifiers(folder, run.names, lambda name: run.calibrated(name, calibrate, score))
@@ -247,6 +327,8 @@ def load(
     device: str = "auto",
     calibrate: str | Path | None = None,
     score: Score = SCORE,
+    prior: float | None = None,
+    frequencies: Mapping[str, float] | None = None,
 ) -> Classifier:
     """The classifier of `client` from a run, or the one in a bundle.
 
@@ -258,12 +340,21 @@ def load(
         calibrate: a folder of the client's own images, of which the test images are taken, or "test" for its test
             images in the run; with them there are prediction sets and p-values (docs/limits.md).
         score: what the sets are made by.
+        prior, frequencies: another class prior than that of the run's evaluation, as for `Classifier.with_prior`.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
         >>> fedotp.load("client-3").predict("cat.jpg").top(3)              # doctest: +SKIP
     """
-    return open_classifiers(path, backbone=backbone, device=device, calibrate=calibrate, score=score)[client]
+    return open_classifiers(
+        path,
+        backbone=backbone,
+        device=device,
+        calibrate=calibrate,
+        score=score,
+        prior=prior,
+        frequencies=frequencies,
+    )[client]
 
 
 def calibrated_by(
