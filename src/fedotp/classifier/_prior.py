@@ -1,7 +1,7 @@
 """The class prior of a classifier: how frequent the classes are where it is used, and how much that counts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedotp.classifier._prediction import Floats
 from fedotp.errors import FedotpError, listed, nearest
 from fedotp.federation.testing import log_frequencies
 
-STRONGEST = 10.0
+STRONGEST = 10
 _LEAST, _LARGEST = 1e-9, 1e15  # of a count, or a share
 _KEYS = ("strength", "smoothing", "counts", "given")
 
@@ -32,7 +32,7 @@ class ClassPrior:
 
     strength: float
     smoothing: float
-    count: Callable[[], Floats]
+    count: Callable[[], Floats] = field(repr=False)
     given: bool = False
 
     def __post_init__(self) -> None:
