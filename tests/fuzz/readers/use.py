@@ -22,7 +22,7 @@ def _bundle(folder: Path) -> Path:
     made = inputs_of(folder) / "bundle"
     if not made.is_dir():
         run = complete_run(_new(inputs_of(folder) / "for-bundle"))
-        calibrated_by(load(run, "client-0"), toy_inputs(folder) / "data", every=True).save(made)
+        calibrated_by(load(run, "client-0", prior=1), toy_inputs(folder) / "data", every=True).save(made)
     return made
 
 
