@@ -46,12 +46,6 @@ class ClassPrior:
         return self.count()
 
     @property
-    def frequencies(self) -> Floats:
-        """(K,) how frequent classes are, smoothed; they sum to 1."""
-        frequencies: Floats = log_frequencies(torch.from_numpy(self.counts), self.smoothing).exp().numpy()
-        return frequencies
-
-    @property
     def logits(self) -> Tensor | None:
         """(1, K) what is added to the logarithms of the probabilities; None for nothing."""
         if not self.strength:
