@@ -116,6 +116,31 @@ def test_the_dial_goes_from_global_to_local(opened: "Page", run: RunDirectory, i
     assert shown(opened) == predicted(run, "client-0", image)
 
 
+def test_class_frequencies_count_as_much_as_the_slider_says(opened: "Page", run: RunDirectory, image: Path) -> None:
+    upload(opened, image)
+    classifier = load(run.path, "client-0")
+    assert classifier.prior is not None
+    counts = classifier.prior.counts
+    said = opened.locator("#frequencies").inner_text()
+    assert said.startswith(f"Among the {counts.sum():.0f} training images of client-0: ")
+    for name, count in zip(classifier.classes, counts, strict=True):
+        assert (f"{name} {100 * count / counts.sum():.1f} %" in said) == (count > 0)
+
+    def under(strength: float) -> list[tuple[str, str]]:
+        (best,) = classifier.with_prior(strength).predict(image).top(5)
+        return [(name, f"{100 * p:.1f} %") for name, p in best]
+
+    expect(opened.locator("#counts")).not_to_be_checked()
+    answered(opened, lambda: opened.check("#counts"))
+    assert shown(opened) == under(1) != under(0)
+    opened.focus("#prior")
+    answered(opened, lambda: opened.keyboard.press("End"))
+    assert (opened.locator("#often output").inner_text(), shown(opened)) == ("2.00", under(2))
+    answered(opened, lambda: opened.uncheck("#counts"))
+    assert shown(opened) == predicted(run, "client-0", image)
+    expect(opened.locator("#often button")).to_be_disabled()
+
+
 def test_any_class_can_be_explained(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
     before = pixels(opened, "local similarity")
@@ -226,7 +251,7 @@ def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: P
         expect(page.locator("#promise")).to_have_text("Promised for images like the 40 that calibrated this client.")
         page.focus("#mass")
         answered(page, lambda: page.keyboard.press("Home"))
-        expect(page.locator("#promise")).to_contain_text("as it was trained only")
+        expect(page.locator("#promise")).to_contain_text("as it was calibrated only")
         expect(page.locator("#coverage")).to_be_hidden()
         answered(page, page.locator("#amount button").click)
         upload(page, tmp_path / "noise.png")

@@ -29,6 +29,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "fedpgp": {"method": {"name": "fedpgp"}},
     "pfedmoap": {"method": {"name": "pfedmoap"}},
     "fedtpg": {"method": {"name": "fedtpg"}},
+    "fedotp, prior": {"evaluation": {"prior": 1.0}},
+    "promptfl, prior chosen": {"method": {"name": "promptfl"}, "evaluation": {"prior": "cv"}},
 }
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -178,6 +179,7 @@ def content_changed(name: str, content: bytes, *, sealed: bool = False) -> Calla
     return tamper
 
 
+NO_PRIOR = {"strength": 0, "smoothing": 0.3, "counts": [1, 2], "given": False}
 PICKLE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
 TAMPERED: list[tuple[Callable[[Path], None], str]] = [
     (content_changed("bundle.json", b"{"), "bundle.json: not JSON"),
@@ -187,7 +189,7 @@ TAMPERED: list[tuple[Callable[[Path], None], str]] = [
     (facts_changed(lambda f: f.update(format="fedotp-bundle-9")), "format is 'fedotp-bundle-9'"),
     (facts_changed(lambda f: f.update(classes=["a", "a", "b"])), "classes must differ"),
     (facts_changed(lambda f: f.update(classes=[1, 2, 3])), "classes must be a list of names"),
-    (facts_changed(lambda f: f.update(classes=["a", "b"])), "has the shape"),
+    (facts_changed(lambda f: f.update(classes=["a", "b"], prior=NO_PRIOR)), "has the shape"),
     (facts_changed(lambda f: f.update(client=None)), "client must be text"),
     (facts_changed(lambda f: f.update(template="none")), "must have {} once"),
     (facts_changed(lambda f: f.update(storage="int4")), 'data.storage = "int4": must be float16 or int8'),
@@ -206,6 +208,18 @@ TAMPERED: list[tuple[Callable[[Path], None], str]] = [
     (facts_changed(lambda f: f.update(calibration=None)), "bundle.json: .*calibration"),
     (facts_changed(lambda f: f.update(calibration=[])), "bundle.json: .*calibration"),
     (facts_changed(lambda f: f.update(calibration={"score": "lac"})), "bundle.json: .*calibration"),
+    (facts_changed(lambda f: f.update(prior=None)), "bundle.json: prior must be an object"),
+    (facts_changed(lambda f: f["prior"].pop("counts")), "a prior has strength, smoothing, counts, given, not"),
+    (facts_changed(lambda f: f["prior"].update(more=1)), "a prior has strength, smoothing, counts, given, not"),
+    (facts_changed(lambda f: f["prior"].update(counts=[1, 2])), "counts of a prior must be a list of 3 numbers"),
+    (facts_changed(lambda f: f["prior"].update(counts=[1, 2, math.nan])), "must be numbers from 0 to"),
+    (facts_changed(lambda f: f["prior"].update(counts=[1, 2, -1])), "must be numbers from 0 to"),
+    (facts_changed(lambda f: f["prior"].update(counts=[1, 2, 10**400])), "must be numbers from 0 to"),
+    (facts_changed(lambda f: f["prior"].update(counts=[1, True, "2"])), "must be numbers from 0 to"),
+    (facts_changed(lambda f: f["prior"].update(counts=[1, 2, 0], smoothing=0)), "must together be at least 1e-09"),
+    (facts_changed(lambda f: f["prior"].update(smoothing=math.inf)), "must be numbers from 0 to"),
+    (facts_changed(lambda f: f["prior"].update(strength=11)), "bundle.json: prior = 11: must be from 0 to 10"),
+    (facts_changed(lambda f: f["prior"].update(given="no")), 'given of a prior must be true or false, not "no"'),
     (lambda bundle: (bundle / "prompts.safetensors").unlink(), "cannot read .*prompts.safetensors: No such file"),
     (content_changed("prompts.safetensors", b"x"), "prompts.safetensors is damaged"),
     (content_changed("prompts.safetensors", PICKLE, sealed=True), "prompts.safetensors is not a safetensors file"),

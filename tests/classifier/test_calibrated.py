@@ -122,11 +122,12 @@ def test_a_runs_training_images_are_left_out_wherever_they_lie(
     assert "5 images that are training images, too" in caplog.text
 
 
-@pytest.mark.parametrize("changed", ["mass", "dial", "classes"])
+@pytest.mark.parametrize("changed", ["mass", "dial", "prior", "classes"])
 def test_void_once_it_is_another_classifier(calibrated: Classifier, changed: str) -> None:
     other = {
         "mass": lambda: calibrated.with_mass(0.3),
         "dial": lambda: calibrated.with_dial(0.1),
+        "prior": lambda: calibrated.with_prior(1),
         "classes": lambda: calibrated.with_classes(("cat", "dog")),
     }[changed]()
     assert other.calibration is None

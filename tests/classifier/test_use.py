@@ -44,10 +44,14 @@ def test_from_a_bundle(classifier: Classifier, made: Made, monkeypatch: pytest.M
     assert names["classifier"].predict("photo.jpg").labels == classifier.predict("photo.jpg").labels
 
 
-def test_numpy_alone(classifier: Classifier) -> None:
+@pytest.mark.parametrize("strength", [None, 0, 1.5])
+def test_numpy_alone(classifier: Classifier, strength: float | None) -> None:
+    """With a class prior, and in a bundle that has none."""
     code = BLOCKS[2]
-    assert len(code.splitlines()) <= 17
+    assert len(code.splitlines()) <= 18
     assert "fedotp" not in code
+    classifier = classifier.without_frequencies() if strength is None else classifier.with_prior(strength)
+    classifier.save("client-1.bundle", force=True)
     with Image.open("photo.jpg") as image:
         names = {"tokens": classifier.encode([image]).tokens[0].numpy()}
     exec(code, names)

@@ -116,6 +116,53 @@ def test_export_and_use(trained: RunDirectory, client: str, made: Path, place: P
     assert "needs the backbone tiny.safetensors" in fedotp("predict", bundle, image).err
 
 
+def test_the_class_prior_and_other_frequencies(
+    trained: RunDirectory, client: str, made: Path, place: Path, fedotp: Fedotp
+) -> None:
+    image, plain = made / "images" / "day" / "red" / "0.png", load(trained.path, client)
+    (place / "shares.csv").write_text("class,share\nblue,0.7\n[bold]green,0.2\nred,0.1\n")
+    (place / "shares.json").write_text('{"blue": 7, "[bold]green": 2, "red": 1}')
+    shares = {"blue": 0.7, "[bold]green": 0.2, "red": 0.1}
+    both = ("predict", trained.path, "--client", client, image, "--json")
+    for words, expected in (
+        (("--prior", 1.5), plain.with_prior(1.5)),
+        (("--frequencies", "blue=0.7, [bold]green=0.2,red=0.1"), plain.with_prior(1, shares)),
+        (("--frequencies", "shares.csv", "--prior", 0.5), plain.with_prior(0.5, shares)),
+        (("--frequencies", "shares.json"), plain.with_prior(1, shares)),
+        (
+            ("--classes", "cat,dog", "--frequencies", "cat=3,dog=1"),
+            plain.with_classes(["cat", "dog"]).with_prior(1, {"cat": 3, "dog": 1}),
+        ),
+    ):
+        done = fedotp(*both, *words)
+        assert done.status == 0, done.err
+        found = list(json.loads(done.out)["probabilities"].values())
+        np.testing.assert_allclose(found, expected.predict(image).probabilities[0], atol=1e-6)
+    (place / "bad.json").write_text("[1]")
+    for words, complaint in (
+        (("--frequencies", "blu=1,[bold]green=1,red=1"), "no class is called 'blu'; did you mean 'blue'?"),
+        (("--frequencies", "blue"), "'' needs a share or a number of images, for example normal=0.9"),
+        (("--frequencies", "blue=1,blue=2"), "'blue' is given twice"),
+        (("--frequencies", "bad.json"), "must be an object"),
+        (("--classes", "cat,dog", "--prior", 1), f"the class frequencies of {client} are unknown"),
+        (("--prior", 1, "--coverage", 0.9), "--coverage is promised for the classifier as it was calibrated"),
+    ):
+        done = fedotp(*both, *words)
+        assert done.status == 2
+        assert complaint in done.err
+        assert len(done.err.splitlines()) == 1
+    assert fedotp("export", trained.path, "--client", client, "--no-prior", "--out", "bare").status == 0
+    assert "prior" not in json.loads((place / "bare" / "bundle.json").read_text())
+    assert "give it without" in fedotp("export", trained.path, "--no-prior", "--prior", 1).err
+    backbone = ("--backbone", made / "tiny.safetensors")
+    words = ("--all", "--frequencies", "shares.csv", *backbone)
+    assert fedotp("calibrate", "bare", made / "images", *words).status == 0
+    found = load("bare", backbone=made / "tiny.safetensors")
+    assert found.calibration is not None
+    expected = plain.with_prior(1, shares).predict(image).probabilities
+    np.testing.assert_allclose(found.predict(image).probabilities, expected, atol=1e-6)
+
+
 # Calibrated ------------------------------------------------------------------------------------------------------
 
 

@@ -35,12 +35,13 @@ def require_the_same(classifier: Classifier, images: list[Image.Image], path: Pa
     probabilities, scores = session.run(["probabilities", "scores"], {"image": crops})
     np.testing.assert_allclose(probabilities, expected, atol=2e-5)
     np.testing.assert_allclose(session.run(["probabilities"], {"image": crops[:1]})[0], expected[:1], atol=2e-5)
-    logits = scores.astype(np.float64) * np.exp(float(classifier.task.logit_scale))
+    prior = 0 if classifier.log_prior is None else classifier.log_prior
+    logits = scores.astype(np.float64) * np.exp(float(classifier.task.logit_scale)) + prior
     shares = np.exp(logits - logits.max(-1, keepdims=True))
     np.testing.assert_allclose(shares / shares.sum(-1, keepdims=True), expected, atol=2e-5)
 
 
-KINDS = ["promptfl", "fedotp", "fedotp, classical", "fedotp, normalised as cifar", "pfedmoap"]
+KINDS = ["promptfl", "fedotp", "fedotp, classical", "fedotp, normalised as cifar", "pfedmoap", "fedotp, prior"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flwr.app import Message
 from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
@@ -103,17 +104,29 @@ def test_sites_with_their_own_folders_do_what_clients_by_domain_do(inputs: Path,
     assert list((tmp_path / "site-0" / "tokens").iterdir())  # encoded once, at the site
 
 
-def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prior", [0.0, 1.0, "cv"])
+def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: Path, prior: float | str) -> None:
+    """Its class prior included, of whose counts nothing is in any message."""
     draw_squares(tmp_path / "data", COLOURS, 10)
+    for path in (tmp_path / "data").glob("[rg]*/[1-7].png"):
+        path.unlink()
     nodes = {100: {"data": str(tmp_path / "data"), "name": "only", "state": str(tmp_path / "only")}}
     nodes[100] |= {"backbone": str(inputs / "tiny.safetensors"), "share": "predictions"}
     grid = NearGrid(nodes)
-    run = serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+    config = make_deployable(inputs, evaluation={"prior": prior})
+    run = serve(grid, config, ServerSettings(), tmp_path / "run", **named(grid))
     classifier = fedotp.load(tmp_path / "only" / "classifier", backbone=inputs / "tiny.safetensors")
     dataset = load_dataset(tmp_path / "data")
     predictions = run.predictions()
     found = classifier.predict([dataset.test.image(int(row)) for row in predictions.row])
     assert found.probabilities.argmax(-1).tolist() == predictions.predicted.tolist()
+    of_label = found.probabilities[np.arange(len(predictions.label)), predictions.label]
+    np.testing.assert_allclose(of_label, np.exp(-predictions.loss), atol=1e-5)
+    assert classifier.prior is not None
+    assert classifier.prior.counts.tolist() == np.bincount(dataset.train.labels).tolist()
+    assert (classifier.prior.strength > 0) == (prior != 0)
+    keys = {key for message in grid.answered for record in message.content.values() for key in record}
+    assert not {key for key in keys if "prior" in key or "counts" in key}
 
 
 def test_a_run_that_has_not_ended_does_not_replace_the_classifier_of_the_last(inputs: Path, tmp_path: Path) -> None:

@@ -88,8 +88,9 @@ class Served:
         label: str | None = None,
         mass: float | None = None,
         dial: float | str | None = None,
+        prior: float | None = None,
     ) -> Answer:
-        question = {"image": image, "client": client, "label": label, "mass": mass, "dial": dial}
+        question = {"image": image, "client": client, "label": label, "mass": mass, "dial": dial, "prior": prior}
         return self.ask("POST", "/api/look", json.dumps(question).encode())
 
 

@@ -71,6 +71,17 @@ def test_limits_of_a_calibrated_client(run: RunDirectory, image: Path) -> None:
             assert each["set"] == calibrated.predict(image, coverage=each["coverage"]).sets[0]
 
 
+def test_class_frequencies_are_for_this_machine_only(run: RunDirectory, image: Path) -> None:
+    server = make_server(open_classifiers(run.path), host="0.0.0.0", port=0)
+    try:
+        number = server.model.add(image.read_bytes())["id"]
+        assert server.model.look(number, "client-0", None, None, None, None)["prior"] is None
+        with pytest.raises(FedotpError, match="can be set on the machine of this server only"):
+            server.model.look(number, "client-0", None, None, None, 1.0)
+    finally:
+        server.server_close()
+
+
 def test_the_tower_sees_an_image_once(page: Served, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = []
     encode = Classifier.encode
@@ -244,7 +255,8 @@ def test_a_bad_upload_gets_a_readable_line(page: Served, content: bytes | int, c
 
 def _question(**changes: str) -> bytes:
     """One that would be answered, but for the changes; `kept` stands for an image that is there."""
-    parts = {"image": '"kept"', "client": '"client-0"', "label": "null", "mass": "null", "dial": "null", **changes}
+    parts = {"image": '"kept"', "client": '"client-0"'} | dict.fromkeys(("label", "mass", "dial", "prior"), "null")
+    parts |= changes
     text = ", ".join(f'"{key}": {value}' for key, value in parts.items())
     return b"{" + text.encode() + b"}"
 
@@ -254,7 +266,7 @@ def _question(**changes: str) -> bytes:
     [
         (b"{", "not JSON"),
         (b"[" * 50_000, "not JSON"),
-        (b"[]", "a question has image, client, label, mass, dial"),
+        (b"[]", "a question has image, client, label, mass, dial, prior"),
         (b'{"image": "x"}', "a question has"),
         (_question(image="1"), "image = '1' is not what it should be"),
         (_question(image='"x"'), "no longer kept"),
@@ -266,6 +278,9 @@ def _question(**changes: str) -> bytes:
         (_question(mass="1e-300"), "mass = 1e-300: must be from 1e-06 to 1"),
         (_question(mass="1" + "0" * 400), "must be from 1e-06 to 1"),
         (_question(mass="1" + "0" * 5000), "not JSON"),
+        (_question(prior="NaN"), "prior = nan: must be from 0 to 10"),
+        (_question(prior="-1"), "prior = -1: must be from 0 to 10"),
+        (_question(prior="true"), "prior = 'True' is not"),
         (_question(dial="[1]"), "dial = '[1]' is not"),
         (_question(dial="1.5"), "method.dial = 1.5: must be a number from 0"),
         (_question(dial='"local"'), "method.dial = 'local': must be a number from 0"),

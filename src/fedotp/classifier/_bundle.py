@@ -1,7 +1,8 @@
 """A bundle: one client's classifier as a folder to copy.
 
 bundle.json               what it is: method, class names, backbone and its digest, preprocessing, checksums; once
-                          calibrated, also the scores of the calibration images and what these look like on average
+                          calibrated, also the scores of the calibration images and what these look like on average;
+                          the class prior and the class frequencies it is made of, unless they were left out
 prompts.safetensors       the prompts, by the method's names
 classifier.safetensors    `classes` (N, K, e), class features of length 1, and `logit_scale`: no text tower needed
 memory.safetensors        features of the client's training images; only if asked for, and only some methods have them
@@ -12,9 +13,10 @@ Nothing that is read is trusted, and no name in a bundle becomes a path.
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from torch import Tensor
 import fedotp
 from fedotp._files import cannot_write, read_regular, write_atomically
 from fedotp.classifier._classifier import Classifier, Origin
+from fedotp.classifier._prediction import Floats
+from fedotp.classifier._prior import ClassPrior
 from fedotp.clip import CHANNELS, CONFIGS, MINI
 from fedotp.config import Config, located
 from fedotp.errors import FedotpError
@@ -34,8 +38,10 @@ from fedotp.limits import Calibration
 from fedotp.methods import Memory, Parameters, Task
 from fedotp.runs.one import load_backbone, make_task
 
+log = logging.getLogger("fedotp.classifier")
+
 FORMAT = "fedotp-bundle-1"
-CALIBRATION = "calibration"  # its key among the facts
+CALIBRATION, PRIOR = "calibration", "prior"  # their keys among the facts
 FACTS, PROMPTS, FOLDED, MEMORY = "bundle.json", "prompts.safetensors", "classifier.safetensors", "memory.safetensors"
 _MOST_BYTES = 16 << 20  # of bundle.json: room for any number of class names
 _MOST_TENSOR_BYTES = 4 << 30  # of a file of tensors: a memory of a million images
@@ -69,12 +75,12 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
 
 
 def save_calibration(classifier: Classifier, folder: str | Path) -> None:
-    """Write the calibration of a bundle's classifier into that bundle; nothing else in it changes."""
+    """Write the calibration of a bundle's classifier, and its class prior, into that bundle."""
     assert classifier.calibration is not None
     path = Path(folder) / FACTS
     described = json.loads(path.read_text(encoding="utf-8"))  # checked already, when the classifier was read
     try:
-        write_atomically(path, json.dumps(described | {CALIBRATION: classifier.calibration.as_dict()}, indent=2) + "\n")
+        write_atomically(path, json.dumps(described | _of_the_site(classifier), indent=2) + "\n")
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -144,8 +150,19 @@ def facts(classifier: Classifier) -> dict[str, Any]:
         "image_precision": classifier.image_precision,
         "trained_with": {"fedotp": origin.version, "config": origin.config_digest},
         "written_with": {"fedotp": fedotp.__version__},
-        **({} if classifier.calibration is None else {CALIBRATION: classifier.calibration.as_dict()}),
+        **_of_the_site(classifier),
     }
+
+
+def _of_the_site(classifier: Classifier) -> dict[str, Any]:
+    """The class prior, where the frequencies are known, and the calibration."""
+    found: dict[str, Any] = {}
+    if classifier.prior is not None:
+        with contextlib.suppress(FedotpError):  # where the run's data are not here, it has none to write
+            found[PRIOR] = classifier.prior.as_dict()
+    if classifier.calibration is not None:
+        found[CALIBRATION] = classifier.calibration.as_dict()
+    return found
 
 
 def _folded(classifier: Classifier) -> Parameters:
@@ -183,6 +200,7 @@ class Bundle:
             self._config = _config(facts)
             self._checksums, self._trained_with = (_table(facts, key) for key in ("files", "trained_with"))
             self._calibration = None if CALIBRATION not in facts else _table(facts, CALIBRATION)
+            self._prior = ClassPrior.from_dict(_table(facts, PRIOR), len(self.classes)) if PRIOR in facts else None
             self._spec = _text(_table(facts, "preprocessing"), "spec")
 
     def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
@@ -212,16 +230,22 @@ class Bundle:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
-            calibration=self._calibrated(task.clip.config.embed_dim),
+            prior=self._prior,
         )
         if self._spec != loaded.transform.spec:
             raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
-        return loaded
+        return replace(loaded, calibration=self._calibrated(task.clip.config.embed_dim, loaded.log_prior))
 
-    def _calibrated(self, width: int) -> Calibration | None:
-        """What it says of its limits; None where it was never calibrated."""
+    def _calibrated(self, width: int, log_prior: Floats | None) -> Calibration | None:
+        """What it says of its limits; None where it was never calibrated, or with another class prior."""
+        if self._calibration is None:
+            return None
         with located(str(self.folder / FACTS)):
-            return None if self._calibration is None else Calibration.from_dict(self._calibration, width)
+            found = Calibration.from_dict(self._calibration, width)
+        if found.holds_with(log_prior):
+            return found
+        log.warning("%s was calibrated with another class prior: its calibration is not used", self.folder)
+        return None
 
     def _source(self, backbone: str | Path | None) -> str:
         if backbone is not None:

@@ -1,6 +1,6 @@
 """The classifier of one client: a frozen backbone, its prompts, and what they make of images."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp.classifier._prediction import Floats, Maps, Prediction
+from fedotp.classifier._prior import ClassPrior, unknown_frequencies
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, Normalisation
 from fedotp.data.store import STORAGE, Storage, as_stored
 from fedotp.errors import FedotpError, listed
@@ -50,6 +51,7 @@ class Classifier:
         precision: in what the run's text tower computes.
         image_precision: in what its image tower does.
         window: how the run sees pictures of more than 8 bits.
+        prior: the class prior it predicts with; None where the class frequencies are unknown.
         calibration: what images of the client's own, not trained on, say of its limits; None before `calibrated`.
 
     Examples:
@@ -66,7 +68,14 @@ class Classifier:
     precision: Precision = PRECISION
     image_precision: Precision = PRECISION
     window: str = WINDOW
+    prior: ClassPrior | None = None
     calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        """Put the prior where predictions are made."""
+        logits = None if self.prior is None else self.prior.logits
+        predictor = self.predictor.with_prior(None if logits is None else logits.to(self.task.device))
+        object.__setattr__(self, "predictor", predictor)
 
     def __repr__(self) -> str:
         return f"<Classifier of {self.client}: {self.method.title}, {len(self.classes):,} classes>"
@@ -235,7 +244,29 @@ class Classifier:
         if bound := self.task.bound_to_classes or self.method.bound_to_classes:
             raise FedotpError(bound)
         task = replace(self.task, classes=names)
-        return replace(self, predictor=self.predictor.with_task(task), calibration=None)
+        return replace(self, predictor=self.predictor.with_task(task), prior=None, calibration=None)
+
+    def with_prior(
+        self, strength: float | None = None, frequencies: Mapping[str, float] | None = None, smoothing: float = 0.0
+    ) -> "Classifier":
+        """The same prompts with another class prior: classes that are frequent are predicted more readily.
+
+        Args:
+            strength: how much it counts: 0 for nothing, 1 as Bayes' rule has it. If not given, it stays as it is; with
+                frequencies, 0 becomes 1.
+            frequencies: by the name of every class, a share or a number of images. If not given, they stay as they are:
+                at first those of the client's training images.
+            smoothing: is added to each of the `frequencies`, for numbers of images that may be 0.
+        """
+        known = self.prior or unknown_frequencies(f"the class frequencies of {self.client} are unknown")
+        prior = known.changed(self.classes, strength, frequencies, smoothing)
+        if frequencies is None and prior.strength == known.strength:
+            return self
+        return replace(self, prior=prior, calibration=None)
+
+    def without_frequencies(self) -> "Classifier":
+        """The same without class prior and class frequencies, to give it away without them."""
+        return replace(self.with_prior(0), prior=None)
 
     def calibrated(
         self, images: Sequence[ImageLike] | ImageFeatures, labels: Sequence[str], *, score: Score = SCORE
@@ -243,7 +274,7 @@ class Classifier:
         """The same with limits, by images that it did not train on and the names of their classes.
 
         What is promised holds for images that are exchangeable with these: of the same kind, with classes as frequent.
-        With another mass, dial or other classes it has to be calibrated again.
+        With another mass, dial, class prior or other classes it has to be calibrated again.
         """
         return self._calibrated(self._encoded(images), labels, score)
 
@@ -254,7 +285,13 @@ class Classifier:
         if len(labels) != len(looks):
             raise FedotpError(f"{len(labels):,} labels for {len(looks):,} calibration images")
         numbers = np.array([self.classes.index(name) for name in labels], np.int64)
-        return replace(self, calibration=Calibration.of(probabilities, numbers, looks, score))
+        return replace(self, calibration=Calibration.of(probabilities, numbers, looks, score, self.log_prior))
+
+    @property
+    def log_prior(self) -> Floats | None:
+        """(K,) what the class prior adds to the logarithms of the probabilities; None for nothing."""
+        prior = self.predictor.prior
+        return None if prior is None else prior[0].cpu().numpy()
 
     # From and to files -------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 image          uint8 (B, size, size, 3)   RGB, as `Classifier.transform.crop` cuts it; normalised inside
 probabilities  float32 (B, K)             in the order of the metadata's `classes`
-scores         float32 (B, K)             what the softmax is taken of, before the temperature
+scores         float32 (B, K)             what the softmax is taken of, before temperature and class prior
 """
 
 import contextlib

@@ -1,15 +1,17 @@
 """Arguments and options of more than one command: an option means the same wherever it occurs."""
 
+import csv
 import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedotp._files import parse_json
 from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
@@ -152,6 +154,63 @@ def class_names(given: str) -> list[str]:
     return (
         read_lines(Path(path)) if os.path.isfile(path) else [name.strip() for name in given.split(",") if name.strip()]
     )
+
+
+PriorOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=10,
+        metavar="STRENGTH",
+        help="Strength of the class prior: 0 for none, 1 as Bayes' rule has it; as in the run if not given.",
+    ),
+]
+FrequenciesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARES|FILE",
+        help="Class frequencies for the prior, such as normal=0.9,pneumonia=0.1, or a file *.csv or *.json; those of "
+        "the client's training images if not given.",
+    ),
+]
+
+
+def frequencies_of(given: str | None) -> dict[str, float] | None:
+    """Shares or numbers of images by class: written out, of a JSON object, or of a table *.csv (class,share)."""
+    from fedotp.data import read_lines
+
+    if given is None:
+        return None
+    path = Path(given).expanduser()
+    pairs: list[tuple[Any, ...]]
+    if not os.path.isfile(path):
+        pairs = [part.rpartition("=")[::2] for part in given.split(",")]
+    else:
+        lines = read_lines(path)
+        pairs = _of_json(given, lines) if path.suffix == ".json" else [(*row, "")[:2] for row in csv.reader(lines)]
+        pairs = [pair for pair in pairs if pair != ("class", "share")]
+    found: dict[str, float] = {}
+    for name, share in pairs:
+        if name.strip() in found:
+            raise FedotpError(f"--frequencies {given}: {name.strip()!r} is given twice")
+        try:
+            found[name.strip()] = float(share)
+        except (TypeError, ValueError):
+            raise FedotpError(
+                f"--frequencies {given}: {name.strip()!r} needs a share or a number of images, for example "
+                "normal=0.9,pneumonia=0.1; a table has the columns class,share"
+            ) from None
+    return found
+
+
+def _of_json(given: str, lines: list[str]) -> list[tuple[Any, ...]]:
+    try:
+        found = parse_json("\n".join(lines))
+    except ValueError as error:
+        raise FedotpError(f"--frequencies {given}: not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise FedotpError(f'--frequencies {given}: must be an object, for example {{"normal": 0.9, "pneumonia": 0.1}}')
+    return list(found.items())
 
 
 class ScoreName(StrEnum):

@@ -13,10 +13,13 @@ from fedotp.cli._options import (
     CalibrateOption,
     ClientOption,
     DeviceOption,
+    FrequenciesOption,
+    PriorOption,
     RunArgument,
     ScoreName,
     ScoreOption,
     SiteOption,
+    frequencies_of,
 )
 from fedotp.cli.show import command, print_paths, promise
 from fedotp.errors import FedotpError
@@ -44,14 +47,21 @@ def export(
             "--with-memory", help="For pFedPrompt: include the features and labels of the client's training images."
         ),
     ] = False,
+    prior: PriorOption = None,
+    frequencies: FrequenciesOption = None,
+    no_prior: Annotated[
+        bool,
+        typer.Option("--no-prior", help="Leave the client's class frequencies out, and the class prior with them."),
+    ] = False,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
 ) -> None:
     """Write what a client has learned as a small bundle: prompts, class names, class features.
 
     --client is needed if the run has several. The backbone is not in the bundle, only its name and digest; with
-    --onnx its image tower is. Either holds the client's private prompt, and of calibration images the scores and the
-    mean and spread of their features: give it only to those who may have that.
+    --onnx its image tower is. Either holds the client's private prompt, its class frequencies (but with --no-prior),
+    and of calibration images the scores and the mean and spread of their features: give it only to those who may have
+    that.
 
     \b
     Examples:
@@ -59,11 +69,24 @@ def export(
       fedotp export runs/pets --client client-3 --out pets.bundle --force
       fedotp export runs/pets --client client-3 --onnx
       fedotp export runs/pets --client client-3 --calibrate test
+      fedotp export runs/pets --client client-3 --no-prior
     """
     from fedotp.classifier import load
 
     where = "cpu" if onnx else device
-    classifier = load(run, client, backbone=backbone, device=where, calibrate=calibrate, score=score.value)
+    if no_prior and (prior is not None or frequencies is not None):
+        raise FedotpError("--no-prior leaves the class prior out: give it without --prior and --frequencies")
+    classifier = load(
+        run,
+        client,
+        backbone=backbone,
+        device=where,
+        calibrate=calibrate,
+        score=score.value,
+        prior=0.0 if no_prior else prior,
+        frequencies=frequencies_of(frequencies),
+    )
+    classifier = classifier.without_frequencies() if no_prior else classifier
     written = out or Path(f"{_plain(classifier.client)}.{'onnx' if onnx else 'bundle'}")
     save = classifier.save_onnx if onnx else classifier.save
     save(written, force=force, with_memory=with_memory)
@@ -88,6 +111,8 @@ def calibrate(
         bool, typer.Option("--all", help="Also take training images: the site has trained on none of them.")
     ] = False,
     score: ScoreOption = ScoreName.lac,
+    prior: PriorOption = None,
+    frequencies: FrequenciesOption = None,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
 ) -> None:
@@ -96,7 +121,8 @@ def calibrate(
     From then on `fedotp predict --coverage 0.9` gives sets of classes that contain the true one nine times in ten, and
     images unlike these are flagged. That is guaranteed for images like these: from the same place, classes as frequent.
     Only test images are taken, also if fedotp draws the split, and images of equal content count once.
-    Their scores, and the mean and spread of their features, are written into the bundle; no image is.
+    Their scores, and the mean and spread of their features, are written into the bundle; no image is. --prior and
+    --frequencies are written into it, too: a calibration is of one class prior.
 
     \b
     Examples:
@@ -110,6 +136,7 @@ def calibrate(
     if not (bundle / "bundle.json").is_file():
         raise FedotpError(f"{bundle} is not a bundle: it has no bundle.json; `fedotp export` makes one of a run")
     classifier = Bundle(bundle).classifier(backbone=backbone, device=device)
+    classifier = classifier.with_prior(prior, frequencies_of(frequencies))
     calibrated = calibrated_by(classifier, images, score=score.value, site=site, every=every, on_left_out=print)
     save_calibration(calibrated, bundle)
     assert calibrated.calibration is not None

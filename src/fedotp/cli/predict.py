@@ -19,9 +19,12 @@ from fedotp.cli._options import (
     ClassifierArgument,
     ClientOption,
     DeviceOption,
+    FrequenciesOption,
     JsonOption,
+    PriorOption,
     SetOption,
     class_names,
+    frequencies_of,
 )
 from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Shown
 from fedotp.cli.show import SOME_FAILED
@@ -58,6 +61,8 @@ def predict(
     client: ClientOption = None,
     classes: ClassesOption = None,
     changes: SetOption = None,
+    prior: PriorOption = None,
+    frequencies: FrequenciesOption = None,
     coverage: CoverageOption = None,
     calibrate: CalibrateOption = None,
     top: Annotated[int, typer.Option(min=1, help="Classes shown per image.")] = 3,
@@ -71,9 +76,10 @@ def predict(
 
     Only the run's directory and the backbone are needed, not its data; --client if there are several. Folders are
     searched for images, with all folders below. --set takes method.mass and method.dial, --classes other names than
-    the run's. If an image cannot be read, the others are predicted and the exit status is 1. If the client is
-    calibrated, every image has a p-value: how often an image of the client is at least as outlying. Up to 0.05 the
-    image is flagged.
+    the run's. Probabilities include the class prior that the run was evaluated with (evaluation.prior), which needs the
+    labels of its data; --prior and --frequencies change it. If an image cannot be read, the others are predicted and
+    the exit status is 1. If the client is calibrated, every image has a p-value: how often an image of the client is at
+    least as outlying. Up to 0.05 the image is flagged.
 
     \b
     Examples:
@@ -82,7 +88,9 @@ def predict(
       fedotp predict runs/pets --client client-3 cat.jpg --classes "lynx,puma,cat"
       fedotp predict runs/pets --client client-3 cat.jpg --maps maps
       fedotp predict runs/pets --client client-3 cat.jpg --set method.dial=0.2
+      fedotp predict runs/pets --client client-3 cat.jpg --prior 1
       fedotp predict client-3.bundle cat.jpg
+      fedotp predict client-3.bundle cat.jpg --frequencies "cat=0.8,dog=0.2"
       fedotp predict client-3.bundle ~/photos --csv > predictions.csv
       fedotp predict client-3.bundle ~/photos --coverage 0.9
       fedotp predict runs/pets --client client-3 cat.jpg --calibrate test
@@ -95,10 +103,20 @@ def predict(
 
     if coverage is not None:
         require_coverage(coverage)
-    trained = load(source, client, backbone=backbone, device=device, calibrate=calibrate)
+    shares = frequencies_of(frequencies)
+    own = (prior, shares) if classes is None else (0.0, None)  # shares are those of the other classes
+    trained = load(
+        source, client, backbone=backbone, device=device, calibrate=calibrate, prior=own[0], frequencies=own[1]
+    )
     classifier = _changed(trained, changes or [], classes)
-    if classifier is not trained and coverage is not None and classifier.calibration is None:
-        raise FedotpError("--coverage is promised for the classifier as it was trained: leave --set and --classes out")
+    if classes is not None:
+        classifier = classifier.with_prior(prior, shares)
+    is_changed = classifier is not trained or prior is not None or shares is not None
+    if is_changed and coverage is not None and classifier.calibration is None:
+        raise FedotpError(
+            "--coverage is promised for the classifier as it was calibrated: leave --set, --classes, --prior and "
+            "--frequencies out, or calibrate it with this prior (--calibrate)"
+        )
     if maps is not None and not classifier.matching.has_plan:
         raise FedotpError(f"{classifier.method.title} has no maps; leave --maps out, or give a run of FedOTP")
     printer = _printer(found, classifier, as_json=as_json, as_csv=as_csv, has_sets=coverage is not None)

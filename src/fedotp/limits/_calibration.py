@@ -21,6 +21,7 @@ LEAST_IMAGES, MOST_IMAGES = 2, 100_000  # of a calibration
 _LARGEST = 1e30  # of a number that is no promise
 _ROUNDING = 1e-6  # by which probabilities may be beyond 0 and 1
 _KEYS = ("score", "conformity", "outlying", "centre", "spread")
+_PRIOR = "prior"  # a key, too, where there is one
 _COMMON = 0.1  # share of the mean variance that is added to each: few images say little of a single number
 _LEAST = 1e-12  # of a variance, where all images are one
 
@@ -69,16 +70,23 @@ class Calibration:
         outlying: (n - n // 2,) rising, how far images are from the centre of the others.
         statistics: those of n // 2 of the images.
         score: what the conformity scores are.
+        log_prior: (K,) what was added to the logarithms of the probabilities; None for nothing.
     """
 
     conformity: Floats
     outlying: Floats
     statistics: FeatureStatistics
     score: Score = SCORE
+    log_prior: Floats | None = None
 
     @classmethod
     def of(
-        cls, probabilities: Floats, labels: NDArray[np.int64], features: Floats, score: Score = SCORE
+        cls,
+        probabilities: Floats,
+        labels: NDArray[np.int64],
+        features: Floats,
+        score: Score = SCORE,
+        log_prior: Floats | None = None,
     ) -> "Calibration":
         """By images with these probabilities (n, K), true classes (n,) and features (n, e)."""
         n = len(labels)
@@ -87,7 +95,8 @@ class Calibration:
         true = nonconformity(probabilities, score)[np.arange(n), labels]
         order = np.random.default_rng(n).permutation(n)
         statistics = FeatureStatistics.of(features[order[: n // 2]])
-        return cls(np.sort(true), np.sort(statistics.outlying(features[order[n // 2 :]])), statistics, score)
+        outlying = np.sort(statistics.outlying(features[order[n // 2 :]]))
+        return cls(np.sort(true), outlying, statistics, score, log_prior)
 
     def __repr__(self) -> str:
         return f"<Calibration by {len(self):,} images: {self.score}>"
@@ -100,6 +109,12 @@ class Calibration:
     def can_flag(self) -> bool:
         """Whether there are enough images for any p-value to be small."""
         return 1 / (1 + len(self.outlying)) <= FLAGGED
+
+    def holds_with(self, log_prior: Floats | None) -> bool:
+        """Whether it was made with this class prior (K,): with another one it promises nothing."""
+        if self.log_prior is None or log_prior is None:
+            return self.log_prior is log_prior
+        return self.log_prior.shape == log_prior.shape and bool(np.allclose(self.log_prior, log_prior, 0, _ROUNDING))
 
     def sets(self, probabilities: Floats, coverage: float, *, may_be_empty: bool = False) -> Bools:
         """Which classes (n, K) are in the sets of images with these probabilities (n, K)."""
@@ -115,12 +130,13 @@ class Calibration:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; `from_dict` reads it."""
         numbers = (self.conformity, self.outlying, self.statistics.centre, self.statistics.spread)
-        return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True))
+        prior = {} if self.log_prior is None else {_PRIOR: self.log_prior.tolist()}
+        return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True)) | prior
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], width: int) -> "Calibration":
         """Read what `as_dict` wrote, for features of this `width` e; nothing in it is trusted."""
-        if set(values) != set(_KEYS):
+        if set(values) - {_PRIOR} != set(_KEYS):
             raise FedotpError(f"a calibration has {', '.join(_KEYS)}, not {', '.join(map(str, values))[:80]}")
         require_one_of(Score, "score", values["score"])
         conformity = _numbers(values, "conformity", LEAST_IMAGES, MOST_IMAGES, -_ROUNDING, 1 + _ROUNDING)
@@ -131,7 +147,8 @@ class Calibration:
         for name, rising in (("conformity", conformity), ("outlying", outlying)):
             if bool((np.diff(rising) < 0).any()):
                 raise FedotpError(f"{name} of a calibration must be sorted")
-        return cls(conformity, outlying, FeatureStatistics(centre, spread), values["score"])
+        log_prior = _numbers(values, _PRIOR, 1, MOST_IMAGES, -_LARGEST, 0) if _PRIOR in values else None
+        return cls(conformity, outlying, FeatureStatistics(centre, spread), values["score"], log_prior)
 
 
 def _numbers(values: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:

@@ -1,4 +1,4 @@
-"""What the page asks for: images are encoded once, then looked at by any client, for any class, mass and dial.
+"""What the page asks for: images are encoded once, then looked at by any client, for any class, mass, dial and prior.
 
 A few test images of a run's clients are there to try the page with.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from fedotp.classifier import Classifiers, Prediction, backbone_name
+from fedotp.classifier import Classifier, Classifiers, Prediction, backbone_name
 from fedotp.clip import ImageFeatures
 from fedotp.data import Dataset, Split
 from fedotp.errors import FedotpError
@@ -29,7 +29,7 @@ from fedotp.runs.one import load_data
 MAX_BYTES = 64_000_000  # of an upload: room for what phones take, not for as many as there are threads
 _KEPT = 64  # images that are kept, the least recently used go first
 _KEPT_PIXELS = 100_000_000  # of them together
-_BEST = 5  # classes shown; any other can be asked for by name
+_BEST = 5  # classes shown, of predictions and of frequencies; any other can be asked for by name
 _EACH = 8  # test images of a client
 
 
@@ -83,8 +83,12 @@ class _Kept:
 class Model:
     """The classifiers behind the page. One thread computes at a time."""
 
-    def __init__(self, classifiers: Classifiers, samples: Samples | None = None) -> None:
-        """The first client's classifier is made at once: what cannot work is refused before the page opens."""
+    def __init__(self, classifiers: Classifiers, samples: Samples | None = None, *, with_frequencies: bool) -> None:
+        """The first client's classifier is made at once: what cannot work is refused before the page opens.
+
+        `with_frequencies` shows the clients' class frequencies and lets the page set how much they count.
+        """
+        self._with_frequencies = with_frequencies
         self._classifiers = classifiers
         self._first = classifiers[classifiers.names[0]]
         self._samples = samples
@@ -124,8 +128,18 @@ class Model:
             self._first.transform.crop(self._find(image).picture).save(content, "PNG")
             return content.getvalue()
 
-    def look(self, image: str, client: str, label: str | None, mass: float | None, dial: Dial | None) -> dict[str, Any]:
+    def look(
+        self,
+        image: str,
+        client: str,
+        label: str | None,
+        mass: float | None,
+        dial: Dial | None,
+        prior: float | None,
+    ) -> dict[str, Any]:
         """What `client` predicts for an image, and its maps for the class `label` (the predicted one if None)."""
+        if prior is not None and not self._with_frequencies:
+            raise FedotpError("the class prior can be set on the machine of this server only")
         with self._lock:
             kept = self._find(image)
             classifier = trained = self._classifiers[client]
@@ -136,6 +150,8 @@ class Model:
                 classifier = classifier.with_mass(mass)
             if dial is not None:
                 classifier = classifier.with_dial(dial)
+            classifier = classifier.with_prior(prior)
+            often = _often(trained) if self._with_frequencies else None
             prediction = classifier.predict(features)
             maps = classifier.explain(features, label)
         probabilities = prediction.probabilities[0]
@@ -153,6 +169,7 @@ class Model:
             "similarity": _rounded(maps.similarity),
             # of each patch, the share that goes to the prompt: from 0 to 1
             "plan": None if maps.plan is None else _rounded(maps.plan * n_patches),
+            "prior": often,
             "limits": None if trained.calibration is None else _limits(prediction, classifier.calibration),
         }
 
@@ -174,10 +191,29 @@ class Model:
         return self._images[image]
 
 
+def _often(classifier: Classifier) -> dict[str, Any] | None:
+    """The class frequencies of a client, the most frequent classes first; None where they are unknown."""
+    prior = classifier.prior
+    if prior is None:
+        return None
+    try:
+        counts = prior.counts
+    except FedotpError:
+        return None
+    there = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
+    return {
+        "strength": prior.strength,
+        "images": None if prior.given else int(counts.sum()),
+        "classes": [{"name": classifier.classes[k], "share": float(counts[k] / counts.sum())} for k in there[:_BEST]],
+        "others": len(there[_BEST:]),
+        "absent": len(counts) - len(there),
+    }
+
+
 def _limits(prediction: Prediction, calibration: Calibration | None) -> dict[str, Any]:
     """The set of one image at each coverage, None where images are too few for it, and its p-value.
 
-    Nothing without a calibration: it is void for another mass or dial than that of the training.
+    Nothing without a calibration: it is void for another mass, dial or class prior than it was made with.
     """
     if calibration is None:
         return {"images": None}

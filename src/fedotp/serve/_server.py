@@ -83,11 +83,13 @@ class Server(ThreadingHTTPServer):
 def make_server(classifiers: Classifiers, *, host: str, port: int) -> Server:
     """A server for the classifiers of a run or a bundle, listening but not answering yet.
 
-    To this machine alone it also shows a few test images of the run's clients, where the data are at hand.
+    To this machine alone it also shows a few test images of the run's clients, where the data are at hand, and their
+    class frequencies.
     """
-    samples = Samples.of_run(classifiers.path) if is_loopback(host) else None
+    is_local = is_loopback(host)
+    samples = Samples.of_run(classifiers.path) if is_local else None
     try:
-        return Server(Model(classifiers, samples), host, port)
+        return Server(Model(classifiers, samples, with_frequencies=is_local), host, port)
     except OSError as error:
         raise FedotpError(
             f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port (0 picks a free one)"
@@ -215,6 +217,7 @@ def _question(body: bytes) -> dict[str, Any]:
         "label": (str, none),
         "mass": (int, float, none),
         "dial": (int, float, str, none),
+        "prior": (int, float, none),
     }
     if not isinstance(asked, dict) or asked.keys() != kinds.keys():
         raise FedotpError(f"a question has {', '.join(kinds)}")

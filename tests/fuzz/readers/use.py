@@ -22,7 +22,7 @@ def _bundle(folder: Path) -> Path:
     made = inputs_of(folder) / "bundle"
     if not made.is_dir():
         run = complete_run(_new(inputs_of(folder) / "for-bundle"))
-        calibrated_by(load(run, "client-0"), toy_inputs(folder) / "data", every=True).save(made)
+        calibrated_by(load(run, "client-0", prior=1), toy_inputs(folder) / "data", every=True).save(made)
     return made
 
 
@@ -71,7 +71,7 @@ def _predict(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _page(bundle: Path, backbone: Path) -> Model:
-    return Model(open_classifiers(bundle, backbone=backbone))
+    return Model(open_classifiers(bundle, backbone=backbone), with_frequencies=True)
 
 
 def _model(folder: Path) -> Model:
@@ -87,7 +87,7 @@ def _serve_image(folder: Path) -> None:
 
 def _make_question(folder: Path) -> None:
     _bundle(folder)
-    question = {"image": "-", "client": "client-0", "label": "red", "mass": 0.5, "dial": 0.3}
+    question = {"image": "-", "client": "client-0", "label": "red", "mass": 0.5, "dial": 0.3, "prior": 1.5}
     (folder / "question.json").write_text(json.dumps(question))
 
 

@@ -1,5 +1,6 @@
 """Testing: what models predict for which images, and how well."""
 
+from fedotp.federation._data import log_frequencies as log_frequencies
 from fedotp.federation.testing._evaluation import Evaluation as Evaluation
 from fedotp.federation.testing._evaluation import LocalTester as LocalTester
 from fedotp.federation.testing._evaluation import Predictions as Predictions

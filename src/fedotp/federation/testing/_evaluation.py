@@ -67,10 +67,13 @@ class LocalTester:
 
     def predictor(self, clients: Ints, params: Parameters) -> Predictor:
         """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
+        predictor = self._without_prior(clients, params)
+        return replace(predictor, prior=self._prior(clients, predictor))
+
+    def _without_prior(self, clients: Ints, params: Parameters) -> Predictor:
         task = self.task
         memory = self.data.memory(clients, task.device, task.dtype) if self.method.uses_memory else None
-        predictor = Predictor.of(self.method, task, params, len(clients), memory=memory)
-        return replace(predictor, prior=self._prior(clients, predictor))
+        return Predictor.of(self.method, task, params, len(clients), memory=memory)
 
     def _prior(self, clients: Ints, predictor: Predictor | None = None) -> Tensor | None:
         """The class prior of `clients` (C, K), as strong as the settings say; None for none.
@@ -88,6 +91,15 @@ class LocalTester:
         else:
             strength = chosen
         return strength * log_frequencies(counts, smoothing).to(self.task.device)
+
+    def class_prior(self, client: int, params: Parameters) -> dict[str, Any]:
+        """The class prior of one client with `params` (1, ...), as JSON has it: strength, smoothing, counts (K,)."""
+        evaluation, alone = self.settings.evaluation, np.array([client])
+        strength, counts = evaluation.prior, self.data.class_counts(alone, len(self.task.classes))
+        if isinstance(strength, str):
+            on_device = torch.from_numpy(counts).to(self.task.device)
+            strength = self._strengths(alone, self._without_prior(alone, params), on_device).item()
+        return {"strength": strength, "smoothing": evaluation.smoothing, "counts": counts[0].tolist()}
 
     def _strengths(self, clients: Ints, predictor: Predictor, counts: Tensor) -> Tensor:
         """The strengths s (C,) of the prior that minimise (s - 1)^2 / 2 - log likelihood of the training images.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fedotp
-from fedotp.classifier import Classifier, Origin, backbone_name
+from fedotp.classifier import Classifier, ClassPrior, Origin, backbone_name
 from fedotp.config import Config
 from fedotp.data import OnProgress
 from fedotp.errors import FedotpError, listed
@@ -129,6 +129,7 @@ class Site:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
+            prior=ClassPrior.from_dict(clients.tester.class_prior(0, params), len(clients.task.classes)),
         )
 
     def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> None:

@@ -102,13 +102,15 @@ def join(
     images = _as_one_client(encoded, name, number)
     task = make_task(config, clip, classes, run.manifest["template"])
     simulator = Simulator(config.method, task, images, _to_join(config.settings, epochs))
-    simulator.server.load(Checkpoint.read(run.checkpoint).server)
+    stored = StoredParameters.of(run)
+    simulator.server.load(stored.server)
     alone = np.zeros(1, np.int64)
     predictions = {"before": simulator.predict_new(alone), "after": simulator.join(alone)}
     evaluations = {when: Evaluation.of(lines, len(task.classes), (None,)) for when, lines in predictions.items()}
-    result = _result(name, encoded.dataset, evaluations)
     private = simulator.kept.read(alone, simulator.device)
     tensors = {key: private[key][0].cpu().contiguous() for key in simulator.private_names}
+    result = _result(name, encoded.dataset, evaluations)
+    result["prior"] = simulator.tester.class_prior(0, stored.deployed(config.method, simulator.task, tensors, None))
     write_atomically(folder / "private.safetensors", safetensors.torch.save(tensors))
     write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     return result

@@ -3,7 +3,7 @@
 // Names of files, clients and classes are foreign: they reach the page as text only.
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, image: null, picture: null, label: null, mass: null, dial: null, coverage: 0.9, limits: null, asked: 0 };
+const state = { about: null, image: null, picture: null, label: null, mass: null, dial: null, prior: null, often: null, coverage: 0.9, limits: null, asked: 0 };
 const SIDE = 320; // of a map, in pixels of its canvas
 const WAIT = 90; // milliseconds of rest before a moved slider is believed
 
@@ -45,7 +45,7 @@ function complain(message) {
 function forget() {
   state.asked++; // an answer that is on its way is of that image, too
   state.image = state.label = null;
-  $("picture").hidden = $("name").hidden = $("best").hidden = $("maps").hidden = $("limits").hidden = $("unlike").hidden = true;
+  $("picture").hidden = $("name").hidden = $("best").hidden = $("maps").hidden = $("limits").hidden = $("often").hidden = $("unlike").hidden = true;
   $("invitation").hidden = $("waiting").hidden = false;
   $("drop").classList.remove("full");
   $("status").textContent = "";
@@ -94,7 +94,7 @@ async function show(id, name) {
 async function look() {
   if (!state.image) return;
   const number = ++state.asked;
-  const question = { image: state.image, client: $("client").value, label: state.label, mass: state.mass, dial: state.dial };
+  const question = { image: state.image, client: $("client").value, label: state.label, mass: state.mass, dial: state.dial, prior: state.prior };
   let answer;
   try {
     answer = await ask("/api/look", { method: "POST", body: JSON.stringify(question), headers: { "Content-Type": "application/json" } });
@@ -105,6 +105,7 @@ async function look() {
   if (number !== state.asked) return; // a later question is on its way
   complain("");
   showBest(answer);
+  showOften(answer.prior);
   showLimits(answer.limits);
   showMaps(answer);
   document.body.dataset.answered = String(number);
@@ -139,6 +140,31 @@ function showBest(answer) {
   if (focused !== undefined) [...$("best").querySelectorAll("button")].find((b) => b.dataset.class === focused)?.focus();
 }
 
+// The client's class frequencies, and how much they count: where both are known here.
+function showOften(often) {
+  state.often = often;
+  $("often").hidden = often === null;
+  if (often === null) return;
+  const shares = often.classes.map(({ name, share }) => `${name} ${percent(share)}`).join(", ");
+  const of = often.images === null ? "Frequencies as given" : `Among the ${often.images} training images of ${$("client").value}`;
+  const others = often.others ? ` and ${often.others} others` : "";
+  const absent = often.absent ? `; ${often.absent} of the classes have none` : "";
+  $("frequencies").textContent = `${of}: ${shares}${others}${absent}.`;
+  paintOften();
+}
+
+function paintOften() {
+  const own = state.often.strength;
+  const strength = state.prior ?? own;
+  $("prior").max = Math.max(2, own);
+  $("prior").value = strength;
+  $("counts").checked = strength > 0;
+  $("often").querySelector("output").textContent = strength.toFixed(2);
+  const button = $("often").querySelector("button");
+  button.textContent = `as set: ${Number(own.toFixed(4))}`;
+  button.disabled = state.prior === null;
+}
+
 // Sets of classes, and whether the image is unlike the client's own: for clients that are calibrated.
 function showLimits(limits) {
   state.limits = limits;
@@ -150,7 +176,7 @@ function showLimits(limits) {
   $("limits").querySelector("label").hidden = void_;
   if (void_) {
     $("set").replaceChildren();
-    $("promise").textContent = "Sets of classes are promised for the classifier as it was trained only.";
+    $("promise").textContent = "Sets of classes are promised for the classifier as it was calibrated only.";
     return;
   }
   const able = limits.sets.filter(({ set }) => set !== null);
@@ -266,6 +292,19 @@ function slider(name, row) {
   set(null);
 }
 
+function connectOften() {
+  let timer;
+  const set = (strength) => {
+    state.prior = strength === state.often.strength ? null : strength; // null: as set
+    paintOften();
+    clearTimeout(timer);
+    timer = setTimeout(look, WAIT);
+  };
+  $("prior").addEventListener("input", () => set(Number($("prior").value)));
+  $("counts").addEventListener("change", () => set($("counts").checked ? state.often.strength || 1 : 0));
+  $("often").querySelector("button").addEventListener("click", () => set(state.often.strength));
+}
+
 async function showSamples() {
   const client = $("client").value;
   const { samples } = await ask(`/api/samples?client=${encodeURIComponent(client)}`);
@@ -284,6 +323,7 @@ async function showSamples() {
 }
 
 function connect() {
+  connectOften();
   $("file").addEventListener("change", () => take($("file").files[0]));
   const over = (on) => (event) => {
     event.preventDefault();
@@ -297,6 +337,7 @@ function connect() {
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
   $("client").addEventListener("change", () => {
+    state.prior = null; // each has its own
     look();
     showSamples().catch((error) => complain(error.message));
   });
