@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).parents[1]
 MOST_TESTS = 40  # of a case: the same package's first, then others
 MOST_SECONDS = 240  # a change that makes a test run forever is found, too
 # What needs a GPU to run at all, and files of other programs.
-ELSEWHERE = ("_graphs.py", "ot/_graph.py", "ot/_fused.py", "prompts/_fused.py", "clip/_resize.py", "fedotp_app")
+ELSEWHERE = ("_graphs.py", "ot/_graph.py", "ot/_fused.py", "prompts/_fused.py", "fedotp_app")
 
 _SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE,
