@@ -274,7 +274,7 @@ def test_runs_list_show_and_diff(trained: RunDirectory, place: Path, fedotp: Fed
     assert "the same" in fedotp("runs", "diff", "runs/one", "runs/one").out
 
 
-@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "metrics.jsonl", "config.toml"])
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "metrics.jsonl"])
 def test_one_run_that_cannot_be_read_does_not_hide_the_others(name: str, tmp_path: Path, fedotp: Fedotp) -> None:
     for each in ("bad", "good"):
         invent_run(tmp_path / each)

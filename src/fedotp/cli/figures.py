@@ -123,7 +123,7 @@ def figures(
 
     Curves and accuracy against a setting need the run's directory only, t-SNE
     also the backbone; the others read the data: images of --client, or one each
-    of several clients. The nearest words are in `fedotp report`.
+    of several clients.
 
     \b
     Examples:

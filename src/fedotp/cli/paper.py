@@ -48,23 +48,17 @@ OnlyOption = Annotated[
 
 @app.command("list")
 def list_entries(seeds: SeedsOption = _SEEDS) -> None:
-    """List the tables and figures, with what they cost.
-
-    Minutes are of one H200, estimated from recorded rates; entries that share
-    runs or tokens cost less together. docs/paper.md says how.
+    """List the tables and figures, and of how many runs each is made; docs/paper.md says what they cost.
 
     Example: fedotp paper list --seeds 0
     """
-    from fedotp.paper import ENTRIES, estimate, numbers
-    from fedotp.runs.tables import n_bytes
+    from fedotp.paper import ENTRIES, numbers
 
-    right = ("cells", "runs", "GPU minutes", "disk")
+    right = ("cells", "runs")
     table = listing("entry", "what", *right, right=right)
     for entry in ENTRIES.values():
-        cost = estimate(entry, len(whole_numbers(seeds, "--seeds")))
-        n_cells = len(numbers(entry.name)) or "-"
-        values = (n_cells, cost.runs, f"{cost.minutes:.0f}", n_bytes(cost.n_bytes) if cost.runs else "-")
-        table.add_row(cell(entry.name), cell(entry.title), *map(cell, values))
+        n_runs = len(whole_numbers(seeds, "--seeds")) * len(entry.parts) * len(entry.methods)
+        table.add_row(*map(cell, (entry.name, entry.title, len(numbers(entry.name)) or "-", n_runs)))
     Console().print(table)
 
 

@@ -34,17 +34,14 @@ def list_runs(
 
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ by default")
-    import_named()  # a mistake in it is reported once, not for every run
+    import_named()  # a mistake in a file that --import names is reported, though nothing of it is needed here
     table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
     found = find_runs(folder)
     unreadable: list[str] = []
-    only_listed: dict[str, None] = {}
     for run in found:
         try:
             with run.reading():
-                line, why = _line(run)
-            row = [cell(text) for text in line]
-            only_listed |= {printable(why): None} if why else {}
+                row = [cell(text) for text in _line(run)]
         except FedotpError as error:
             row = [cell(text) for text in ("?", "unreadable", "-", "-", "?", "?")]
             unreadable.append(printable(error))
@@ -55,8 +52,6 @@ def list_runs(
         print(f"no runs in {printable(folder)}; `fedotp run` makes one")
     for why in unreadable:
         print(f"unreadable: {why}")
-    for why in only_listed:
-        print(f"only listed: {why}")
 
 
 @app.command()
@@ -82,7 +77,7 @@ def show(
         return
     with directory.reading():
         # refuse what cannot be read before anything is printed
-        rounds, state, accuracy = _progress(directory, directory.description.tables["federation"]["rounds"])
+        rounds, state, accuracy = _progress(directory, directory.manifest["config"]["federation"]["rounds"])
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
@@ -124,17 +119,10 @@ def diff(
     Console().print(table)
 
 
-def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
-    """The cells of a run, and where its method comes from if that is not installed: the manifest has its name."""
-    from fedotp.runs.directory import MissingMethodError
-
-    manifest, missing = run.manifest, ""
-    try:
-        title, rounds = run.description.title, run.description.tables["federation"]["rounds"]
-    except MissingMethodError as error:
-        title, rounds, missing = manifest["method"]["title"], manifest["config"]["federation"]["rounds"], error.what
-    done, state, accuracy = _progress(run, rounds)
-    return (manifest["started"][:10], state, done, accuracy, title, manifest["data"]["name"]), missing
+def _line(run: "RunDirectory") -> tuple[str, ...]:
+    manifest = run.manifest
+    done, state, accuracy = _progress(run, manifest["config"]["federation"]["rounds"])
+    return manifest["started"][:10], state, done, accuracy, run.title, manifest["data"]["name"]
 
 
 def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
@@ -153,13 +141,13 @@ def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
 
 
 def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
-    manifest, data, what, tables = run.manifest, run.manifest["data"], run.description, run.description.tables
+    manifest, data, what, tables = run.manifest, run.manifest["data"], run.manifest["method"], run.manifest["config"]
     partition, rounds, optimizer, server = (
         tables[section] for section in ("partition", "federation", "optimizer", "server")
     )
     options = ", ".join(f"{name} {value}" for name, value in tables["method"].items() if name != "name")
     images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
-    yield "method", f"{what.title} ({what.reference})", options
+    yield "method", f"{what['title']} ({what['reference']})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
     yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
     division = f"{partition['scheme']}, partition seed {partition['seed']}"

@@ -32,7 +32,7 @@ from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress
 from fedotp.runs.directory._checksum import RunningDigest, checksum_error, read_checked, with_checksum
-from fedotp.runs.directory._provenance import Description, describe, require_method, require_same_code
+from fedotp.runs.directory._provenance import require_method, require_same_code
 
 if TYPE_CHECKING:  # they import torch, which commands that only show runs do not need
     from fedotp.config import Config
@@ -119,14 +119,10 @@ class RunDirectory:
 
         return {key: value for key, value in flatten(self.config).items() if key not in _PLACES}
 
-    @cached_property
-    def description(self) -> Description:
-        """The same for people, without torch if the files are intact and the method is fedotp's own."""
-        try:
-            text = read_regular(self._file("config.toml"), _MOST_BYTES).decode("utf-8")
-        except (OSError, ValueError):
-            text = ""
-        return describe(self.manifest, text) or Description.of(self.config)
+    @property
+    def title(self) -> str:
+        """What was run, as `Config.title` says it; without torch."""
+        return str(self.manifest["method"]["title"])
 
     def require_method(self) -> None:
         """Refuse a run whose method is not here, with the option that brings it."""
