@@ -121,7 +121,6 @@ def _directory(where: str) -> "RunDirectory | None":
 
 
 def _refuse(why: str, **options: object) -> None:
-    """Refuse options that mean nothing here."""
     for name, value in options.items():
         if value is not None:
             raise FedotpError(f"--{name}: {why}; leave it out")
@@ -211,7 +210,6 @@ def _shown(estimate: "Estimate", unit: float = 1, digits: int = 3) -> str:
 
 
 def _verdict(found: "Probe") -> str:
-    """What follows from the numbers."""
     if not found.is_fair:
         return (
             "Zero-shot CLIP, which has seen none of them, separates them as well: they differ in more than membership, "

@@ -209,7 +209,6 @@ def _existing(data: str) -> str:
 
 
 def _address(server: str | None, held: "SiteKeys | None") -> str:
-    """HOST:PORT of the server."""
     server = server or (held.server if held else "")
     if not server:
         raise FedotpError("give --server HOST[:PORT]")

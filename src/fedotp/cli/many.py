@@ -135,7 +135,6 @@ def _default(what: str, source: str | None) -> Path:
 
 
 def _place(method: str | None, methods: list[str]) -> int:
-    """Which of `methods` is `method`."""
     words = [word.strip() for word in methods]
     if method is not None and method.strip() not in words:
         raise FedotpError(f"--against {method}: must be one of --methods as it stands there: {', '.join(words)}")

@@ -149,7 +149,6 @@ def _start_flower(keys: Path | None, insecure: bool) -> None:
 
 
 def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
-    """The options of the connection that were given."""
     access = ["--insecure"] if keys is None else ["--keys", str(keys)]
     return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
 

@@ -117,7 +117,6 @@ class Split:
         return f"<Split: {counted(len(self), 'image')} of {counted(len(np.unique(self.labels)), 'class', 'classes')}>"
 
     def __len__(self) -> int:
-        """Return the number of images."""
         return len(self.rows)
 
     def name(self, i: int) -> str:

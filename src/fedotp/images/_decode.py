@@ -255,7 +255,6 @@ def picture_of(array: Any) -> Image.Image:
 
 
 def _eight_bits(pixels: "NDArray[Any]") -> "NDArray[np.uint8]":
-    """Numbers from 0 to 1 as eight bits."""
     import numpy as np
 
     low, high = float(pixels.min()), float(pixels.max())

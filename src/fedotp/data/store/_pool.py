@@ -210,7 +210,6 @@ class ProcessPool:
     """`n` decoding processes. Crops go to `memory`, a descriptor that all of them share, row by row."""
 
     def __init__(self, memory: int, n: int) -> None:
-        """Start them."""
         self._rows = Rows(memory)
         self._processes = [DecodingProcess(memory) for _ in range(n)]
         self._idle: SimpleQueue[DecodingProcess] = SimpleQueue()

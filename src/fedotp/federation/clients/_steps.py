@@ -277,7 +277,6 @@ class ResidentTrainer:
         return buffers.total.clone()
 
     def _step(self, buffers: Buffers, n: int) -> None:
-        """One step of the first n clients."""
         batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
         if buffers.prior is not None:
             batch = batch._replace(prior=buffers.prior[:n])

@@ -89,7 +89,6 @@ class ConnectionLimits:
         return listening
 
     def __len__(self) -> int:
-        """How many connections are open."""
         self._sweep()
         return len(self._connections)
 
@@ -262,7 +261,6 @@ class LocalAccess:
     """Flower's whole application, for this process only: other users of the machine do not know the secret."""
 
     def __init__(self, app: ASGIApp, secret: str, limits: ConnectionLimits) -> None:
-        """Requests must carry `secret`."""
         self._app, self._secret, self._limits = app, secret, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -293,7 +291,6 @@ def _peer(scope: Scope) -> Peer:
 
 
 def _claimed_key(headers: Mapping[str, str]) -> bytes:
-    """The public key that a request says it was signed with."""
     try:
         return b64decode(headers[KEY_HEADER], validate=True)
     except (KeyError, ValueError, binascii.Error):
@@ -301,7 +298,6 @@ def _claimed_key(headers: Mapping[str, str]) -> bytes:
 
 
 def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
-    """Whether the time in a request was signed with `key`."""
     try:
         signature = b64decode(headers[SIGNATURE_HEADER], validate=True)
         return has_signed(key, headers[TIME_HEADER], signature)

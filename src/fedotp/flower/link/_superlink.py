@@ -71,7 +71,6 @@ class SuperLink:
     """Two listeners on one Flower application: one for sites, one for this process."""
 
     def __init__(self, host: str, port: int, keys: ServerKeys | None) -> None:
-        """Nothing listens yet."""
         self.host, self.port, self.keys = host, port, keys
         self.nodes: dict[int, str] | None = None
         self._keys = {} if keys is None else {name: key_bytes(key) for name, key in keys.sites.items()}

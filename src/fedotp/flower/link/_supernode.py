@@ -88,7 +88,6 @@ class AnswerTimer:
     """Seconds since the last answer, without those in which this process was asleep."""
 
     def __init__(self) -> None:
-        """It starts with the first reading."""
         self.seconds = 0.0
         self._last = 0.0
         self._answered = True
@@ -271,7 +270,6 @@ class SuperNode:
             listener.start()
 
     def _options(self) -> list[str]:
-        """Flower's options of a SuperNode."""
         host, _, port = self.address.rpartition(":")
         options = ["--superlink", self._server, "--isolation", "process", "--host", host, "--port", port]
         options += ["--superexec-auth-secret-file", str(self._secret_file)]
@@ -302,7 +300,6 @@ class SuperNode:
             self._pause = _FIRST_PAUSE
 
     def _read_output(self, process: "subprocess.Popen[str]") -> None:
-        """Read and log what SuperNode prints."""
         assert process.stderr is not None
         with process.stderr as lines:
             for line in lines:
@@ -337,7 +334,6 @@ class Executor:
     """Works for the SuperNode at `address`, whose Runtime API asks for `secret`."""
 
     def __init__(self, address: str, secret: bytes, app: Callable[[Message, Context], Message]) -> None:
-        """Nothing is connected yet."""
         self._address = address
         self._app = app
         self._client = runtime_client(address, _NAME, secret=secret)

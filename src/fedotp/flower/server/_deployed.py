@@ -290,6 +290,5 @@ class Deployed(Observer):
 
 
 def _array_bytes(message: Message) -> int:
-    """Bytes of the prompts in a message."""
     records = message.content.array_records.values() if message.has_content() else ()
     return sum(array.numpy().nbytes for record in records for array in record.values())

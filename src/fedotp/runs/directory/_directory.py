@@ -50,7 +50,6 @@ class RunDirectory:
     """The files of one run, complete or not."""
 
     def __init__(self, path: str | Path) -> None:
-        """Nothing is read yet."""
         self.path = Path(path)
         self._written: RunningDigest | None = None  # metrics.jsonl as this process knows it
 

@@ -78,7 +78,6 @@ class Loop:
         progress: Progress,
         observer: Observer,
     ) -> None:
-        """`progress` says how far the run has come."""
         self.config = config
         self.directory = directory
         self.federation = federation

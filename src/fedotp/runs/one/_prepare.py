@@ -140,7 +140,6 @@ class Preparation:
 
     @cached_property
     def _novel(self) -> Novel:
-        """The test images of the novel classes."""
         _, novel = self._sound.base_and_novel()
         firsts = np.unique(novel.train.labels, return_index=True)[1]  # a data set has training images of every class
         config = replace(self._config, data=replace(self._config.data, crops=0))

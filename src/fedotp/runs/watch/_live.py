@@ -50,7 +50,6 @@ class LiveDisplay(Observer):
         self._n_rounds = self._per_round = 0
 
     def __enter__(self) -> "LiveDisplay":
-        """Use it as a context, so that the terminal is left as it was whatever happens."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,11 +57,9 @@ class LiveDisplay(Observer):
         self._rounds.stop()
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """Bars of their own."""
         self._encoding.show(what, done, total)
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Show the rounds."""
         self._encoding.close()
         rounds = config.federation.rounds if images_per_round else 0
         self._n_rounds, self._per_round = rounds, images_per_round
@@ -77,13 +74,11 @@ class LiveDisplay(Observer):
             self._rounds.advance(task.id, n)
 
     def on_round(self, report: RoundReport) -> None:
-        """Show loss and speed."""
         done, title = report.round * self._per_round, _title(report.round, self._n_rounds)
         self._rounds.update(self._rounds.tasks[0].id, completed=done, description=title)
         self._rounds.numbers |= {"loss": _loss_text(report), "speed": _speed_text(report)}
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """Show accuracy."""
         self._rounds.numbers["accuracy"] = accuracy_text(evaluation)
 
     def on_interrupt(self) -> None:
@@ -138,7 +133,6 @@ class NotebookDisplay(Observer):
     """A bar over all rounds, with accuracy, loss and speed beside it; the last line stays."""
 
     def __init__(self) -> None:
-        """Nothing is shown yet."""
         self._shown: Any = None
         self._drawn = 0.0
         self._total = self._rounds = self._per_round = self._done = 0
@@ -150,31 +144,26 @@ class NotebookDisplay(Observer):
         self._draw(at_once=done >= total)
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Show the rounds."""
         self._rounds, self._per_round = config.federation.rounds, images_per_round
         self._done, self._total = round_ * images_per_round, config.federation.rounds * images_per_round
         self._title = _title(round_, self._rounds if images_per_round else 0)
         self._draw(at_once=True)
 
     def on_images(self, n: int) -> None:
-        """Move the bar."""
         self._done = min(self._done + n, self._total)
         self._draw()
 
     def on_round(self, report: RoundReport) -> None:
-        """Show loss and speed."""
         self._done = report.round * self._per_round
         self._training = f"{_loss_text(report)}, {_speed_text(report)}"
         self._title = _title(report.round, self._rounds)
         self._draw(at_once=True)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """Show accuracy."""
         self._accuracy = accuracy_text(evaluation)
         self._draw(at_once=True)
 
     def on_interrupt(self) -> None:
-        """Show that Ctrl-C was received."""
         self._title = STOPPING
 
     def on_end(self, path: Path) -> None:
