@@ -81,7 +81,6 @@ def test_every_command_works_on_it(
 def test_without_the_method_one_line_names_the_option(trained: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
     image = made / "images" / "day" / "blue" / "0.png"
     for words in (
-        ["runs", "diff", trained, trained],
         ["evaluate", trained],
         ["report", trained, "-q"],
         ["figures", trained],

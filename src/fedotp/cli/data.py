@@ -185,7 +185,7 @@ def partition(
       fedotp data partition oxford_pets --set partition.shots=16
       fedotp data partition pacs --set partition.scheme=domain --plot pacs.png
     """
-    from fedotp.data.partition import make_partition, plot_partition
+    from fedotp.data.partition import make_partition
     from fedotp.runs.one import load_data
 
     config = config_of(dataset, root, changes)
@@ -197,7 +197,10 @@ def partition(
     if out is not None:
         divided.save(out)
     if plot is not None:
-        plot_partition(divided, loaded, plot)
+        from fedotp.report import plot_partition
+        from fedotp.report.figure import save_figure
+
+        save_figure(plot_partition(divided, loaded), plot)
     _print_clients(loaded, divided)
 
 

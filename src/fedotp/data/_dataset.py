@@ -245,11 +245,6 @@ class Dataset:
         sizes = f"{len(self.train):,} train and {len(self.test):,} test images"
         return f"<Dataset {self.name}: {len(self.classes):,} classes{domains}, {sizes}>"
 
-    @property
-    def is_drawn(self) -> bool:
-        """Whether the data came without a division into train and test, so that fedotp drew one."""
-        return self.split_note.startswith(DRAWN)
-
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`."""
         return self.train if name == "train" else self.test

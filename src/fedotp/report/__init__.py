@@ -1,6 +1,7 @@
 """Pictures of runs, of their prompts and their plans."""
 
 from fedotp.report._analysis import analyse as analyse
+from fedotp.report._bubbles import plot_partition as plot_partition
 from fedotp.report._client import in_turn as in_turn
 from fedotp.report._curves import plot_against as plot_against
 from fedotp.report._curves import plot_curves as plot_curves

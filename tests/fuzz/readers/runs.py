@@ -166,7 +166,6 @@ def forge_run(folder: Path) -> None:
 
 def _show(folder: Path) -> None:
     fedotp("runs", "show", folder / "run", "--all")
-    fedotp("runs", "diff", folder / "run", inputs_of(folder) / "complete")
 
 
 def _report(folder: Path) -> None:
