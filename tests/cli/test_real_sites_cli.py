@@ -63,11 +63,7 @@ def test_a_server_goes_on_with_its_own_command(deployed: RunDirectory, fedotp: F
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [
-        (["--insecure"], "127.0.0.1"),
-        (["--insecure", "--host", "0.0.0.0"], "0.0.0.0"),
-        (["--keys", "keys"], "0.0.0.0"),
-    ],
+    [(["--insecure"], "127.0.0.1"), (["--insecure", "--host", "0.0.0.0"], "0.0.0.0"), (["--keys", "keys"], "0.0.0.0")],
 )
 def test_a_server_without_keys_listens_on_this_machine_only(
     options: list[str], expected: str, place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch

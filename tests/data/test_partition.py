@@ -292,8 +292,7 @@ def test_changed_file_is_refused(change: Callable[[Any], object], divided: Parti
 
 
 @pytest.mark.parametrize(
-    "client",
-    [{"name": 7}, {"domain": ["x"]}, {"train": [0.5]}, {"train": [[0]]}, {"test": [True]}, {"test": "01"}],
+    "client", [{"name": 7}, {"domain": ["x"]}, {"train": [0.5]}, {"train": [[0]]}, {"test": [True]}, {"test": "01"}]
 )
 def test_a_forged_client_of_the_wrong_kind_is_refused(
     client: dict[str, Any], divided: Partition, tmp_path: Path

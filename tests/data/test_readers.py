@@ -6,15 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layouts import (
-    LAYOUTS,
-    caltech101,
-    cifar10,
-    dtd,
-    fedbn_pickles,
-    write_tree,
-    zhou_split,
-)
+from layouts import LAYOUTS, caltech101, cifar10, dtd, fedbn_pickles, write_tree, zhou_split
 
 from fedotp.data import DATASETS, check_dataset, find_dataset, load_dataset
 from fedotp.data._domains import OFFICE

@@ -98,8 +98,7 @@ _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
 def figures(
     runs: RunsArgument,
     only: Annotated[
-        str | None,
-        typer.Option(metavar="KIND,...", help=f"Of {', '.join(_MAKERS)}; the usual ones if not given."),
+        str | None, typer.Option(metavar="KIND,...", help=f"Of {', '.join(_MAKERS)}; the usual ones if not given.")
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="KEY", help="The setting to draw accuracy against, such as partition.shots.")

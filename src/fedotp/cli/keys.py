@@ -45,8 +45,7 @@ def make(
 
 @app.command()
 def add(
-    folder: FolderArgument,
-    sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")],
+    folder: FolderArgument, sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")]
 ) -> None:
     """Make keys for further sites.
 
@@ -62,10 +61,7 @@ def add(
 
 
 @app.command()
-def remove(
-    folder: FolderArgument,
-    site: Annotated[str, typer.Argument(help="Name of the site.")],
-) -> None:
+def remove(folder: FolderArgument, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
     """Forget the key of a site: the server will refuse it.
 
     Example: fedotp keys remove keys west

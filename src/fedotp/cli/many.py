@@ -38,8 +38,7 @@ def compare(
     seeds: SeedsOption = "0,1,2",
     splits: SplitsOption = None,
     against: Annotated[
-        str | None,
-        typer.Option(help="The one of --methods that the others are compared with; the first if not given."),
+        str | None, typer.Option(help="The one of --methods that the others are compared with; the first if not given.")
     ] = None,
     controls: ControlsOption = False,
     changes: SetOption = None,

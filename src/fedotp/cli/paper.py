@@ -108,11 +108,7 @@ def run(
 
 
 @app.command()
-def show(
-    entry: EntryArgument,
-    only: OnlyOption = None,
-    out: OutOption = _OUT,
-) -> None:
+def show(entry: EntryArgument, only: OnlyOption = None, out: OutOption = _OUT) -> None:
     """Set the paper's numbers beside what was run so far; nothing is run.
 
     \b

@@ -312,11 +312,7 @@ class Dataset:
     def digest(self) -> str:
         """SHA-256 over names, classes, labels and domains; the same on every machine."""
         columns = [
-            [
-                [split.name(i) for i in range(len(split))],
-                split.labels.tolist(),
-                split.domains.tolist(),
-            ]
+            [[split.name(i) for i in range(len(split))], split.labels.tolist(), split.domains.tolist()]
             for split in (self.train, self.test)
         ]
         facts = [self.name, self.classes, self.domains, self.coarse_of, columns]

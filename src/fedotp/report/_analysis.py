@@ -115,12 +115,7 @@ def analyse(
     if plans is None and not directory.config.method.matching.has_plan:
         notes.append(f"no transport plans: {directory.config.method.title} has none")
     return Analysis(
-        sites,
-        maps,
-        plans,
-        tsne=_attempt(partial(project_prompts, directory), notes),
-        limits=limits,
-        notes=tuple(notes),
+        sites, maps, plans, tsne=_attempt(partial(project_prompts, directory), notes), limits=limits, notes=tuple(notes)
     )
 
 

@@ -37,12 +37,7 @@ def steps_per_epoch(sizes: Ints, batch_size: int, drop_last: bool) -> Ints:
 
 
 def local_steps(
-    sizes: Ints,
-    generators: Sequence[np.random.Generator],
-    *,
-    epochs: int,
-    batch_size: int,
-    drop_last: bool = False,
+    sizes: Ints, generators: Sequence[np.random.Generator], *, epochs: int, batch_size: int, drop_last: bool = False
 ) -> Iterator[Step]:
     """All steps of a group of clients with `sizes` (C,) images, sorted by falling size.
 
@@ -201,12 +196,7 @@ class Buffers:
         self.total = torch.zeros(n, dtype=torch.float64, device=device)
 
     def load(
-        self,
-        params: Parameters,
-        received: Parameters,
-        stepper: Optimizer,
-        lr: float | Tensor,
-        prior: Tensor | None,
+        self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float | Tensor, prior: Tensor | None
     ) -> None:
         """Put a round's beginning into the tensors."""
         if self.prior is not None and prior is not None:

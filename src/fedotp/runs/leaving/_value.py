@@ -232,10 +232,7 @@ def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]
 def _players(run: RunDirectory) -> Ints:
     """The clients that trained, or might have."""
     config, names = run.config, run.manifest["clients"]
-    away = [
-        *config.federation.held_out(names, run.manifest["domains"], config.seed),
-        *config.federation.absent(names),
-    ]
+    away = [*config.federation.held_out(names, run.manifest["domains"], config.seed), *config.federation.absent(names)]
     sizes = [len(client.train) for client in run.partition.clients]
     return np.array([i for i in range(len(names)) if sizes[i] and i not in away], np.int64)
 

@@ -71,12 +71,7 @@ class Loop:
     """The rounds of one run."""
 
     def __init__(
-        self,
-        config: Config,
-        directory: RunDirectory,
-        federation: Federation,
-        progress: Progress,
-        observer: Observer,
+        self, config: Config, directory: RunDirectory, federation: Federation, progress: Progress, observer: Observer
     ) -> None:
         self.config = config
         self.directory = directory

@@ -185,9 +185,7 @@ class Preparation:
         ]
         data = FederatedData.of(encoded.images, clients)
         data = replace(
-            data,
-            train=replace(data.train, features=encoded.train),
-            test=replace(data.test, features=encoded.test),
+            data, train=replace(data.train, features=encoded.train), test=replace(data.test, features=encoded.test)
         ).without(run.absent)
         if run.config.data.labels == "shuffled":
             data = data.with_shuffled_labels(run.config.seed)
