@@ -147,13 +147,8 @@ def download(
         return
     if not known.resources:
         raise FedotpError(f"{known.title}: {known.advice}; put it at {base / known.folder}")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+    name, left = TextColumn("{task.description}"), TimeRemainingColumn()
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn(), left)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         tasks: dict[str, TaskID] = {}
 

@@ -9,8 +9,8 @@ import mmap
 import os
 import random
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
 from multiprocessing.connection import Connection
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # it imports torch
 
 Crop = tuple[int, int]  # seed and number; 0 and 0 for the plain crop
 
-_SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many processes may do so at once
+_SMALL = MAX_PIXELS // 64  # pixels of a picture that a process decodes: many may do so at once
 
 
 Transform = EvalTransform | TrainTransform
@@ -123,13 +123,13 @@ def crop_rng(digest: bytes, *, seed: int, crop: int) -> random.Random:
 
 
 def serve(pipe: int, memory: int, parent: int) -> None:
-    """Answer requests from the descriptor `pipe` with what was found; crops go to `memory`."""
+    """Answer requests from the descriptor `pipe` with what was found (None: too large); crops go to `memory`."""
     die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
     if os.getppid() != parent:  # it died before the call
         return
     warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
     connection = Connection(pipe)
-    share_room(_ParentsRoom(connection))
+    share_room(_SmallRoom())
     rows = Rows(memory)
     with suppress(EOFError, ConnectionError):  # the parent is done
         connection.send(None)  # ready
@@ -137,30 +137,29 @@ def serve(pipe: int, memory: int, parent: int) -> None:
             connection.send(_answer(connection.recv(), rows))
 
 
-def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded] | Exception:
+def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded | None] | Exception:
     try:
-        return [decode(request, rows) for request in requests]
-    except (EOFError, ConnectionError):
-        raise
+        return [_unless_large(request, rows) for request in requests]
     except Exception as error:  # out of memory, for example: the parent raises it
         return error
 
 
-class _ParentsRoom:
-    """The parent lends room for a large picture: a number of pixels asks, None gives back."""
+def _unless_large(request: Request, rows: Rows) -> Decoded | None:
+    try:
+        return decode(request, rows)
+    except _LargeError:
+        return None
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
-    @contextmanager
-    def taken(self, n: int) -> Iterator[None]:
-        """Take room for `n` pixels while the block lasts."""
-        if n <= _SMALL:
-            yield
-            return
-        self._connection.send(n)
-        self._connection.recv()
-        try:
-            yield
-        finally:
-            self._connection.send(None)
+class _LargeError(Exception):
+    """A picture that is left to the parent, which decodes no more of them at a time than there is memory for."""
+
+
+class _SmallRoom:
+    """Room for small pictures only."""
+
+    def taken(self, n: int) -> AbstractContextManager[None]:
+        """Room for a picture of `n` pixels."""
+        if n > _SMALL:
+            raise _LargeError
+        return nullcontext()

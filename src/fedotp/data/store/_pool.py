@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 import fedotp
 from fedotp._system import n_cores
 from fedotp.data.store._crops import Decoded, Request, Rows, decode
-from fedotp.images import room_for
 
 _MOST_THREADS = 8  # more get in each other's and the tower's way
 _MOST_PROCESSES = 32
@@ -150,8 +149,11 @@ class DecodingProcess:
                 start_new_session=True,  # Ctrl-C is for this process, which stops the others
             )
 
-    def ask(self, requests: Sequence[Request]) -> list[Decoded]:
-        """Have images looked at. If the process is gone, by that or else, `GoneError`; the next call starts it anew."""
+    def ask(self, requests: Sequence[Request]) -> list[Decoded | None]:
+        """Have images looked at; None: it is too large for that. If the process is gone, by that or else, `GoneError`.
+
+        The next call starts it anew.
+        """
         if self._cannot_start:
             raise GoneError("it cannot be started", at_work=False)
         if self._connection is None:
@@ -162,7 +164,7 @@ class DecodingProcess:
                 self._connection.recv()
                 self._is_up = True
             self._connection.send(requests)
-            answer = _answer(self._connection)
+            answer: list[Decoded | None] | Exception = self._connection.recv()
         except (EOFError, ConnectionError):
             self._cannot_start = not self._is_up
             words = _last_words(self._process)
@@ -186,17 +188,6 @@ class DecodingProcess:
         if self._process is not None:
             self._process.wait()
             self._process = None
-
-
-def _answer(connection: Connection) -> list[Decoded] | Exception:
-    """What it says in the end; before, it may ask for room to decode a large picture."""
-    answer: int | list[Decoded] | Exception = connection.recv()
-    while isinstance(answer, int):
-        with room_for(answer):
-            connection.send(None)
-            connection.recv()  # it has left
-        answer = connection.recv()
-    return answer
 
 
 def _last_words(process: subprocess.Popen[bytes] | None) -> str:
@@ -238,18 +229,17 @@ class ProcessPool:
     def _look(self, requests: Sequence[Request]) -> list[Decoded]:
         process = self._idle.get()
         try:
-            return process.ask(requests)
+            found = process.ask(requests)
         except GoneError:  # one after the other, to see which of them it was
-            return [self._ask_again(process, request) for request in requests]
+            found = [self._ask_again(process, request) for request in requests]
         finally:
             self._idle.put(process)
+        return [looked or decode(request, self._rows) for looked, request in zip(found, requests, strict=True)]
 
-    def _ask_again(self, process: DecodingProcess, request: Request) -> Decoded:
+    def _ask_again(self, process: DecodingProcess, request: Request) -> Decoded | None:
         if self._is_closed:
             return Decoded(b"", "dropped")
         try:
             return process.ask([request])[0]
         except GoneError as gone:
-            if gone.at_work:
-                return Decoded(request.digest, f"decoding it ended its process ({gone})")
-            return decode(request, self._rows)
+            return Decoded(request.digest, f"decoding it ended its process ({gone})") if gone.at_work else None

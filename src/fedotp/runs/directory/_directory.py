@@ -1,16 +1,4 @@
-"""A run is a directory.
-
-config.toml        the complete resolved configuration, enough to run it again
-manifest.json      versions, backbone and data digests, transforms, seed, device
-partition.json     who has which images; not in a run of real sites
-metrics.jsonl      one line per round and per evaluation, append-only
-state/             the latest checkpoint and what clients keep
-predictions.npz    the last evaluation, image by image, where that is known
-summary.json       final numbers; it exists when the run is complete
-audit.json         a lower bound on epsilon, if `fedotp audit` was run
-probe.json         how well members are recognised, if `fedotp audit --probe` was run
-report.html        a page for people, if `fedotp report` was run
-"""
+"""A run is a directory; docs/architecture.md lists its files."""
 
 import io
 import json
