@@ -262,20 +262,6 @@ def test_saved_partition_comes_back_equal(divided: Partition, tmp_path: Path) ->
         loaded.require(uniform_dataset(4, 10, 5, n_domains=2))
 
 
-def test_failed_save_leaves_the_old_file(divided: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "p.json"
-    path.write_text("old")
-
-    def fail(source: object, target: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(FedotpError, match=r"cannot write .*p.json: disk full"):
-        divided.save(path)
-    assert path.read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 @pytest.mark.parametrize(
     "change",
     [
