@@ -1,7 +1,4 @@
-"""What leaks at least: lower bounds on epsilon from canaries, and membership inference.
-
-Each part is imported when it is first used.
-"""
+"""What leaks at least: lower bounds on epsilon from canaries, and membership inference."""
 
 from typing import TYPE_CHECKING
 

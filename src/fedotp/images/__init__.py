@@ -1,7 +1,4 @@
-"""Images from anywhere: decoded within bounds, or refused in one line; greys of more than 8 bits through a window.
-
-Each name is imported when it is first used: the command line knows windows, and needs no Pillow for that.
-"""
+"""Images from anywhere: decoded within bounds, or refused in one line; greys of more than 8 bits through a window."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""The paper's tables and figures: its numbers as data, the runs that each is made of, and both side by side.
-
-What needs torch is imported when it is first used.
-"""
+"""The paper's tables and figures: its numbers as data, the runs that each is made of, and both side by side."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""Dividing a data set among clients: the schemes, and what they make.
-
-Each part is imported when it is first used: the settings, which the command line knows, need no NumPy.
-"""
+"""Dividing a data set among clients: the schemes, and what they make."""
 
 from typing import TYPE_CHECKING
 

@@ -81,17 +81,14 @@ class Deployed(Observer):
 
     @property
     def settings(self) -> Settings:
-        """How the federation is run."""
         return self.config.settings
 
     @property
     def learns(self) -> bool:
-        """Whether the method has anything to train, here or at the sites."""
         return bool(self.server.params) or bool(self.method.private(self._task))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sites' names."""
         return self.registry.names
 
     @property
