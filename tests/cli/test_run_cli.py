@@ -178,7 +178,7 @@ def test_the_live_display_leaves_the_terminal_as_it_was(place: Path, monkeypatch
         monkeypatch.setattr(display, "_encoding", types.SimpleNamespace(show=lambda *_: None, close=lambda: None))
         run(load_config("tiny.toml"), "here", observer=display)
         display.on_interrupt()
-        display._rounds.refresh()
+        display._bar.refresh()
     console.file.close()
     screen = Path("screen").read_text()
     assert "round 1 of 2" in screen
