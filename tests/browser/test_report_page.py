@@ -307,8 +307,8 @@ def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
     expect(page.locator("#limits tbody tr").first).to_have_text("a6191.2 80.0 to 98.01.8687.43.140.0")
     chart(page, "What each client contributed")
     assert page.locator("#value tbody tr").all_inner_texts() == [
-        "north\t+3.40\t+2.00 to +4.80\t+1.00\t−0.50",
-        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00\t–",
+        "north\t+3.40\t+2.00 to +4.80\t+1.00",
+        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00",
     ]
     page.goto(address(tmp_path, [plain], [EMPTY | {"limits": None}]))
     expect(page.locator("#views, #limits, #value")).to_have_count(0)
