@@ -146,22 +146,6 @@ def test_pins_are_exact_and_agree_with_what_is_declared() -> None:
             assert requirement.specifier.contains(version, prereleases=True), f"{requirement} and {version}"
 
 
-def test_the_environment_of_tests_and_demo_is_made_with_the_pins(tmp_path: Path) -> None:
-    def made(*arguments: str) -> list[str]:
-        command = ["make", "--no-print-directory", "-n", f"VENV={tmp_path}", *arguments]
-        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        return [line for line in shown.splitlines() if "pip install" in line]
-
-    for goal in ("install", "demo"):
-        installs = made(goal)
-        assert len(installs) == 2  # pip itself, then fedotp
-        assert all("-c constraints.txt" in line for line in installs)
-    for stamp in (".pip", ".installed"):
-        (tmp_path / stamp).touch()
-    assert made("install") == []
-    assert len(made("-W", "constraints.txt", "install")) == 2  # new pins, new environment
-
-
 def test_the_image_is_built_with_the_pins() -> None:
     lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
     installs = [line for line in lines if "pip install" in line]
@@ -230,27 +214,3 @@ def test_a_wheel_has_all_licences(tmp_path: Path) -> None:
     assert expression is not None
     assert {"Apache-2.0", "CC-BY-SA-4.0", "LicenseRef-fedotp-mini"} < set(expression[1].split(" AND "))
     assert "The weights of `mini` are not" in facts  # the README, on the package's page
-
-
-def test_what_is_skipped_for_want_of_a_package_is_run_by_make_test_extras() -> None:
-    """Tests of what `dev` does not bring are in the target's list, and their extras are installed for it."""
-    recipe = (ROOT / "Makefile").read_text()
-    (installed,) = (set(line.split(",")) for line in re.findall(r"-e '\.\[(dev,.*)\]'", recipe))
-    (paths,) = re.findall(r"^test-extras: .*\n\t.* -m pytest (.*)$", recipe, re.MULTILINE)
-    brought = {canonicalize_name(each.name) for each in declared({"dev", *_of_dev()})}
-    wanting = {}
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        for module in re.findall(r"importorskip\(\"(\w+)", path.read_text()):
-            name = canonicalize_name(OTHERWISE_NAMED.get(module, module))
-            extras = {extra for extra in EXTRAS if name in {Requirement(line).name for line in EXTRAS[extra]}}
-            if extras and name not in brought:
-                wanting[path.relative_to(ROOT)] = extras
-    assert {path.parent.name for path in wanting} >= {"extras", "data", "tests"}
-    for path, extras in wanting.items():
-        assert any(path.is_relative_to(listed) for listed in paths.split()), path
-        assert extras & installed, path
-
-
-def _of_dev() -> set[str]:
-    """The extras that `dev` has in it."""
-    return {extra for line in EXTRAS["dev"] if Requirement(line).name == "fedotp" for extra in Requirement(line).extras}

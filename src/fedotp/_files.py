@@ -19,16 +19,8 @@ from fedotp.errors import FedotpError, TransientError
 
 # What may pass without a change to the command: a full disk, no descriptors or memory left, a file server that is away.
 _MAY_PASS = {
-    errno.EAGAIN,
-    errno.EDQUOT,
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOBUFS,
-    errno.ENOMEM,
-    errno.ENOSPC,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
+    *(errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC),
+    *(errno.ESTALE, errno.ETIMEDOUT),
 }
 
 _NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)  # Windows has neither

@@ -109,7 +109,7 @@ def _what_went_wrong(error: Exception, name: str) -> str:
 
 
 def lazy_face(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package that imports its public names on first use.
+    """The `__getattr__` and `__dir__` of a package that imports its public names on first use, to start quickly.
 
     The names stand once, for type checkers and for this function: under `if TYPE_CHECKING:` in its `__init__.py`, as
     `from fedotp.room._module import name as name`.

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import fedotp
 from cli.cli_made import command
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
-from fedotp.data import load_dataset
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from runs.toy_run import COLOURS, make_config
@@ -18,7 +16,7 @@ from runs.toy_run import COLOURS, make_config
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that promises something, and one that does not, of one client, with its bundle."""
+    """A run that promises something, and one that does not, of one client."""
     inputs = tmp_path_factory.mktemp("audited")
     save(CLIP.random(TINY), inputs / "tiny.safetensors")
     draw_day_and_night(inputs / "data", COLOURS, 12)
@@ -26,7 +24,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     private = {"privacy": {"unit": "example", "noise": 3.0}, "partition": {"n_clients": 2}}
     run(make_config(inputs, federation=short, **private), inputs / "private")
     run(make_config(inputs, federation=short, partition={"n_clients": 1}), inputs / "plain")
-    fedotp.load(inputs / "plain").save(inputs / "bundle")
     return inputs
 
 
@@ -80,44 +77,18 @@ def test_a_run_is_probed(made: Path) -> None:
     assert kept["members"] == RunDirectory.open(made / "plain").manifest["data"]["train_images"]
 
 
-def test_a_bundle_is_probed_by_folders(made: Path, tmp_path: Path) -> None:
-    backbone = ("--backbone", made / "tiny.safetensors")
-    by_run = command("audit", made / "plain", "--probe", "--json")
-    assert by_run.status == 0, by_run.err
-    dataset = load_dataset(str(made / "data"))
-    client = RunDirectory.open(made / "plain").partition.clients[0]
-    for part, split, rows in (("in", dataset.train, client.train), ("out", dataset.test, client.test)):
-        for row in rows:
-            place = tmp_path / part / dataset.classes[split.labels[row]]
-            place.mkdir(parents=True, exist_ok=True)
-            split.image(int(row)).save(place / f"{row}.png")
-    words = ("--members", tmp_path / "in", "--others", tmp_path / "out", "--out", tmp_path / "found.json")
-    by_folder = command("audit", made / "bundle", "--probe", *words, *backbone)
-    assert by_folder.status == 0, by_folder.err
-    one, other = json.loads(by_run.out), json.loads((tmp_path / "found.json").read_text())
-    assert (one["members"], one["others"]) == (len(client.train), len(client.test))
-    personal = [attack for attack in one["attacks"] if attack["target"] == "personal"]
-    assert [attack["auc"]["value"] for attack in personal] == pytest.approx(
-        [attack["auc"]["value"] for attack in other["attacks"]], abs=0.05
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("private --set seed=1", "give --out"),
         ("data", "is not a run"),
-        ("plain --members data", "--members: only with --probe of a bundle"),
         ("private --probe --kind images", "--kind: not with --probe"),
-        ("bundle --probe --members data", "give --members DIR and --others DIR"),
-        ("bundle --probe --members data/day --others store", "no image in"),
-        ("nowhere --probe --members data --others data", "neither a run nor a bundle"),
+        ("nowhere --probe", "--probe attacks a run, and nowhere is none"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(made: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str) -> None:
     monkeypatch.chdir(made)
-    backbone = ("--backbone", "tiny.safetensors") if "bundle" in words else ()
-    done = command("audit", *words.split(), *backbone)
+    done = command("audit", *words.split())
     assert done.status == 2
     assert said in done.err
     assert done.err.count("error:") == 1

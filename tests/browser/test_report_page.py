@@ -23,7 +23,7 @@ from runs.toy_run import make_config, make_inputs
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-EMPTY = {"sites": [], "maps": [], "plans": None, "tsne": None, "words": [], "bound": None, "notes": []}
+EMPTY = {"sites": [], "maps": [], "plans": None, "tsne": None, "bound": None, "notes": []}
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
 SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
@@ -217,7 +217,6 @@ def test_maps_follow_the_slider_and_the_client(page: "Page", one: str) -> None:
     names = clients.locator("option").all_inner_texts()
     page.get_by_label("Client", exact=True).select_option(names[-1])
     expect(clients).to_have_value(names[-1])
-    expect(page.locator("#analysis")).to_contain_text("Nearest words")
 
 
 def limits_of(client: str, **changed: Any) -> dict[str, Any]:
@@ -229,7 +228,6 @@ def limits_of(client: str, **changed: Any) -> dict[str, Any]:
 def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
     names = {"clients": CLASSES[:3], "classes": CLASSES, "domains": CLASSES[:3], "dataset": HOSTILE}
     runs = [invent_run(tmp_path / f"{HOSTILE[:4]}{seed}", **names, seed=seed) for seed in (0, 1)]
-    vectors = [{"words": [HOSTILE], "distances": [1.0]}]
     map_ = {"client": HOSTILE, "label": HOSTILE, "predicted": HOSTILE, "image": "javascript:alert(4)", "grid": 1}
     prompt = {"kind": HOSTILE, "similarity": [[0.0]], "plans": {HOSTILE: [[0.0]]}}
     analysis = {
@@ -237,7 +235,6 @@ def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
         "maps": [{**map_, "prompts": [prompt]}],
         "plans": None,
         "tsne": {"x": [0, 1], "y": [0, 1], "client": CLASSES[:2], "group": CLASSES[:2]},
-        "words": [{"client": HOSTILE, "kind": HOSTILE, "vectors": vectors}],
         "limits": {"asked": 0.9, "clients": [limits_of(HOSTILE)]},
         "notes": [HOSTILE],
     }
@@ -278,8 +275,8 @@ def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
     kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
     kept.save_finding("probe", a_probe())
     broken.save_finding("audit", an_audit(upper=2.0, lower=4.5))
-    keys = ("name", "shapley", "low", "high", "leave_one_out", "gain_of_others")
-    numbers = [("north", 0.034, 0.02, 0.048, 0.01, -0.005), (HOSTILE, -0.05, -0.07, -0.03, 0.0, None)]
+    keys = ("name", "shapley", "low", "high", "leave_one_out")
+    numbers = [("north", 0.034, 0.02, 0.048, 0.01), (HOSTILE, -0.05, -0.07, -0.03, 0.0)]
     value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "all": 0.754, "none": 0.65}
     sites = [dict(zip(keys, each, strict=True)) for each in numbers]
     (kept.path / "value.json").write_text(with_checksum({**value, "sites": sites}))
@@ -310,8 +307,8 @@ def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
     expect(page.locator("#limits tbody tr").first).to_have_text("a6191.2 80.0 to 98.01.8687.43.140.0")
     chart(page, "What each client contributed")
     assert page.locator("#value tbody tr").all_inner_texts() == [
-        "north\t+3.40\t+2.00 to +4.80\t+1.00\t−0.50",
-        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00\t–",
+        "north\t+3.40\t+2.00 to +4.80\t+1.00",
+        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00",
     ]
     page.goto(address(tmp_path, [plain], [EMPTY | {"limits": None}]))
     expect(page.locator("#views, #limits, #value")).to_have_count(0)

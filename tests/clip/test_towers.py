@@ -5,15 +5,7 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
-from clip_oracles import (
-    RESNET,
-    TEXT,
-    VIT,
-    hugging_face_clip,
-    openai_tensors,
-    random_clip,
-    randomise,
-)
+from clip_oracles import RESNET, TEXT, VIT, hugging_face_clip, openai_tensors, random_clip, randomise
 from torch import Tensor, nn
 
 from fedotp.clip import CLIP, CONFIGS, TINY, Block, ClipConfig, VitConfig

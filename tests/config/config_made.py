@@ -122,7 +122,5 @@ def configs() -> st.SearchStrategy[Config]:
     """Any configuration."""
     assert {item.name for item in fields(Config)} == {*SECTIONS, "seed"}
     return st.builds(
-        _agreeing,
-        **{name: _section(name, cls) for name, cls in SECTIONS.items()},
-        seed=st.integers(0, 2**63 - 1),
+        _agreeing, **{name: _section(name, cls) for name, cls in SECTIONS.items()}, seed=st.integers(0, 2**63 - 1)
     )

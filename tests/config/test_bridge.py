@@ -9,19 +9,10 @@ from fedotp.config import Config, DataSettings, difference, load_config, presets
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError
 
-ALWAYS = {
-    "authors.half_precision": True,
-    "federation.drop_last": True,
-    "authors.leaked_momentum": True,
-}
+ALWAYS = {"authors.half_precision": True, "federation.drop_last": True, "authors.leaked_momentum": True}
 FEDOTP = {"authors.batch_solver": True, "federation.first_round": "all"}
 CASES = {
-    "fewshot-pets": {
-        "data.crops": 50,
-        "authors.partition": True,
-        "partition.seed": 2023,
-        "federation.batch_size": 16,
-    },
+    "fewshot-pets": {"data.crops": 50, "authors.partition": True, "partition.seed": 2023, "federation.batch_size": 16},
     "cifar10": {"authors.normalisation": "cifar10", "authors.partition": True, "evaluation.every": 1},
     "cifar100": {
         "authors.normalisation": "cifar100",

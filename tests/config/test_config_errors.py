@@ -55,10 +55,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "server, attack, evaluation, compute, privacy, authors",
         ),
         ('"se\\ned" = 1', 'unknown key "se\\ned"; did you mean seed?'),
-        (
-            'method = "coop"',
-            'method = "coop": method is a section, not a key; did you mean method.name?',
-        ),
+        ('method = "coop"', 'method = "coop": method is a section, not a key; did you mean method.name?'),
         ("[[data]]", "data = [{'dataset': 'x'}]: data is a section, not a key; did you mean data.dataset?"),
         (
             'method = {name = "coop", mass = 0.5}',

@@ -127,27 +127,6 @@ def cifar100(root: Path) -> Path:
     return folder
 
 
-def cifar_binary(root: Path) -> tuple[Path, Path]:
-    """The same images as `cifar10` and `cifar100`, in the official binary files."""
-    ten, hundred = root / "cifar-10-batches-bin", root / "cifar-100-binary"
-    ten.mkdir(parents=True)
-    hundred.mkdir()
-
-    def write(path: Path, n: int, labels: list[list[int]], seed: int) -> None:
-        pixels = np.random.default_rng(seed).integers(0, 256, (n, 3072), dtype=np.uint8)
-        path.write_bytes(b"".join(bytes(each) + row.tobytes() for each, row in zip(labels, pixels, strict=True)))
-
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    (ten / "batches.meta.txt").write_text("\n".join(names) + "\n\n")
-    for seed, name in enumerate([*(f"data_batch_{b}" for b in range(1, 6)), "test_batch"]):
-        write(ten / f"{name}.bin", 10, [[k] for k in range(10)], seed)
-    for kind, n in (("fine", 100), ("coarse", 20)):
-        (hundred / f"{kind}_label_names.txt").write_text("\n".join(f"{kind}_{k:02d}" for k in range(n)) + "\n")
-    for seed, (name, n) in enumerate((("train", 1000), ("test", 500))):
-        write(hundred / f"{name}.bin", n, [[i % 100 % 20, i % 100] for i in range(n)], seed)
-    return ten, hundred
-
-
 def domain_tree(folder: Path, domains: Sequence[str], classes: Sequence[str], n: int) -> Path:
     names = [f"{d}/{c.replace(' ', '_')}/{i}.jpg" for d in domains for c in classes for i in range(n)]
     write_tree(folder, names)

@@ -54,8 +54,7 @@ def file_dataset(root: Path, n_train: int = 6, n_test: int = 2, *, prefix: str =
     for name, pixels in zip(names, noise(len(names)), strict=True):
         Image.fromarray(pixels).save(root / name)
     return _dataset(
-        _labelled(ImageFiles(root, names[:n_train]), n_train),
-        _labelled(ImageFiles(root, names[n_train:]), n_test),
+        _labelled(ImageFiles(root, names[:n_train]), n_train), _labelled(ImageFiles(root, names[n_train:]), n_test)
     )
 
 

@@ -159,10 +159,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
 
 def test_a_hugging_face_table_is_read(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="needs the extra 'hf'")
-    write_tree(
-        tmp_path,
-        [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in ("Big_Cat", "dog") for i in range(2)],
-    )
+    write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in ("Big_Cat", "dog") for i in range(2)])
     tables = datasets.load_dataset("imagefolder", data_dir=str(tmp_path), cache_dir=str(tmp_path / "cache"))
     dataset = from_hf(tables, name="mine")
     assert dataset.classes == ("big cat", "dog")

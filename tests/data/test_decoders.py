@@ -16,50 +16,35 @@ import pytest
 import torch
 from deadly import Deadly
 from PIL import Image
-from store_made import array_dataset, assert_same_tokens, file_dataset, noise, tiny_clip
+from store_made import array_dataset, file_dataset, noise, tiny_clip
 
-import fedotp.clip
-from fedotp.clip import EvalTransform, Shown
+from fedotp.clip import EvalTransform
 from fedotp.data import Dataset, Split, load_dataset
-from fedotp.data.store import _encode, _pool
+from fedotp.data.store import _pool
 from fedotp.data.store._crops import Request
 from fedotp.data.store._encode import encode
-from fedotp.data.store._pool import DecoderPool, DecodingProcess, Dispatcher, ProcessPool
+from fedotp.data.store._pool import DecoderPool, DecodingProcess, ProcessPool
 from fedotp.data.store._tokens import EncodedDataset
-from fedotp.data.store._tower import SplitImage, Tower
+from fedotp.data.store._tower import SplitImage
 from fedotp.errors import FedotpError
 from fedotp.images import _decode
-from resized import restated
 
 
 @pytest.fixture
-def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
-    """Every image is looked at in one of two processes; the dispatchers that were started for it."""
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPool]:
+    """Every image is looked at in one of two processes; the pools that were started for it."""
     monkeypatch.setattr(_pool, "n_cores", lambda: 2)
     monkeypatch.setattr(_pool, "_FEW_CORES", 2)
     monkeypatch.setattr(_pool, "_FEW_IMAGES", 1)
-    started: list[Dispatcher] = []
-
-    def noted(memory: int, n: int) -> Dispatcher:
-        started.append(Dispatcher(memory, n))
-        return started[-1]
-
-    monkeypatch.setattr(_pool, "Dispatcher", noted)
+    started: list[ProcessPool] = []
+    start = ProcessPool.__init__
+    monkeypatch.setattr(ProcessPool, "__init__", lambda self, *facts: start(self, *facts) or started.append(self))
     return started
 
 
-def children(dispatcher: Dispatcher) -> list[int]:
-    """The numbers of its decoding processes, as many as there are."""
-    assert dispatcher.process is not None
-    tasks = Path(f"/proc/{dispatcher.process.pid}/task").glob("*/children")
-    return [int(pid) for task in tasks for pid in task.read_text().split()]
-
-
-def decoding(dispatcher: Dispatcher) -> list[int]:
-    """The same once there are two: they are started with the dispatcher."""
-    while len(pids := children(dispatcher)) < 2:
-        time.sleep(0.01)
-    return pids
+def decoding(pool: ProcessPool) -> list[int]:
+    """The numbers of its processes that run."""
+    return [process._process.pid for process in pool._processes if process._process is not None]
 
 
 def odd_files(root: Path) -> Dataset:
@@ -114,14 +99,14 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
     [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (custom, 3), (few_of_the_box, 3)],
 )
 def test_processes_make_the_tokens_that_threads_make(
-    make: object, crops: int, tmp_path: Path, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch
+    make: object, crops: int, tmp_path: Path, pools: list[ProcessPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = make(tmp_path / "images")  # type: ignore[operator]
     theirs = encode(dataset, tiny_clip(), root=tmp_path / "processes", crops=crops, batch_size=7)
-    assert len(dispatchers) == 1
+    assert len(pools) == 1
     monkeypatch.setattr(_pool, "_FEW_IMAGES", 512)
     ours = encode(dataset, tiny_clip(), root=tmp_path / "threads", crops=crops, batch_size=7)
-    assert len(dispatchers) == 1
+    assert len(pools) == 1
     assert theirs.n_encoded == ours.n_encoded == theirs.train.records.size + theirs.test.records.size
     assert_equal_tokens(theirs, ours)
     assert theirs.content == ours.content
@@ -132,13 +117,13 @@ def test_little_work_and_few_cores_start_no_process(
     cores: int, images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_pool, "n_cores", lambda: cores)
-    monkeypatch.setattr(_pool, "Dispatcher", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(_pool, "ProcessPool", lambda *_: pytest.fail("a process was started"))
     assert encode(array_dataset(images - 1, 1), tiny_clip(), root=tmp_path).n_encoded == images
 
 
 def test_the_process_needs_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, fedotp.data.store._crops, fedotp.data.store._pool, fedotp.clip; "
+        "import sys, fedotp.data.store._crops, fedotp.clip; "
         "fedotp.clip.EvalTransform; fedotp.clip.TrainTransform; "
         "print(sorted({'numpy', 'torch'} & sys.modules.keys()))"
     )
@@ -147,7 +132,7 @@ def test_the_process_needs_neither_torch_nor_numpy() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.usefixtures("dispatchers")
+@pytest.mark.usefixtures("pools")
 def test_broken_images_are_reported_alike(tmp_path: Path) -> None:
     dataset = file_dataset(tmp_path / "here")
     whole = (tmp_path / "here" / "2.png").read_bytes()
@@ -175,51 +160,6 @@ def test_broken_images_are_reported_alike(tmp_path: Path) -> None:
         encode(dataset, tiny_clip(), root=tmp_path / "store")
 
 
-def restated_resize(pixels: torch.Tensor, shown: list[Shown], size: int, out: torch.Tensor | None) -> torch.Tensor:
-    pictures = (
-        Image.frombytes("RGB", one[:2], row.numpy().tobytes()[: 3 * one.width * one.height])
-        for row, one in zip(pixels, shown, strict=True)
-    )
-    squares = [restated(picture, one.window, size) for picture, one in zip(pictures, shown, strict=True)]
-    assert out is None
-    return torch.from_numpy(np.stack(squares).astype(np.uint8))
-
-
-@pytest.mark.parametrize(("in_processes", "crops", "agree"), [(False, 2, True), (True, 0, True), (False, 0, False)])
-def test_pictures_resized_on_the_device_are_the_same(
-    in_processes: bool,
-    crops: int,
-    agree: bool,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without a GPU by a restatement of its kernels; pictures larger than the room for them are mixed in."""
-    dataset, clip = odd_files(tmp_path / "here"), tiny_clip()
-    (tmp_path / "here" / "5.png").write_bytes(b"no picture")
-    if torch.cuda.is_available():
-        clip = clip.cuda()
-    else:
-        monkeypatch.setattr(fedotp.clip, "resize", restated_resize, raising=False)
-    if not agree or not torch.cuda.is_available():  # if not, Pillow resizes after all
-        monkeypatch.setattr(fedotp.clip, "resizes_like_pillow", lambda _: agree, raising=False)
-    monkeypatch.setattr(Tower, "room", 0)
-    plain = encode(dataset, clip, root=tmp_path / "plain", crops=crops, batch_size=4, skip_broken=True)
-    if in_processes:
-        request.getfixturevalue("dispatchers")
-    monkeypatch.setattr(Tower, "room", 60 * 60 * 3)
-    monkeypatch.setattr(_encode, "_MANY_CROPS", 1)
-    found: list[Shown] = []
-    fetched = Tower._fetched
-    monkeypatch.setattr(
-        Tower, "_fetched", lambda self, pixels, shown, *out: found.extend(shown) or fetched(self, pixels, shown, *out)
-    )
-    other = encode(dataset, clip, root=tmp_path / "other", crops=crops, batch_size=4, skip_broken=True)
-    assert len(found) == other.n_encoded == plain.n_encoded
-    assert len({(one.width, one.height) for one in found}) > 2
-    assert_same_tokens(plain, other)
-
-
 def asked(split: Split, *, deadly: int = -1, portable: bool = False) -> list[Request]:
     """Requests for the first six images of a split; the transform of one may end the process."""
     images = [SplitImage(split, i) for i in range(6)]
@@ -239,7 +179,7 @@ def assert_decoded(decoders: DecoderPool, split: Split, rows: Sequence[int] = ra
         np.testing.assert_array_equal(decoders.pixels[i], np.asarray(EvalTransform(32).crop(split.image(i))))
 
 
-@pytest.mark.usefixtures("dispatchers")
+@pytest.mark.usefixtures("pools")
 def test_a_picture_that_ends_its_process_is_broken(tmp_path: Path) -> None:
     split = file_dataset(tmp_path / "here").train
     with DecoderPool(6, 32) as decoders:
@@ -258,20 +198,19 @@ def test_the_picture_that_ended_a_process_is_found_by_asking_again(
     monkeypatch.setattr(DecodingProcess, "start", lambda self: start(self) or started.append(self))
     with DecoderPool(6, 32) as decoders:
         pool = ProcessPool(decoders._file, 2)
-        found = pool.submit(asked(file_dataset(tmp_path / "here").train, deadly=1, portable=True), 8)()
+        found = list(pool.submit(asked(file_dataset(tmp_path / "here").train, deadly=1, portable=True), 8))
         pool.close()
     assert [i for i in range(6) if found[i].broken] == [1]
     assert len(started) == 4  # two at first, one to see which picture it was, one in its place
 
 
-def test_killed_processes_are_replaced(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
+def test_killed_processes_are_replaced(tmp_path: Path, pools: list[ProcessPool]) -> None:
     dataset = file_dataset(tmp_path / "here", 40, 2)
     killed: list[int] = []
 
     def kill(what: str, done: int, total: int) -> None:
         if what == "encoding train" and 4 <= done < 12:
-            # Others are started when they are needed: do not wait for them here, where images are handed out.
-            for pid in children(dispatchers[0]) if killed else decoding(dispatchers[0]):
+            for pid in decoding(pools[0]):
                 killed.append(pid)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -282,24 +221,7 @@ def test_killed_processes_are_replaced(tmp_path: Path, dispatchers: list[Dispatc
     assert_equal_tokens(encoded, encode(dataset, tiny_clip(), root=tmp_path / "again", batch_size=4))
 
 
-@pytest.mark.parametrize("when", ["hashing train", "encoding train"])
-def test_without_their_dispatcher_threads_go_on(when: str, tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
-    dataset = file_dataset(tmp_path / "here", 40, 2)
-    pids: list[int] = []
-
-    def kill(what: str, done: int, total: int) -> None:
-        if what == when and not pids and dispatchers and dispatchers[0].process:
-            pids.extend(decoding(dispatchers[0]))
-            dispatchers[0].process.kill()
-
-    encoded = encode(dataset, tiny_clip(), root=tmp_path / "store", batch_size=4, on_progress=kill)
-    assert len(pids) == 2
-    assert encoded.n_encoded == 42
-    while any(_is_alive(pid) for pid in pids):
-        time.sleep(0.01)
-
-
-@pytest.mark.usefixtures("dispatchers")
+@pytest.mark.usefixtures("pools")
 def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = file_dataset(tmp_path / "here", 9, 2)
     for n, program in enumerate(("/bin/false", "/nowhere/python")):
@@ -307,12 +229,12 @@ def test_where_no_process_can_be_started_threads_do_it(tmp_path: Path, monkeypat
         assert encode(dataset, tiny_clip(), root=tmp_path / f"store {n}").n_encoded == 11
 
 
-def test_interrupted_no_process_is_left(tmp_path: Path, dispatchers: list[Dispatcher]) -> None:
+def test_interrupted_no_process_is_left(tmp_path: Path, pools: list[ProcessPool]) -> None:
     pids: list[int] = []
 
     def interrupt(what: str, done: int, total: int) -> None:
         if what == "encoding train" and done >= 8:
-            pids.extend(decoding(dispatchers[0]))
+            pids.extend(decoding(pools[0]))
             raise KeyboardInterrupt
 
     dataset = file_dataset(tmp_path / "here", 32, 2)
@@ -329,17 +251,17 @@ from pathlib import Path
 from store_made import file_dataset, tiny_clip
 from fedotp.data.store import _pool
 from fedotp.data.store._encode import encode
-from test_decoders import Dispatcher, decoding
+from test_decoders import decoding
 
 _pool.n_cores, _pool._FEW_CORES, _pool._FEW_IMAGES = lambda: 2, 2, 1
-def noted(memory, n):
-    global dispatcher
-    dispatcher = Dispatcher(memory, n)
-    return dispatcher
-_pool.Dispatcher = noted
+def noted(memory, n, start=_pool.ProcessPool):
+    global pool
+    pool = start(memory, n)
+    return pool
+_pool.ProcessPool = noted
 def die(what, done, total):
     if what == "encoding train" and done >= 8:
-        print(dispatcher.process.pid, *decoding(dispatcher), flush=True)
+        print(*decoding(pool), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 dataset = file_dataset(Path(sys.argv[1]) / "here", 30, 2)
 encode(dataset, tiny_clip(), root=Path(sys.argv[1]), batch_size=4, on_progress=die)
@@ -353,12 +275,12 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     )
     assert done.returncode == -signal.SIGKILL
     pids = [int(pid) for pid in done.stdout.split()]
-    assert len(pids) == 3
+    assert len(pids) == 2
     while any(_is_alive(pid) for pid in pids):
         time.sleep(0.01)
 
 
-def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_pictures_are_decoded_in_turn_by_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = most = 0
     lock = threading.Lock()
 
@@ -374,16 +296,16 @@ def test_large_pictures_wait_for_room_together(tmp_path: Path, monkeypatch: pyte
                 with lock:
                     inside -= n
 
-    monkeypatch.setattr(_decode, "_ROOM", Noting(400 * 250))
+    monkeypatch.setattr(_decode, "_ROOM", Noting(2000 * 1000))
     split = file_dataset(tmp_path / "here", 6, 2).train
     for i in range(4):
-        Image.fromarray(noise(1, seed=i)[0]).resize((400, 250)).save(tmp_path / "here" / f"{i}.png")
+        Image.fromarray(noise(1, seed=i)[0]).resize((2000, 1000)).save(tmp_path / "here" / f"{i}.png")
     with DecoderPool(6, 32) as decoders:
         pool = ProcessPool(decoders._file, 2)
-        assert not any(looked.broken for looked in pool.submit(asked(split, portable=True), 1)())
+        assert not any(looked.broken for looked in pool.submit(asked(split, portable=True), 1))
         pool.close()
+        assert most == 2_000_000
         assert_decoded(decoders, split)
-    assert most == 100_000
 
 
 def _is_alive(pid: int) -> bool:

@@ -109,10 +109,7 @@ def test_pets_without_lists_are_not_one_class(tmp_path: Path) -> None:
 
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
-    write_tree(
-        tmp_path,
-        [f"{d}/{c}/{i}.png" for d in ("photo", "sketch") for c in ("train", "ship") for i in range(5)],
-    )
+    write_tree(tmp_path, [f"{d}/{c}/{i}.png" for d in ("photo", "sketch") for c in ("train", "ship") for i in range(5)])
     dataset = read_folder(tmp_path)
     assert (dataset.domains, dataset.classes) == (("photo", "sketch"), ("ship", "train"))
 

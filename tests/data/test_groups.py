@@ -17,9 +17,7 @@ from fedotp.errors import FedotpError
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    images=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 15)), min_size=2, max_size=120),
-)
+@given(images=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 15)), min_size=2, max_size=120))
 def test_no_group_is_on_both_sides_and_every_class_can_be_trained_on(images: list[tuple[int, int, int]]) -> None:
     items = [(str(i), label, domain) for i, (label, domain, _) in enumerate(images)]
     names = [f"g{group}" for _, _, group in images]

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layouts import (
-    LAYOUTS,
-    caltech101,
-    cifar_binary,
-    dtd,
-    fedbn_pickles,
-    write_tree,
-    zhou_split,
-)
+from layouts import LAYOUTS, caltech101, cifar10, dtd, fedbn_pickles, write_tree, zhou_split
 
 from fedotp.data import DATASETS, check_dataset, find_dataset, load_dataset
 from fedotp.data._domains import OFFICE
@@ -74,33 +66,6 @@ def test_pets_and_cifar_pixels_match_their_labels(tmp_path: Path) -> None:
     assert cifar.train.labels[13] == stored["labels"][3]
 
 
-def test_binary_files_of_cifar_are_the_same_data_as_the_pickles(tmp_path: Path) -> None:
-    cifar_binary(tmp_path / "binary")
-    (tmp_path / "python").mkdir()
-    for name in ("cifar10", "cifar100"):
-        LAYOUTS[name][0](tmp_path / "python")
-        one, other = (load_dataset(name, root=tmp_path / kind) for kind in ("binary", "python"))
-        assert one.digest == other.digest
-        for facts in ("classes", "coarse_of", "coarse_classes"):
-            assert getattr(one, facts) == getattr(other, facts)
-        assert one.coarse_of == (() if name == "cifar10" else tuple(k % 20 for k in range(100)))
-        for split in ("train", "test"):
-            mine, theirs = one.split(split), other.split(split)
-            assert [mine.read(i) for i in range(len(mine))] == [theirs.read(i) for i in range(len(theirs))]
-
-
-def test_binary_files_of_cifar_that_are_cut_are_refused(tmp_path: Path) -> None:
-    ten, hundred = cifar_binary(tmp_path)
-    for path, width in ((ten / "data_batch_3.bin", 3073), (hundred / "train.bin", 3074)):
-        path.write_bytes(path.read_bytes()[:-1])
-        with pytest.raises(FedotpError, match=rf"{path.name} has [\d,]+ bytes; it should be records of {width:,}"):
-            load_dataset(path.parent)
-    (ten / "test_batch.bin").unlink()
-    (ten / "data_batch_3.bin").write_bytes((ten / "data_batch_1.bin").read_bytes())
-    with pytest.raises(FedotpError, match=r"cannot read .*test_batch.bin: No such file"):
-        load_dataset("cifar10", root=tmp_path)
-
-
 def test_validation_images_of_lists_and_folders_are_there_on_request(tmp_path: Path) -> None:
     root = caltech101(tmp_path)
     rows = [(f"{c}/image_{i:04d}.jpg", k, c) for k, c in enumerate(("Faces", "accordion")) for i in range(4)]
@@ -124,7 +89,7 @@ def test_validation_images_of_lists_and_folders_are_there_on_request(tmp_path: P
     assert not held & trained
     assert held | trained == {plain.train.name(i) for i in range(len(plain.train))}
 
-    cifar_binary(tmp_path)
+    cifar10(tmp_path)
     with pytest.raises(FedotpError, match=r"cifar10 has no validation images; leave data\.test_split out"):
         load_dataset("cifar10", root=tmp_path, test_split="val")
 

@@ -17,7 +17,6 @@ from fedotp.config import Config
 from fedotp.data import check_dataset, clipped_note
 from fedotp.data._folder import read_folder
 from fedotp.data.store import encode
-from fedotp.data.store._crops import Portable, Request, Rows, decode
 from fedotp.errors import FedotpError
 from fedotp.images import _decode, decode_image
 
@@ -128,18 +127,6 @@ def test_tokens_of_another_window_are_others(tmp_path: Path) -> None:
     assert encode(dataset, clip, root=tmp_path / "s", window="0..4095").n_encoded == 0
     for kind in (EvalTransform, TrainTransform):
         assert len({kind(greys=window).spec for window in made}) == len(made)
-
-
-def test_decoders_that_only_decode_see_the_window_too() -> None:
-    """Where a GPU resizes, whole pictures go to it."""
-    values = RNG.integers(0, 4096, (20, 24)).astype(np.uint16)
-    content = saved(Image.fromarray(values), "PNG")
-    memory = bytearray(20 * 24 * 3)
-    request = Request(
-        Portable(content=content), crops=((0, 0),), transform=EvalTransform(32, greys="0..4095"), room=len(memory)
-    )
-    assert decode(request, Rows(memoryview(memory))).broken == ""
-    np.testing.assert_array_equal(np.frombuffer(memory, np.uint8).reshape(20, 24, 3)[..., 0], scaled(values, 0, 4095))
 
 
 def test_the_check_counts_pictures_that_are_all_but_black(tmp_path: Path) -> None:

@@ -62,9 +62,7 @@ def test_what_flower_divides_is_divided_so(inputs: Path, name: str, tmp_path: Pa
 
 def test_a_run_with_it_and_going_on(inputs: Path, tmp_path: Path) -> None:
     dataset = load_dataset(str(inputs / "data"))
-    partition = from_flower(
-        dataset, partitioners.IidPartitioner(num_partitions=3), test=partitioners.IidPartitioner(num_partitions=3)
-    )
+    partition = from_flower(dataset, partitioners.IidPartitioner(num_partitions=3))
     config = make_config(inputs, federation={"holdout_clients": 0})
     done = run(config, tmp_path / "run", partition=partition)
     assert done.partition.digest == partition.digest
@@ -77,6 +75,3 @@ def test_what_does_not_divide_images_is_refused(inputs: Path) -> None:
     by_nothing = partitioners.NaturalIdPartitioner(partition_by="hospital")
     with pytest.raises(FedotpError, match="the columns to divide by are label and domain"):
         from_flower(dataset, by_nothing)
-    three, two = (partitioners.IidPartitioner(num_partitions=n) for n in (3, 2))
-    with pytest.raises(FedotpError, match="3 clients have training images and 2 test images"):
-        from_flower(dataset, three, test=two)

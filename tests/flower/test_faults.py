@@ -98,10 +98,7 @@ class PowerCutError(Exception):
 def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of three rounds that was not killed; its sites' states are beside it."""
     config = make_deployable(
-        inputs,
-        federation={"rounds": 3},
-        optimizer={"reset": False, "momentum": 0.9},
-        server={"name": "momentum"},
+        inputs, federation={"rounds": 3}, optimizer={"reset": False, "momentum": 0.9}, server={"name": "momentum"}
     )
     folder = tmp_path_factory.mktemp("whole")
     return run_with(NearGrid(parts(folder, 3)), config, folder / "run")

@@ -55,9 +55,7 @@ arrays = st.one_of(
 )
 names = st.sampled_from(["shared", *wire.COLUMNS, "", "private"])
 records = st.one_of(
-    metrics.map(MetricRecord),
-    configs.map(ConfigRecord),
-    st.dictionaries(names, arrays, max_size=4).map(ArrayRecord),
+    metrics.map(MetricRecord), configs.map(ConfigRecord), st.dictionaries(names, arrays, max_size=4).map(ArrayRecord)
 )
 contents = st.dictionaries(st.sampled_from(WORDS), records, max_size=5).map(RecordDict)
 answers = st.one_of(contents, st.builds(Error, st.integers(-9, 9), st.one_of(st.none(), texts)), st.none())

@@ -23,7 +23,7 @@ from near_sites import make_deployable
 from real_processes import make_study, processes
 from stalling_proxy import stalling_proxy
 
-from fedotp.flower.link import _supernode
+from fedotp.flower.link import _flwr, _supernode
 from fedotp.flower.link import _supernode_main as main
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.link._supernode import AnswerTimer, Executor, SuperNode, _send_heartbeat
@@ -175,8 +175,8 @@ def test_a_message_that_cannot_be_read_does_not_end_the_site(monkeypatch: Any, l
     def broken(_client: object) -> None:
         raise ValueError("a stranger's bytes")
 
-    monkeypatch.setattr(_supernode, "HeartbeatSender", lambda _fn: SimpleNamespace(start=str, stop=str))
-    monkeypatch.setattr(_supernode, "pull_task_input", broken)
+    monkeypatch.setattr(_flwr, "HeartbeatSender", lambda _fn: SimpleNamespace(start=str, stop=str))
+    monkeypatch.setattr(_flwr, "pull_task_input", broken)
     executor = Executor(f"127.0.0.1:{free_port()}", b"s" * 32, lambda message, _context: message)
     executor._client = SimpleNamespace(AcquireTask=lambda _request: SimpleNamespace(token="t"))  # type: ignore[assignment]
     assert executor.step()

@@ -137,13 +137,7 @@ vectors = st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3).map(l
 
 
 @settings(deadline=None, max_examples=200)
-@given(
-    start=vectors,
-    others=st.lists(vectors, max_size=4),
-    update=vectors,
-    replaced=vectors,
-    clip=st.floats(1e-3, 1e3),
-)
+@given(start=vectors, others=st.lists(vectors, max_size=4), update=vectors, replaced=vectors, clip=st.floats(1e-3, 1e3))
 def test_one_site_moves_the_sum_by_no_more_than_the_norm(
     start: Any, others: list[Any], update: Any, replaced: Any, clip: float
 ) -> None:

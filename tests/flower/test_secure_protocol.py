@@ -16,14 +16,7 @@ from hypothesis import strategies as st
 from fedotp.errors import FedotpError
 from fedotp.flower._wire import pack, unpack
 from fedotp.flower.keys import KeyIdentity
-from fedotp.flower.secure import (
-    Advert,
-    SealedShares,
-    ServerSession,
-    Session,
-    SiteSession,
-    VoidSumError,
-)
+from fedotp.flower.secure import Advert, SealedShares, ServerSession, Session, SiteSession, VoidSumError
 from fedotp.flower.secure._crypto import KeyPair, combine, split, weights_at_zero
 from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.secure._session import Cohort
@@ -52,13 +45,7 @@ class Signed:
 
 
 def site_of(
-    number: int,
-    name: str,
-    *,
-    session: Session = SESSION,
-    signed: bool = True,
-    n_images: int = 7,
-    accepted: int = 2,
+    number: int, name: str, *, session: Session = SESSION, signed: bool = True, n_images: int = 7, accepted: int = 2
 ) -> SiteSession:
     identity = Signed(name) if signed else KeyIdentity(None, None)
     return SiteSession(session, number, name, identity, n_images=n_images, accepted=accepted)
@@ -266,10 +253,7 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
         "has received other shares in the same secure sum",
     ),
     "deal twice": (deal_twice, "named other sites before"),
-    "reveal first": (
-        lambda play: play.until("masked").sites[0].reveal({}),
-        "does not know which sites are in the sum",
-    ),
+    "reveal first": (lambda play: play.until("masked").sites[0].reveal({}), "does not know which sites are in the sum"),
     "reveal to few": (
         lambda play: play.until("endorse").sites[0].reveal({0: play.server.signatures[0]}),
         "1 of 5 sites have signed who is in the sum; a secure sum needs 3",

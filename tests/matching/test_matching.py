@@ -30,8 +30,7 @@ def each() -> list[tuple[int, int, int]]:
 
 def patch_cosines(image: ImageFeatures, classes: torch.Tensor, c: int, b: int, k: int) -> torch.Tensor:
     return torch.tensor(
-        [[cosine(image.tokens[c, b, v], classes[c, n, k]) for n in range(N)] for v in range(V)],
-        dtype=torch.float64,
+        [[cosine(image.tokens[c, b, v], classes[c, n, k]) for n in range(N)] for v in range(V)], dtype=torch.float64
     )
 
 

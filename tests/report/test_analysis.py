@@ -19,14 +19,14 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress, ServerStepSettings
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server._step import ServerStep
-from fedotp.report import analyse, plot_curves, project_prompts, prompt_words
+from fedotp.report import analyse, plot_curves, project_prompts
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._inputs import _load_once
 
 
 def test_what_a_page_is_given(done: RunDirectory) -> None:
     content = json.loads(json.dumps(analyse(done, n_images=2, masses=(0.4, 1.0)).as_dict(), allow_nan=False))
-    assert set(content) == {"sites", "maps", "plans", "tsne", "words", "limits", "notes"}
+    assert set(content) == {"sites", "maps", "plans", "tsne", "limits", "notes"}
     assert len(content["maps"]) == 2 * 2
     shown = content["maps"][0]
     assert {"client", "label", "predicted", "image", "grid", "prompts"} == set(shown)
@@ -46,11 +46,6 @@ def test_what_a_page_is_given(done: RunDirectory) -> None:
     assert {len(plans[key]) for key in ("unassigned", "overlap", "accuracy")} == {2}
     assert plans["uniform_entropy"] == 1
     assert content["tsne"] is None
-    assert [(words["client"], words["kind"], len(words["vectors"])) for words in content["words"]] == [
-        (None, "global", 2),
-        ("client-0", "local", 2),
-        ("client-1", "local", 2),
-    ]
     assert content["notes"] == [
         "no prediction sets: a coverage of 0.9 needs 18 test images of a client",
         "no t-SNE: it needs 5 clients with private prompts, this run has 2",
@@ -82,7 +77,6 @@ def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
     kinds = {prompt["kind"] for shown in content["maps"] for prompt in shown["prompts"]}
     assert kinds == KINDS.get(name, {"global"})
     assert (content["plans"] is None) == (name != "fedotp")
-    assert bool(content["words"]) == ("caption" not in kinds)
     assert any("no transport plans" in note for note in content["notes"]) == (name != "fedotp")
     right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
     classes = done.manifest["data"]["classes"]
@@ -116,16 +110,14 @@ def test_only_images_need_the_data(tmp_path: Path) -> None:
     assert after.plans is None
     assert ["no prediction sets" in note for note in before.notes] == [True]
     assert ["data does not exist" in note for note in after.notes] == [True]
-    content = [found.as_dict() for found in (before, after)]
-    for key in ("tsne", "words"):
-        assert content[0][key] == content[1][key] is not None
+    assert before.as_dict()["tsne"] == after.as_dict()["tsne"] is not None
     (inputs / "tiny.safetensors").unlink()
     opened = RunDirectory.open(done.path)
     plot_curves([opened])
     np.testing.assert_array_equal(project_prompts(opened).x, before.tsne.x if before.tsne else None)
     _load_once.cache_clear()
     with pytest.raises(FedotpError, match=r"tiny\.safetensors"):
-        prompt_words(opened)
+        project_prompts(opened)
 
 
 def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_path: Path) -> None:
@@ -141,7 +133,6 @@ def test_a_run_of_real_sites_has_only_what_is_shared(done: RunDirectory, tmp_pat
     found = analyse(deployed.path)
     assert not found.maps
     assert found.plans is found.tsne is None
-    assert [words.client for words in found.words] == [None]
     assert "real sites" in found.notes[0]
     assert len(found.notes) == 2
     plot_curves([deployed])

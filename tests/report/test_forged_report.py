@@ -67,8 +67,7 @@ def _zeros(n: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["[]", "{}", '{"bounds": {"releases": {}}}', '{"attacks": 3}', '{"upper": 1, "sha256": ""}'],
+    "content", ["[]", "{}", '{"bounds": {"releases": {}}}', '{"attacks": 3}', '{"upper": 1, "sha256": ""}']
 )
 @pytest.mark.parametrize("name", ["audit", "probe"])
 def test_a_forged_finding_is_left_out(name: str, content: str, tmp_path: Path) -> None:

@@ -42,10 +42,7 @@ def test_names_are_each_others(inputs: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"authors": {"mispaired_labels": True}},
-            "authors.mispaired_labels = true: it is for comparison",
-        ),
+        ({"authors": {"mispaired_labels": True}}, "authors.mispaired_labels = true: it is for comparison"),
         ({"authors": {"shuffled_names": True}}, "authors.shuffled_names = true: it is for comparison"),
         ({"data": {"labels": "shuffled"}}, "was trained on shuffled labels: it is a control"),
     ],

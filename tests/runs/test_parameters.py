@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_run import COLOURS, make_config, make_inputs
+from toy_run import make_config, make_inputs
 
 import fedotp
 from anchored import STRUCTURES
-from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
-from fedotp.methods import Task
 from fedotp.runs.one import StoredParameters, restore
-from fedotp.runs.one._warm import first_round
 
 FEW: dict[str, Any] = {"federation": {"participation": 0.4, "rounds": 1, "holdout_clients": 0}}
 
@@ -38,15 +35,6 @@ def test_what_is_stored_is_what_the_simulator_has(inputs: Path, tmp_path: Path, 
             assert torch.equal(value, kept[key])
     else:
         assert not len(clients)
-
-
-@pytest.mark.parametrize("method", STRUCTURES)
-def test_every_method_makes_a_first_round_of_random_images(method: str) -> None:
-    """For compilations that a GPU needs once."""
-    config = make_config(Path("nowhere"), method={"name": method}, evaluation={"views": ["personal", "global"]})
-    predictions = first_round(config, Task(CLIP.random(TINY), tuple(COLOURS), config.prompt), 3)
-    assert len(predictions.predicted) == 3 * 8
-    assert np.isfinite(predictions.loss).all()
 
 
 def test_neither_data_nor_backbone_are_needed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import fedotp
 
 HERE = Path(__file__).parent
 
-TRITON = {"fedotp.clip._resize", "fedotp.ot._fused", "fedotp.prompts._fused"}  # which only machines with CUDA have
+TRITON = {"fedotp.ot._fused", "fedotp.prompts._fused"}  # which only machines with CUDA have
 
 
 def elsewhere(system: str, inputs: Path, path: Path) -> list[str]:

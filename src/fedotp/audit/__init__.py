@@ -1,7 +1,4 @@
-"""What leaks at least: lower bounds on epsilon from canaries, and membership inference.
-
-Each part is imported when it is first used.
-"""
+"""What leaks at least: lower bounds on epsilon from canaries, and membership inference."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +10,6 @@ if TYPE_CHECKING:
     from fedotp.audit._audit import audit_federation as audit_federation
     from fedotp.audit._membership import Estimate as Estimate
     from fedotp.audit._probe import Probe as Probe
-    from fedotp.audit._probe import probe_bundle as probe_bundle
     from fedotp.audit._probe import probe_federation as probe_federation
     from fedotp.audit._probe import probe_run as probe_run
 

@@ -4,38 +4,30 @@ Two attacks, both of which need no more than the classifier and CLIP: the loss i
 learned: the loss of zero-shot CLIP minus that of the classifier. Stronger attacks exist: these prove no absence.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedotp.audit._membership import Allowed, Separation, separate
-from fedotp.classifier import Classifier
-from fedotp.clip import ImageFeatures
-from fedotp.data import is_image
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
-from fedotp.federation.testing import ZERO_SHOT, Predictions, Predictor
-from fedotp.images import open_image
-from fedotp.methods import ZeroShot
+from fedotp.federation.testing import ZERO_SHOT, Predictions
 from fedotp.runs.one import restore
 from fedotp.runs.watch import Observer
 
 Floats = NDArray[np.float64]
 LOSS, LEARNED = "loss", "learned"
 """The attacks: by the loss, and by how much lower it is than that of zero-shot CLIP."""
-BUNDLE = "bundle"
-_BATCH = 64
 _LEAST = 8  # images of either kind, over all clients: with fewer an interval says nothing
 
 
 @dataclass(frozen=True)
 class Attack:
-    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("global", "personal", "bundle") finds members."""
+    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("global", "personal") finds members."""
 
     target: str
     score: str
@@ -121,31 +113,13 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
     return replace(found, allowed=Allowed.by(spent["epsilon"], spent["delta"], tuple(found.control.rates)))
 
 
-def probe_bundle(
-    classifier: Classifier, members: Path | None, others: Path | None, *, confidence: float = 0.95
-) -> Probe:
-    """Probe an exported classifier by two folders of images, `members` trained on and `others` not.
-
-    Each has a folder per class.
-    """
-    if members is None or others is None:
-        raise FedotpError("a bundle does not know its members: give --members DIR and --others DIR")
-    sides = [list(_encoded(folder, classifier)) for folder in (members, others)]
-    models = {
-        BUNDLE: classifier.predictor,
-        ZERO_SHOT: Predictor.of(ZeroShot(), classifier.task, {}),
-    }
-    own, other = (_losses(models, images) for images in sides)
-    return _probe((classifier.client,), own, other, None, confidence)
-
-
 def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: int | None, confidence: float) -> Probe:
     """The attacks on all models whose losses are known."""
     n_members, n_others = (sum(len(part) for part in side[ZERO_SHOT]) for side in (members, others))
     if min(n_members, n_others) < _LEAST:
         raise FedotpError(
             f"{n_members} images trained on and {n_others} others: a probe needs at least {_LEAST} of each; "
-            "give more images, or a run whose clients have test images"
+            "take a run whose clients have more images"
         )
     tried = [(target, score) for target in members if target != ZERO_SHOT for score in (LOSS, LEARNED)]
     each = 1 - (1 - confidence) / len(tried)  # so that all intervals together hold with `confidence`
@@ -171,38 +145,3 @@ def _scores(losses: Losses, target: str, score: str) -> list[Floats]:
 
 def _by_client(lines: Predictions, clients: NDArray[np.int64]) -> list[Floats]:
     return [lines.loss[lines.client == client] for client in clients]
-
-
-# Bundles -----------------------------------------------------------------------------------------------------
-
-Encoded = tuple[ImageFeatures, torch.Tensor]
-"""Features with a client axis of 1, pooled (1, B, e), and labels (1, B)."""
-
-
-def _losses(models: Mapping[str, Predictor], images: Sequence[Encoded]) -> dict[str, list[Floats]]:
-    found: dict[str, list[Floats]] = {name: [np.empty(0)] for name in models}
-    for image, labels in images:
-        for name, predictor in models.items():
-            found[name].append(predictor.judge(image, labels)[1][0].double().cpu().numpy())
-    return {name: [np.concatenate(parts)] for name, parts in found.items()}
-
-
-def _encoded(folder: Path, classifier: Classifier) -> Iterator[Encoded]:
-    """The images in a folder with a folder per class."""
-    found = [(path, label) for label, name in enumerate(classifier.classes) for path in _images_in(folder / name)]
-    if not found:
-        raise FedotpError(
-            f"no image in {folder} in a folder that is called like a class of {classifier.client}: "
-            f"{listed(classifier.classes)}"
-        )
-    for start in range(0, len(found), _BATCH):
-        part = found[start : start + _BATCH]
-        image = classifier.encode([open_image(path) for path, _ in part])
-        labels = torch.tensor([[label for _, label in part]], device=image.pooled.device)
-        yield ImageFeatures(image.pooled[None], image.tokens[None]), labels
-
-
-def _images_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if is_image(str(folder), path.name))

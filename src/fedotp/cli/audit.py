@@ -28,13 +28,11 @@ _LOOKED_AT = {
     "personal": "from clients' own classifiers",
 }
 _canary = partial(typer.Option, rich_help_panel="Canaries")
-_probe = partial(typer.Option, rich_help_panel="Probe")
 SourceArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="PRESET|FILE|RUN|BUNDLE",
-        help="A preset, a file that ends in .toml, the directory of a run, or, with --probe, a bundle of "
-        f"`fedotp export`; {SOURCE} if not given.",
+        metavar="PRESET|FILE|RUN",
+        help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
         autocompletion=_complete.sources_or_runs,
     ),
 ]
@@ -46,11 +44,7 @@ KindOption = Annotated[
         help="What canaries are; gradients if privacy is promised, else images with wrong labels.",
     ),
 ]
-ProbeOption = Annotated[bool, _probe("--probe", help="Attack a run or a bundle as it is instead.")]
-MembersOption = Annotated[
-    Path | None, _probe(metavar="DIR", help="Of a bundle: images trained on, a folder per class.")
-]
-OthersOption = Annotated[Path | None, _probe(metavar="DIR", help="Of a bundle: images like them, not trained on.")]
+ProbeOption = Annotated[bool, typer.Option("--probe", help="Attack a run as it is instead.")]
 
 
 @app.command()
@@ -64,14 +58,12 @@ def audit(
     canaries: CanariesOption = None,
     kind: KindOption = None,
     probe: ProbeOption = False,
-    members: MembersOption = None,
-    others: OthersOption = None,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what leaks at least: epsilon, by a run with canaries, or membership, by an attack on a run or bundle.
+    """Measure what leaks at least: epsilon, by a run with canaries, or membership, by an attack on a run.
 
     Without --probe, the federation is run once, in memory, with canaries, and an attacker guesses which of them were
     in: that bounds epsilon from below. Of a RUN the same federation is run again. The exit status is 1 if the promised
@@ -84,7 +76,6 @@ def audit(
       fedotp audit runs/demo
       fedotp audit demo --canaries 1000 --out audit.json
       fedotp audit runs/demo --probe
-      fedotp audit client-3.bundle --probe --members train --others test
     """
     where = source or SOURCE
     directory = _directory(where)
@@ -94,34 +85,28 @@ def audit(
     chosen += [] if backbone is None else [f"backbone.name={backbone}"]
     if probe:
         _refuse("not with --probe, which trains nothing", canaries=canaries, kind=kind)
-    if not probe or directory is not None:
-        _refuse("only with --probe of a bundle", members=members, others=others)
-    from fedotp.audit import probe_bundle, probe_run
-    from fedotp.classifier import load
+        if directory is None:
+            raise FedotpError(f"--probe attacks a run, and {where} is none; give the directory of one")
+    from fedotp.audit import probe_run
     from fedotp.cli.progress import run_progress
 
     found: Audit | Probe
     with run_progress(quiet=quiet or as_json) as observer:
-        if not probe:
-            found = _audit(where, directory, chosen, canaries, kind, confidence, observer)
-        elif directory is not None:
+        if probe and directory is not None:
             found = probe_run(directory.path, chosen, confidence=confidence, observer=observer)
         else:
-            bundle = load(where, backbone=backbone, device=device)
-            found = probe_bundle(bundle, members, others, confidence=confidence)
+            found = _audit(where, directory, chosen, canaries, kind, confidence, observer)
     _finish(found, directory, out, as_json=as_json)
 
 
 def _directory(where: str) -> "RunDirectory | None":
-    """The run at `where`; None if that is a configuration or a bundle."""
+    """The run at `where`; None if that is a configuration."""
     from fedotp.runs.directory import RunDirectory
 
-    is_other = not Path(where).is_dir() or (Path(where) / "bundle.json").is_file()
-    return None if is_other else RunDirectory.open(where)
+    return RunDirectory.open(where) if Path(where).is_dir() else None
 
 
 def _refuse(why: str, **options: object) -> None:
-    """Refuse options that mean nothing here."""
     for name, value in options.items():
         if value is not None:
             raise FedotpError(f"--{name}: {why}; leave it out")
@@ -145,7 +130,7 @@ def _audit(
 
 
 def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path | None, *, as_json: bool) -> None:
-    """Write what was found to the file, or into the run, and print it; a bundle is not changed."""
+    """Write what was found to the file, or into the run, and print it."""
     from fedotp.audit import Audit
     from fedotp.cli.progress import print_json
 
@@ -211,7 +196,6 @@ def _shown(estimate: "Estimate", unit: float = 1, digits: int = 3) -> str:
 
 
 def _verdict(found: "Probe") -> str:
-    """What follows from the numbers."""
     if not found.is_fair:
         return (
             "Zero-shot CLIP, which has seen none of them, separates them as well: they differ in more than membership, "

@@ -8,17 +8,7 @@ import typer
 
 from fedotp._files import cache_folder
 from fedotp._text import printable
-from fedotp.cli._options import (
-    DEVICE,
-    BackboneOption,
-    DeviceOption,
-    InsecureOption,
-    KeysOption,
-    WindowOption,
-    connection_option,
-    need_posix,
-    require_keys,
-)
+from fedotp.cli import _options
 from fedotp.errors import FedotpError
 from fedotp.flower.site import SiteSettings
 
@@ -45,7 +35,8 @@ StateOption = Annotated[
     ),
 ]
 ServerOption = Annotated[
-    str | None, connection_option(metavar="HOST[:PORT]", help="Where the server listens; as the keys say if not given.")
+    str | None,
+    _options.connection_option(metavar="HOST[:PORT]", help="Where the server listens; as the keys say if not given."),
 ]
 ShareOption = Annotated[
     str,
@@ -102,12 +93,12 @@ def client(
     part: PartOption = -1,
     name: NameOption = None,
     state: StateOption = None,
-    backbone: BackboneOption = None,
-    device: DeviceOption = DEVICE,
-    window: WindowOption = "",
+    backbone: _options.BackboneOption = None,
+    device: _options.DeviceOption = _options.DEVICE,
+    window: _options.WindowOption = "",
     server: ServerOption = None,
-    keys: KeysOption = None,
-    insecure: InsecureOption = False,
+    keys: _options.KeysOption = None,
+    insecure: _options.InsecureOption = False,
     share: ShareOption = SiteSettings.share,
     require_secure: RequireSecureOption = False,
     secure_sites: SecureSitesOption = SiteSettings.secure_sites,
@@ -158,11 +149,11 @@ def client(
 
 def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":
     """The site's keys; None with --insecure."""
-    need_posix("client")
+    _options.need_posix("client")
     from fedotp.flower import need_flower
 
     need_flower()
-    require_keys(folder, insecure, ", the folder of this site's keys")
+    _options.require_keys(folder, insecure, ", the folder of this site's keys")
     from fedotp.flower.keys import SiteKeys
 
     return None if folder is None else SiteKeys.read(folder)
@@ -209,7 +200,6 @@ def _existing(data: str) -> str:
 
 
 def _address(server: str | None, held: "SiteKeys | None") -> str:
-    """HOST:PORT of the server."""
     server = server or (held.server if held else "")
     if not server:
         raise FedotpError("give --server HOST[:PORT]")

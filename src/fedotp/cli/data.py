@@ -18,16 +18,7 @@ from rich.progress import (
 
 from fedotp import data
 from fedotp._text import counted, printable
-from fedotp.cli import _complete
-from fedotp.cli._options import (
-    DatasetArgument,
-    GroupsOption,
-    RootOption,
-    SetOption,
-    WindowOption,
-    WorkersOption,
-    config_of,
-)
+from fedotp.cli import _complete, _options
 from fedotp.cli.show import cell, listing, print_wide
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
@@ -39,7 +30,7 @@ app = typer.Typer(help="Data sets: list, info, check, download, partition, encod
 
 
 @app.command("list")
-def list_datasets(root: RootOption = None) -> None:
+def list_datasets(root: _options.RootOption = None) -> None:
     """List the data sets fedotp knows, with their usual sizes, and which of them are on this machine.
 
     The last two come with fedotp.
@@ -57,7 +48,9 @@ def list_datasets(root: RootOption = None) -> None:
 
 
 @app.command()
-def info(dataset: DatasetArgument, root: RootOption = None, groups: GroupsOption = "") -> None:
+def info(
+    dataset: _options.DatasetArgument, root: _options.RootOption = None, groups: _options.GroupsOption = ""
+) -> None:
     """Show what is known of a data set and, where its files are found, what is in them.
 
     Examples: fedotp data info oxford_pets --root ~/data, fedotp data info ~/my-photos
@@ -89,11 +82,11 @@ def info(dataset: DatasetArgument, root: RootOption = None, groups: GroupsOption
 
 @app.command()
 def check(
-    dataset: DatasetArgument,
-    root: RootOption = None,
-    groups: GroupsOption = "",
-    window: WindowOption = WINDOW,
-    workers: WorkersOption = None,
+    dataset: _options.DatasetArgument,
+    root: _options.RootOption = None,
+    groups: _options.GroupsOption = "",
+    window: _options.WindowOption = WINDOW,
+    workers: _options.WorkersOption = None,
 ) -> None:
     """Decode every image; report broken files, test images that are also in train, images that are there twice or under
     two labels, and class counts. Of greys of more than 8 bits, report those that the window makes black or white.
@@ -134,7 +127,7 @@ def check(
 @app.command()
 def download(
     dataset: Annotated[str, typer.Argument(help="A name from `fedotp data list`.", autocompletion=_complete.datasets)],
-    root: RootOption = None,
+    root: _options.RootOption = None,
 ) -> None:
     """Fetch a data set from its official source; an interrupted download is resumed.
 
@@ -147,13 +140,8 @@ def download(
         return
     if not known.resources:
         raise FedotpError(f"{known.title}: {known.advice}; put it at {base / known.folder}")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+    name, left = TextColumn("{task.description}"), TimeRemainingColumn()
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn(), left)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         tasks: dict[str, TaskID] = {}
 
@@ -172,9 +160,9 @@ def download(
 
 @app.command()
 def partition(
-    dataset: DatasetArgument,
-    changes: SetOption = None,
-    root: RootOption = None,
+    dataset: _options.DatasetArgument,
+    changes: _options.SetOption = None,
+    root: _options.RootOption = None,
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
 ) -> None:
@@ -185,10 +173,10 @@ def partition(
       fedotp data partition oxford_pets --set partition.shots=16
       fedotp data partition pacs --set partition.scheme=domain --plot pacs.png
     """
-    from fedotp.data.partition import make_partition, plot_partition
+    from fedotp.data.partition import make_partition
     from fedotp.runs.one import load_data
 
-    config = config_of(dataset, root, changes)
+    config = _options.config_of(dataset, root, changes)
     loaded = load_data(config.data)
     if config.data.skip_broken:
         loaded = loaded.without(broken.ref for broken in data.check_dataset(loaded).broken)
@@ -197,7 +185,10 @@ def partition(
     if out is not None:
         divided.save(out)
     if plot is not None:
-        plot_partition(divided, loaded, plot)
+        from fedotp.report import plot_partition
+        from fedotp.report.figure import save_figure
+
+        save_figure(plot_partition(divided, loaded), plot)
     _print_clients(loaded, divided)
 
 

@@ -24,8 +24,6 @@ _USUAL = ("curves", "similarity", "maps", "plans", "tsne")
 
 @dataclass(frozen=True)
 class _Request:
-    """What to draw, and of whom."""
-
     runs: "Sequence[RunDirectory]"
     client: str | None
     images: int
@@ -38,14 +36,12 @@ _Figures = Iterator[tuple[str, "Figure"]]
 
 
 def _curves(wanted: _Request) -> _Figures:
-    """Accuracy over rounds."""
     from fedotp.report import plot_curves
 
     yield "curves", plot_curves(wanted.runs, _labels(wanted.runs))
 
 
 def _against(wanted: _Request) -> _Figures:
-    """Accuracy against a setting."""
     from fedotp.report import plot_against
 
     assert wanted.key is not None
@@ -53,7 +49,6 @@ def _against(wanted: _Request) -> _Figures:
 
 
 def _similarity(wanted: _Request) -> _Figures:
-    """Similarity of patches and prompts, runs side by side."""
     from fedotp.report import plot_similarity, same_images
 
     maps = same_images(_with_images("similarity", wanted.runs), wanted.images, wanted.client)
@@ -61,7 +56,6 @@ def _similarity(wanted: _Request) -> _Figures:
 
 
 def _maps(wanted: _Request) -> _Figures:
-    """Transport plans over images at several masses."""
     from fedotp.report import plot_plan_maps, some_maps
 
     for name, run in _with_plans("maps", wanted.runs):
@@ -69,7 +63,6 @@ def _maps(wanted: _Request) -> _Figures:
 
 
 def _plans(wanted: _Request) -> _Figures:
-    """What transport does: entropy, overlap, accuracy without it."""
     from fedotp.report import plan_statistics
 
     for name, run in _with_plans("plans", wanted.runs):
@@ -79,7 +72,6 @@ def _plans(wanted: _Request) -> _Figures:
 
 
 def _tsne(wanted: _Request) -> _Figures:
-    """Private prompts in the plane."""
     from fedotp.report import project_prompts
 
     several = len(wanted.runs) > 1
@@ -106,8 +98,7 @@ _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
 def figures(
     runs: RunsArgument,
     only: Annotated[
-        str | None,
-        typer.Option(metavar="KIND,...", help=f"Of {', '.join(_MAKERS)}; the usual ones if not given."),
+        str | None, typer.Option(metavar="KIND,...", help=f"Of {', '.join(_MAKERS)}; the usual ones if not given.")
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="KEY", help="The setting to draw accuracy against, such as partition.shots.")
@@ -123,7 +114,7 @@ def figures(
 
     Curves and accuracy against a setting need the run's directory only, t-SNE
     also the backbone; the others read the data: images of --client, or one each
-    of several clients. The nearest words are in `fedotp report`.
+    of several clients.
 
     \b
     Examples:

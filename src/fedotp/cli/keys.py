@@ -1,7 +1,6 @@
 """`fedotp keys`: the keys of a federation of real sites."""
 
-import contextlib
-from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,14 @@ from fedotp.cli.show import cell, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
 from fedotp.flower import SERVER_DAYS
 
-app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True, callback=lambda: need_posix("keys"))
+
+def _require_packages() -> None:
+    need_posix("keys")
+    if find_spec("cryptography") is None:
+        raise FedotpError("keys need what comes with Flower: pip install 'fedotp[flower]'")
+
+
+app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True, callback=_require_packages)
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `fedotp keys make` made.")]
 DaysOption = Annotated[int, typer.Option(help="How long the server certificate is valid.")]
@@ -35,8 +41,7 @@ def make(
 
     Example: fedotp keys make keys --server fl.example.org --sites north,south,east
     """
-    with _flower_installed():
-        from fedotp.flower.keys import make_keys
+    from fedotp.flower.keys import make_keys
 
     make_keys(folder, _words(server), _words(sites), days=days)
     rows = [("stays here", folder / "authority"), ("to the server", folder / "server")]
@@ -45,15 +50,13 @@ def make(
 
 @app.command()
 def add(
-    folder: FolderArgument,
-    sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")],
+    folder: FolderArgument, sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")]
 ) -> None:
     """Make keys for further sites.
 
     Example: fedotp keys add keys west
     """
-    with _flower_installed():
-        from fedotp.flower.keys import add_sites
+    from fedotp.flower.keys import add_sites
 
     add_sites(folder, sites)
     print_paths(_site_folders(folder, sites))
@@ -62,16 +65,12 @@ def add(
 
 
 @app.command()
-def remove(
-    folder: FolderArgument,
-    site: Annotated[str, typer.Argument(help="Name of the site.")],
-) -> None:
+def remove(folder: FolderArgument, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
     """Forget the key of a site: the server will refuse it.
 
     Example: fedotp keys remove keys west
     """
-    with _flower_installed():
-        from fedotp.flower.keys import remove_site
+    from fedotp.flower.keys import remove_site
 
     remove_site(folder, site)
     _print_next(folder, "sites.toml")
@@ -89,8 +88,7 @@ def renew(
 
     Example: fedotp keys renew keys
     """
-    with _flower_installed():
-        from fedotp.flower.keys import renew_server
+    from fedotp.flower.keys import renew_server
 
     renew_server(folder, _words(server), days=days)
     _print_next(folder, "server.crt")
@@ -104,22 +102,12 @@ def show(
 
     Example: fedotp keys show keys
     """
-    with _flower_installed():
-        from fedotp.flower.keys import key_facts
+    from fedotp.flower.keys import key_facts
 
     table = listing("whose", "fingerprint (SHA-256)", "")
     for row in key_facts(folder):
         table.add_row(*map(cell, row))
     print_wide(table)
-
-
-@contextlib.contextmanager
-def _flower_installed() -> Iterator[None]:
-    """Around imports that need what Flower brings."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise FedotpError("keys need what comes with Flower: pip install 'fedotp[flower]'") from error
 
 
 def _words(text: str) -> list[str]:

@@ -6,19 +6,7 @@ from typing import Annotated
 import typer
 
 from fedotp._system import open_driver
-from fedotp.cli import _complete
-from fedotp.cli._options import (
-    METHODS,
-    SOURCE,
-    ControlsOption,
-    JobsOption,
-    QuietOption,
-    SeedsOption,
-    SetOption,
-    SourceArgument,
-    SplitsOption,
-    whole_numbers,
-)
+from fedotp.cli import _complete, _options
 from fedotp.cli._trials import run_trials
 from fedotp.errors import FedotpError
 
@@ -27,25 +15,24 @@ app = typer.Typer()
 
 @app.command()
 def compare(
-    source: SourceArgument = None,
+    source: _options.SourceArgument = None,
     methods: Annotated[
         str,
         typer.Option(
             help="Methods, separated by commas; options follow a name, each after a colon.",
             autocompletion=_complete.methods,
         ),
-    ] = METHODS,
-    seeds: SeedsOption = "0,1,2",
-    splits: SplitsOption = None,
+    ] = _options.METHODS,
+    seeds: _options.SeedsOption = "0,1,2",
+    splits: _options.SplitsOption = None,
     against: Annotated[
-        str | None,
-        typer.Option(help="The one of --methods that the others are compared with; the first if not given."),
+        str | None, typer.Option(help="The one of --methods that the others are compared with; the first if not given.")
     ] = None,
-    controls: ControlsOption = False,
-    changes: SetOption = None,
+    controls: _options.ControlsOption = False,
+    changes: _options.SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
+    jobs: _options.JobsOption = 1,
+    quiet: _options.QuietOption = False,
 ) -> None:
     """Compare methods over splits of the data and seeds: a table of means, and of differences with intervals.
 
@@ -70,9 +57,9 @@ def compare(
 
     named = methods.split(",")
     trials = by_method(
-        load_config(source or SOURCE),
+        load_config(source or _options.SOURCE),
         named,
-        whole_numbers(seeds, "--seeds"),
+        _options.whole_numbers(seeds, "--seeds"),
         _splits(splits),
         changes=changes or [],
         controls=controls,
@@ -83,7 +70,7 @@ def compare(
 
 @app.command()
 def sweep(
-    source: SourceArgument = None,
+    source: _options.SourceArgument = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE,...", help="A setting and its values; any number of times, all combinations."),
@@ -91,11 +78,11 @@ def sweep(
     seeds: Annotated[
         str | None, typer.Option(help="Seeds, such as 0,1,2 or 0..11; the configuration's if not given.")
     ] = None,
-    splits: SplitsOption = None,
-    changes: SetOption = None,
+    splits: _options.SplitsOption = None,
+    changes: _options.SetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/sweep-PRESET if not given.")] = None,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
+    jobs: _options.JobsOption = 1,
+    quiet: _options.QuietOption = False,
 ) -> None:
     """Run every combination of some settings: a table of them, means over splits and seeds.
 
@@ -118,8 +105,8 @@ def sweep(
 
     if not grid:
         raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
-    config, changes = load_config(source or SOURCE), changes or []
-    drawn = [config.override(changes).seed] if seeds is None else whole_numbers(seeds, "--seeds")
+    config, changes = load_config(source or _options.SOURCE), changes or []
+    drawn = [config.override(changes).seed] if seeds is None else _options.whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
     run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
 
@@ -131,11 +118,10 @@ def _open_driver(jobs: int, changes: list[str] | None) -> None:
 
 
 def _default(what: str, source: str | None) -> Path:
-    return Path("runs") / f"{what}-{Path(source or SOURCE).stem}"
+    return Path("runs") / f"{what}-{Path(source or _options.SOURCE).stem}"
 
 
 def _place(method: str | None, methods: list[str]) -> int:
-    """Which of `methods` is `method`."""
     words = [word.strip() for word in methods]
     if method is not None and method.strip() not in words:
         raise FedotpError(f"--against {method}: must be one of --methods as it stands there: {', '.join(words)}")
@@ -143,4 +129,4 @@ def _place(method: str | None, methods: list[str]) -> int:
 
 
 def _splits(text: str | None) -> list[int] | None:
-    return None if text is None else whole_numbers(text, "--splits")
+    return None if text is None else _options.whole_numbers(text, "--splits")

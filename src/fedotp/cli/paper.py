@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fedotp.cli import _complete
-from fedotp.cli._options import (
-    ControlsOption,
-    JobsOption,
-    QuietOption,
-    SeedsOption,
-    SetOption,
-    SplitsOption,
-    whole_numbers,
-)
+from fedotp.cli import _complete, _options
 from fedotp.cli._trials import execute, require_complete
 from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
@@ -47,38 +38,32 @@ OnlyOption = Annotated[
 
 
 @app.command("list")
-def list_entries(seeds: SeedsOption = _SEEDS) -> None:
-    """List the tables and figures, with what they cost.
-
-    Minutes are of one H200, estimated from recorded rates; entries that share
-    runs or tokens cost less together. docs/paper.md says how.
+def list_entries(seeds: _options.SeedsOption = _SEEDS) -> None:
+    """List the tables and figures, and of how many runs each is made; docs/paper.md says what they cost.
 
     Example: fedotp paper list --seeds 0
     """
-    from fedotp.paper import ENTRIES, estimate, numbers
-    from fedotp.runs.tables import n_bytes
+    from fedotp.paper import ENTRIES, numbers
 
-    right = ("cells", "runs", "GPU minutes", "disk")
+    right = ("cells", "runs")
     table = listing("entry", "what", *right, right=right)
     for entry in ENTRIES.values():
-        cost = estimate(entry, len(whole_numbers(seeds, "--seeds")))
-        n_cells = len(numbers(entry.name)) or "-"
-        values = (n_cells, cost.runs, f"{cost.minutes:.0f}", n_bytes(cost.n_bytes) if cost.runs else "-")
-        table.add_row(cell(entry.name), cell(entry.title), *map(cell, values))
+        n_runs = len(_options.whole_numbers(seeds, "--seeds")) * len(entry.parts) * len(entry.methods)
+        table.add_row(*map(cell, (entry.name, entry.title, len(numbers(entry.name)) or "-", n_runs)))
     Console().print(table)
 
 
 @app.command()
 def run(
     entry: EntryArgument,
-    seeds: SeedsOption = _SEEDS,
-    splits: SplitsOption = None,
+    seeds: _options.SeedsOption = _SEEDS,
+    splits: _options.SplitsOption = None,
     only: OnlyOption = None,
-    controls: ControlsOption = False,
-    changes: SetOption = None,
+    controls: _options.ControlsOption = False,
+    changes: _options.SetOption = None,
     out: OutOption = _OUT,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
+    jobs: _options.JobsOption = 1,
+    quiet: _options.QuietOption = False,
 ) -> None:
     """Run what is missing of a table or figure; print and save it beside the paper's numbers.
 
@@ -97,8 +82,8 @@ def run(
     whole = entry_named(entry)
     wanted = _only(whole, only)
     given = changes or []
-    numbers = None if splits is None else whole_numbers(splits, "--splits")
-    trials = trials_of(wanted, whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
+    numbers = None if splits is None else _options.whole_numbers(splits, "--splits")
+    trials = trials_of(wanted, _options.whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
     _require_inputs(missing_inputs(part.config(given) for part in wanted.parts))
     outcomes = execute(trials, out, jobs, quiet=quiet) if trials else []
     made = by_part(wanted, outcomes)
@@ -114,11 +99,7 @@ def run(
 
 
 @app.command()
-def show(
-    entry: EntryArgument,
-    only: OnlyOption = None,
-    out: OutOption = _OUT,
-) -> None:
+def show(entry: EntryArgument, only: OnlyOption = None, out: OutOption = _OUT) -> None:
     """Set the paper's numbers beside what was run so far; nothing is run.
 
     \b

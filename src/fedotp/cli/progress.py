@@ -171,7 +171,6 @@ class ManyBars(ManyLines):
         self._running: dict[str, TaskID] = {}
 
     def __enter__(self) -> "ManyBars":
-        """Use it as a context, so that the terminal is restored in any case."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""`fedotp runs`: list runs, look at one, compare two."""
+"""`fedotp runs`: list runs, look at one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,6 @@ from rich.console import Console
 
 from fedotp._imports import import_named
 from fedotp._text import printable
-from fedotp.cli import _complete
 from fedotp.cli._options import RunArgument
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_value, print_views, print_wide
 from fedotp.errors import FedotpError, listed
@@ -17,7 +16,7 @@ from fedotp.errors import FedotpError, listed
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
     from fedotp.runs.directory import RunDirectory
 
-app = typer.Typer(help="Runs: list them, look at one, compare two.", no_args_is_help=True)
+app = typer.Typer(help="Runs: list them, look at one.", no_args_is_help=True)
 
 _CLIENTS_SHOWN = 20
 
@@ -34,17 +33,14 @@ def list_runs(
 
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ by default")
-    import_named()  # a mistake in it is reported once, not for every run
+    import_named()  # a mistake in a file that --import names is reported, though nothing of it is needed here
     table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
     found = find_runs(folder)
     unreadable: list[str] = []
-    only_listed: dict[str, None] = {}
     for run in found:
         try:
             with run.reading():
-                line, why = _line(run)
-            row = [cell(text) for text in line]
-            only_listed |= {printable(why): None} if why else {}
+                row = [cell(text) for text in _line(run)]
         except FedotpError as error:
             row = [cell(text) for text in ("?", "unreadable", "-", "-", "?", "?")]
             unreadable.append(printable(error))
@@ -55,8 +51,6 @@ def list_runs(
         print(f"no runs in {printable(folder)}; `fedotp run` makes one")
     for why in unreadable:
         print(f"unreadable: {why}")
-    for why in only_listed:
-        print(f"only listed: {why}")
 
 
 @app.command()
@@ -82,7 +76,7 @@ def show(
         return
     with directory.reading():
         # refuse what cannot be read before anything is printed
-        rounds, state, accuracy = _progress(directory, directory.description.tables["federation"]["rounds"])
+        rounds, state, accuracy = _progress(directory, directory.manifest["config"]["federation"]["rounds"])
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
@@ -99,42 +93,10 @@ def show(
             print_value(value)
 
 
-@app.command()
-def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Directory of a run.", autocompletion=_complete.runs)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Directory of another run.", autocompletion=_complete.runs)],
-) -> None:
-    """Compare two runs: the settings in which they differ, what they were made with, their numbers.
-
-    Example: fedotp runs diff runs/office runs/office-2
-    """
-    from fedotp.runs.directory import RunDirectory
-
-    left, right = RunDirectory.open(a), RunDirectory.open(b)
-    one, other = _made_with(left), _made_with(right)
-    table = listing("what", *((a.name, b.name) if a.name != b.name else (str(a), str(b))))
-    different = [key for key in one | other if one.get(key) != other.get(key)]
-    for key in different:
-        table.add_row(*map(cell, (key, one.get(key, "-"), other.get(key, "-"))))
-    if not different:
-        table.add_row(*map(cell, ("settings and origin", "the same", "the same")))
-    table.add_section()
-    for row in _numbers_side_by_side(left, right):
-        table.add_row(*map(cell, row))
-    Console().print(table)
-
-
-def _line(run: "RunDirectory") -> tuple[tuple[str, ...], str]:
-    """The cells of a run, and where its method comes from if that is not installed: the manifest has its name."""
-    from fedotp.runs.directory import MissingMethodError
-
-    manifest, missing = run.manifest, ""
-    try:
-        title, rounds = run.description.title, run.description.tables["federation"]["rounds"]
-    except MissingMethodError as error:
-        title, rounds, missing = manifest["method"]["title"], manifest["config"]["federation"]["rounds"], error.what
-    done, state, accuracy = _progress(run, rounds)
-    return (manifest["started"][:10], state, done, accuracy, title, manifest["data"]["name"]), missing
+def _line(run: "RunDirectory") -> tuple[str, ...]:
+    manifest = run.manifest
+    done, state, accuracy = _progress(run, manifest["config"]["federation"]["rounds"])
+    return manifest["started"][:10], state, done, accuracy, run.title, manifest["data"]["name"]
 
 
 def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
@@ -153,13 +115,13 @@ def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
 
 
 def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
-    manifest, data, what, tables = run.manifest, run.manifest["data"], run.description, run.description.tables
+    manifest, data, what, tables = run.manifest, run.manifest["data"], run.manifest["method"], run.manifest["config"]
     partition, rounds, optimizer, server = (
         tables[section] for section in ("partition", "federation", "optimizer", "server")
     )
     options = ", ".join(f"{name} {value}" for name, value in tables["method"].items() if name != "name")
     images = f"{data['train_images']:,} train, {data['test_images']:,} test images, {len(data['classes'])} classes"
-    yield "method", f"{what.title} ({what.reference})", options
+    yield "method", f"{what['title']} ({what['reference']})", options
     yield "backbone", manifest["backbone"]["name"], manifest["backbone"]["digest"][:12]
     yield "data", data["name"], ", ".join(filter(None, [images, data["digest"][:12]]))  # real sites: no digest
     division = f"{partition['scheme']}, partition seed {partition['seed']}"
@@ -198,37 +160,6 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
     Console().print(table)
     if len(shown) < len(rows):
         print(f"and {len(rows) - len(shown)} more: --all shows them")
-
-
-def _made_with(run: "RunDirectory") -> dict[str, object]:
-    """The settings of a run, and what may explain that two runs of the same settings differ."""
-    from fedotp.config import flatten
-
-    keys = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device")
-    with run.reading():
-        return {
-            **{key: value for key, value in flatten(run.config).items() if value is not None},
-            "clients": "real sites" if run.is_deployed else "simulated",
-            **{key: run.manifest[key] or "-" for key in keys},
-            "backbone digest": run.manifest["backbone"]["digest"][:12],
-            "data digest": run.manifest["data"]["digest"][:12],
-            "partition digest": run.manifest["partition"][:12],
-        }
-
-
-def _numbers_side_by_side(left: "RunDirectory", right: "RunDirectory") -> Iterator[tuple[str, ...]]:
-    from fedotp.runs.tables import common_columns, numbers_of
-
-    def numbers(run: "RunDirectory") -> dict[str, float]:
-        with run.reading():
-            return numbers_of(run.summary)
-
-    if not (left.is_complete and right.is_complete):
-        yield "state", *(_progress(run, run.config.federation.rounds)[1] for run in (left, right))
-        return
-    one, other = numbers(left), numbers(right)
-    for column in common_columns():
-        yield column.title, *(column.write(run[column.key]) if column.key in run else "-" for run in (one, other))
 
 
 def _date(started: str) -> str:

@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedotp.cli._options import (
-    SOURCE,
-    ClassesOption,
-    InsecureOption,
-    KeysOption,
-    OutOption,
-    ResumeOption,
-    SetOption,
-    SourceArgument,
-    class_names,
-    connection_option,
-    need_posix,
-    require_keys,
-)
+from fedotp.cli import _options
 from fedotp.cli.show import INTERRUPTED, command, print_paths, print_run
 from fedotp.errors import FedotpError
 from fedotp.flower import PORT
@@ -38,9 +25,11 @@ _limit = partial(typer.Option, rich_help_panel="Limits of a site's influence")
 _secure = partial(typer.Option, rich_help_panel="Secure sums")
 HostOption = Annotated[
     str | None,
-    connection_option(help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"),
+    _options.connection_option(
+        help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"
+    ),
 ]
-PortOption = Annotated[int, connection_option(min=1, max=65535, help="Port to listen at.")]
+PortOption = Annotated[int, _options.connection_option(min=1, max=65535, help="Port to listen at.")]
 MinSitesOption = Annotated[
     int, _waiting(min=0, metavar="N", help="Begin when N sites are ready; 0: all that have keys.")
 ]
@@ -84,15 +73,15 @@ RangeOption = Annotated[int, _secure(metavar="X", help="The largest value of a p
 
 @app.command()
 def server(
-    source: SourceArgument = None,
-    changes: SetOption = None,
-    classes: ClassesOption = None,
-    out: OutOption = None,
-    resume: ResumeOption = None,
-    keys: KeysOption = None,
+    source: _options.SourceArgument = None,
+    changes: _options.SetOption = None,
+    classes: _options.ClassesOption = None,
+    out: _options.OutOption = None,
+    resume: _options.ResumeOption = None,
+    keys: _options.KeysOption = None,
     host: HostOption = None,
     port: PortOption = PORT,
-    insecure: InsecureOption = False,
+    insecure: _options.InsecureOption = False,
     min_sites: MinSitesOption = ServerSettings.min_sites,
     start_timeout: StartTimeoutOption = ServerSettings.start_timeout,
     round_timeout: RoundTimeoutOption = ServerSettings.round_timeout,
@@ -133,7 +122,7 @@ def server(
         raise FedotpError("--resume has its own configuration: leave out PRESET|FILE, --set, --classes and --out")
     from fedotp.flower.server import run_server
 
-    job: dict[str, Any] = {"source": source or SOURCE, "changes": changes or [], "classes": _classes(classes)}
+    job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
     listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
     _print_end(directory, [*_where(keys, host, port), *_given(settings)])
@@ -141,15 +130,14 @@ def server(
 
 def _start_flower(keys: Path | None, insecure: bool) -> None:
     """Refuse what cannot work, and start Flower and the log."""
-    need_posix("server")
+    _options.need_posix("server")
     from fedotp.flower import need_flower
 
     need_flower()
-    require_keys(keys, insecure, " (`fedotp keys make` makes them)")
+    _options.require_keys(keys, insecure, " (`fedotp keys make` makes them)")
 
 
 def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
-    """The options of the connection that were given."""
     access = ["--insecure"] if keys is None else ["--keys", str(keys)]
     return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
 
@@ -177,7 +165,7 @@ def _classes(given: str | None) -> tuple[str, ...]:
     """The names given, which must be different; none if nothing is given."""
     if given is None:
         return ()
-    names = tuple(class_names(given))
+    names = tuple(_options.class_names(given))
     repeated = [name for i, name in enumerate(names) if name in names[:i]]
     if repeated or len(names) < 2:
         raise FedotpError(

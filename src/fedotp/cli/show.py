@@ -135,7 +135,7 @@ def print_run(directory: "RunDirectory") -> None:
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
     _print_findings(directory)
-    title, checks = directory.description.title, check_run(summary)
+    title, checks = directory.title, check_run(summary)
     print_checks([check.sentence(title) for check in checks if check.is_flagged], open_checks({title: checks}))
 
 
@@ -164,7 +164,7 @@ def _print_findings(directory: "RunDirectory") -> None:
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
     """Print what the numbers below are of."""
     n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
-    what = f"{run.description.title} on {run.manifest['data']['name']}"
+    what = f"{run.title} on {run.manifest['data']['name']}"
     text = f"{what}, {counted(n_clients, 'client')}, {counted(n_rounds, 'round')}"
     Console().print(cell(text, "bold"), soft_wrap=True)
     for note in run.manifest["data"].get("notes", ()):
@@ -217,7 +217,7 @@ def print_views(numbers: Mapping[str, Any]) -> None:
 
 # Contributions ---------------------------------------------------------------------------------------------------
 
-_ONE, _ALL, _INTERVAL, _OTHERS = "leave one out", "Shapley", "95 % interval", "others' own"
+_ONE, _ALL, _INTERVAL = "leave one out", "Shapley", "95 % interval"
 
 
 def print_value(result: dict[str, Any]) -> None:
@@ -225,14 +225,11 @@ def print_value(result: dict[str, Any]) -> None:
     whole, nothing = 100 * result["all"], 100 * result["none"]
     what = "the shared part, for all clients" if result["of"] == "global" else "each client's own classifier"
     Console().print(cell(f"{what}: {whole:.2f} % with all, {nothing:.2f} % with none", "bold"))
-    titles = (_ALL, *([] if result["exact"] else [_INTERVAL]), _ONE, _OTHERS)
+    titles = (_ALL, *([] if result["exact"] else [_INTERVAL]), _ONE)
     table = listing("client", *titles, right=titles)
     for site in sorted(result["sites"], key=lambda site: -site["shapley"]):
         between = [] if result["exact"] else [_interval(site["low"], site["high"])]
-        table.add_row(
-            *map(cell, (site["name"], _points(site["shapley"]), *between)),
-            *map(cell, (_points(site["leave_one_out"]), _points(site["gain_of_others"]))),
-        )
+        table.add_row(*map(cell, (site["name"], _points(site["shapley"]), *between, _points(site["leave_one_out"]))))
     Console().print(table)
     how = "exact, from all coalitions" if result["exact"] else f"from {result['permutations']} random orders"
     Console().print(cell(f"in points of accuracy; Shapley values are {how}, of one seed", "dim"))

@@ -24,14 +24,10 @@ if TYPE_CHECKING:
     from fedotp.clip._preprocess import CHANNELS as CHANNELS
     from fedotp.clip._preprocess import EvalTransform as EvalTransform
     from fedotp.clip._preprocess import Normalisation as Normalisation
-    from fedotp.clip._preprocess import Shown as Shown
     from fedotp.clip._preprocess import TrainTransform as TrainTransform
-    from fedotp.clip._preprocess import Window as Window
     from fedotp.clip._preprocess import normalise as normalise
     from fedotp.clip._preprocess import preprocess as preprocess
     from fedotp.clip._preprocess import to_rgb as to_rgb
-    from fedotp.clip._resize import resize as resize
-    from fedotp.clip._resize import resizes_like_pillow as resizes_like_pillow
     from fedotp.clip._tokenizer import Tokenizer as Tokenizer
     from fedotp.clip._towers import Block as Block
 

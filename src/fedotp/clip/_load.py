@@ -24,7 +24,6 @@ from fedotp.clip._infer import (
     is_hugging_face,
     open_clip_hints,
 )
-from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._model import CLIP
 from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
@@ -82,7 +81,6 @@ def _load_file(
 ) -> CLIP:
     try:
         path = find_file(path)
-        known = KnownDigest(path)
         tensors, metadata = read_file(path)
         if _CONFIG_KEY in metadata:
             config = ClipConfig.from_json(metadata[_CONFIG_KEY])
@@ -96,7 +94,7 @@ def _load_file(
             config = infer_config(tensors, open_clip_hints(path.parent), tokenizer)
         if activation is not None:
             config = replace(config, activation=activation)
-        return _build(config, tokenizer, tensors, known, device, dtype)
+        return _build(config, tokenizer, tensors, device, dtype)
     except FedotpError as error:
         raise FedotpError(f"{path}: {error}") from error
 
@@ -105,7 +103,6 @@ def _build(
     config: ClipConfig,
     tokenizer: Tokenizer | None,
     tensors: Mapping[str, Tensor],
-    known: KnownDigest,
     device: str | torch.device,
     dtype: torch.dtype,
 ) -> CLIP:
@@ -120,7 +117,7 @@ def _build(
     _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
 
     stored = {name: tensors[name] for name in weights}
-    model.take_digest_of(stored, known)
+    model.take_digest_of(stored)
     placed = {name: _placed(tensor, device, dtype) for name, tensor in stored.items()}
     counters = {
         name: torch.tensor(0, device=device) for name in state.keys() - weights.keys()

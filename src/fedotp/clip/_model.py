@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from fedotp.clip._config import ClipConfig, ResNetConfig
-from fedotp.clip._known_digests import KnownDigest
 from fedotp.clip._preprocess import preprocess
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.clip._towers import ModifiedResNet, Transformer, VisionTransformer
@@ -107,13 +106,11 @@ class CLIP(nn.Module):
             self._file_digest = self._file_digest.awaited()
         return self._file_digest or tensors_digest(self.state_dict())
 
-    def take_digest_of(self, stored: Mapping[str, Tensor], known: KnownDigest) -> None:
-        """Let the digest of these tensors be that of the model: if it is not `known`, a thread computes it."""
-        self._file_digest = known.recall()
-        if self._file_digest is None:
-            hashing = ThreadPoolExecutor(1)
-            self._file_digest = _Coming(hashing.submit(_hashed, stored, known))
-            hashing.shutdown(wait=False)
+    def take_digest_of(self, stored: Mapping[str, Tensor]) -> None:
+        """Let the digest of these tensors be that of the model; a thread computes it."""
+        hashing = ThreadPoolExecutor(1)
+        self._file_digest = _Coming(hashing.submit(tensors_digest, stored))
+        hashing.shutdown(wait=False)
 
     def preprocess(self, image: ImageLike) -> Tensor:
         """What the image tower is given of a path, a picture, an array or a tensor: (3, H, W), normalised."""
@@ -174,12 +171,6 @@ class _Coming:
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self.awaited(),)
-
-
-def _hashed(tensors: Mapping[str, Tensor], known: KnownDigest) -> str:
-    digest = tensors_digest(tensors)
-    known.remember(digest)
-    return digest
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -24,7 +24,6 @@ class Name(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """As Python writes it."""
         return f"{self.module}.{self.name}"
 
 

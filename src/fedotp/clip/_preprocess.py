@@ -10,7 +10,7 @@ import math
 import random
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from PIL import ExifTags, Image, ImageOps
 
@@ -44,35 +44,6 @@ _TURNS = {  # by EXIF orientation
 }
 
 
-class Window(NamedTuple):
-    """What the tower sees of an upright RGB picture: of a part, resized (bicubic), a square, maybe mirrored."""
-
-    part: tuple[int, int, int, int]  # left, top, width, height in the picture
-    scaled: tuple[int, int]  # width and height after resizing
-    corner: tuple[int, int]  # left and top of the square, there
-    mirrored: bool = False
-    bilinear: bool = False  # instead of bicubic
-
-    def cut(self, image: Image.Image, size: int) -> Image.Image:
-        """The square, size x size, of an RGB picture."""
-        left, top, width, height = self.part
-        if self.part != (0, 0, *image.size):
-            image = image.crop((left, top, left + width, top + height))
-        resampling = Image.Resampling.BILINEAR if self.bilinear else Image.Resampling.BICUBIC
-        image = image.resize(self.scaled, resampling)
-        left, top = self.corner
-        image = image.crop((left, top, left + size, top + size))
-        return ImageOps.mirror(image) if self.mirrored else image
-
-
-class Shown(NamedTuple):
-    """The width and height of an upright RGB picture, and the window of it that is to be seen."""
-
-    width: int
-    height: int
-    window: Window
-
-
 @dataclass(frozen=True)
 class EvalTransform:
     """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation; see `to_rgb` for `greys`.
@@ -94,15 +65,13 @@ class EvalTransform:
     def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
         """What the tower sees of a picture: RGB, size x size, not normalised."""
         image = to_rgb(image, self.greys)
-        return self.window(*image.size).cut(image, self.size)
-
-    def window(self, width: int, height: int, rng: random.Random | None = None) -> Window:
-        """The central part of a picture of this size."""
-        *_, width, height = part = _without_ends(width, height)
+        *_, width, height = part = _without_ends(*image.size)
         short = min(width, height)
         width, height = int(self.size * width / short), int(self.size * height / short)
-        corner = round((width - self.size) / 2), round((height - self.size) / 2)
-        return Window(part, (width, height), corner, bilinear=self.normalisation != "clip")
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        resampling = Image.Resampling.BICUBIC if self.normalisation == "clip" else Image.Resampling.BILINEAR
+        image = _part(image, part).resize((width, height), resampling)
+        return image.crop((left, top, left + self.size, top + self.size))
 
     @property
     def spec(self) -> str:
@@ -151,12 +120,9 @@ class TrainTransform:
         `random.Random(seed)` is the same on every platform and in every version.
         """
         image = to_rgb(image, self.greys)
-        return self.window(*image.size, rng).cut(image, self.size)
-
-    def window(self, width: int, height: int, rng: random.Random) -> Window:
-        """A random part of a picture of this size."""
-        part = self.sample_box(width, height, rng)
-        return Window(part, (self.size, self.size), (0, 0), mirrored=rng.random() < self.flip)
+        part = self.sample_box(*image.size, rng)
+        image = _part(image, part).resize((self.size, self.size), Image.Resampling.BICUBIC)
+        return ImageOps.mirror(image) if rng.random() < self.flip else image
 
     def sample_box(self, width: int, height: int, rng: random.Random) -> tuple[int, int, int, int]:
         """A random part (left, top, width, height) of a picture of this size."""
@@ -202,6 +168,12 @@ def to_rgb(image: Image.Image, window: str = WINDOW) -> Image.Image:
         return image if image.mode == "RGB" else image.convert("RGB")
     except ValueError as error:
         raise FedotpError(f"a picture of mode {image.mode} cannot be turned into RGB: {error}") from error
+
+
+def _part(image: Image.Image, part: tuple[int, int, int, int]) -> Image.Image:
+    """The part (left, top, width, height) of a picture; the picture itself if that is all of it."""
+    left, top, width, height = part
+    return image if part == (0, 0, *image.size) else image.crop((left, top, left + width, top + height))
 
 
 def _without_ends(width: int, height: int) -> tuple[int, int, int, int]:

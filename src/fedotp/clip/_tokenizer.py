@@ -6,7 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -97,24 +97,6 @@ class Tokenizer:
         """The (cleaned) text of some ids; start and end of text are left out."""
         text: str = self._bpe.decode([i for i in ids if i not in (self.sot, self.eot)])
         return text.strip()
-
-    def word(self, token: int) -> str | None:
-        """One token as people read it: a word or its end, or a piece that goes on, with "…" behind it.
-
-        None for start and end of text, and for bytes that are no text by themselves.
-        """
-        if token in (self.sot, self.eot):
-            return None
-        text: str = self._bpe.decode([token])
-        word = text.strip()
-        if not word or "\ufffd" in word or not word.isprintable():
-            return None
-        return word if text.endswith(" ") else f"{word}…"
-
-    @cached_property
-    def words(self) -> tuple[str | None, ...]:
-        """`word` of every token; a tenth of a second, once."""
-        return tuple(self.word(token) for token in range(self.vocab_size))
 
     def __call__(self, texts: Sequence[str], context_length: int) -> Tensor:
         """Ids (n, context_length), int64: start of text, the text, end of text, zeros."""

@@ -1,7 +1,4 @@
-"""Configurations: one frozen, typed object that says all there is to say about a run; TOML files, presets, `--set`.
-
-Each part is imported when it is first used: most know the methods and so torch, the list of presets does not.
-"""
+"""Configurations: one frozen, typed object that says all there is to say about a run; TOML files, presets, `--set`."""
 
 from typing import TYPE_CHECKING
 

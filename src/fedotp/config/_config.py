@@ -9,18 +9,8 @@ from fedotp._authors import BRIDGES, AuthorsSettings, bridged
 from fedotp._files import read_regular
 from fedotp._imports import import_named
 from fedotp._values import Tables, Value, Words, parse_toml, require, show, write_tables
+from fedotp.config import _schema
 from fedotp.config._known import preset_text, preset_texts
-from fedotp.config._schema import (
-    SECTIONS,
-    Kind,
-    all_kinds,
-    bare_kind,
-    located,
-    method_named,
-    one_of,
-    read_tables,
-    unknown_key,
-)
 from fedotp.config._settings import BackboneSettings, DataSettings
 from fedotp.data.partition import SCHEMES, PartitionSettings, find_scheme
 from fedotp.errors import FedotpError, SettingError
@@ -125,8 +115,8 @@ class Config:
         given.
         """
         import_named()  # what is wrong there is not wrong `where`
-        with located(where):
-            config = cls(**read_tables({key: value for key, value in tables.items() if key != _BRIDGE}))
+        with _schema.located(where):
+            config = cls(**_schema.read_tables({key: value for key, value in tables.items() if key != _BRIDGE}))
             if _BRIDGE not in tables:
                 return config
             given = {f"{key}.{name}" for key, table in tables.items() if isinstance(table, Mapping) for name in table}
@@ -192,7 +182,7 @@ class Config:
     def to_dict(self) -> Tables:
         """Every key with its value, defaults included, in the order of the file; None where a key has no value."""
         tables: Tables = {"seed": self.seed}
-        for section in SECTIONS:
+        for section in _schema.SECTIONS:
             part = getattr(self, section)
             values: dict[str, Value] = {item.name: getattr(part, item.name) for item in fields(part)}
             tables[section] = {"name": part.name, **values} if isinstance(part, Method) else values
@@ -213,11 +203,11 @@ class Config:
         `then` are assignments made on top, as by a second call; only the bridge waits for them: what it sets may depend
         on the method, or on what else they change.
         """
-        with located("--set"):
+        with _schema.located("--set"):
             chosen, later = _assigned(assignments), _assigned(then)
             bridge = chosen.pop(_BRIDGE, None)
-            before = Config(**read_tables(_applied(self.to_dict(), chosen)))
-            config = Config(**read_tables(_applied(before.to_dict(), later))) if later else before
+            before = Config(**_schema.read_tables(_applied(self.to_dict(), chosen)))
+            config = Config(**_schema.read_tables(_applied(before.to_dict(), later))) if later else before
             if bridge is None:
                 return config
             same = config.method.name == before.method.name  # options of another are not this one's
@@ -227,13 +217,13 @@ class Config:
     def _bridged(self, bridge: object, given: Collection[str]) -> "Config":
         """The same with all that a bridge sets, but for the keys `given` (dotted)."""
         if bridge not in BRIDGES:
-            raise SettingError(_BRIDGE, show(bridge), one_of(BRIDGES, bridge))
+            raise SettingError(_BRIDGE, show(bridge), _schema.one_of(BRIDGES, bridge))
         tables: dict[str, Any] = self.to_dict()
         for key, value in bridged(_flat(tables)).items():
             if key not in given:
                 section, _, name = key.partition(".")
                 tables[section][name] = value
-        return Config(**read_tables(tables))
+        return Config(**_schema.read_tables(tables))
 
 
 def _flat(tables: Mapping[str, Any]) -> dict[str, Value]:
@@ -275,20 +265,20 @@ def _applied(tables: Tables, chosen: dict[str, str]) -> dict[str, Any]:
     changed: dict[str, Any] = {key: dict(value) if isinstance(value, dict) else value for key, value in tables.items()}
     _change_method(changed, chosen)
     _change_scheme(changed, chosen)
-    kinds = all_kinds(method_named(changed["method"]["name"]))
+    kinds = _schema.all_kinds(_schema.method_named(changed["method"]["name"]))
     for key, text in chosen.items():
         value = _parsed(text, kinds.get(key))
         section, dot, name = key.partition(".")
         table = changed.setdefault(section, {}) if dot else changed
         if not isinstance(table, dict) or "." in name:
-            raise unknown_key(tuple(key.split(".")), list(kinds))
+            raise _schema.unknown_key(tuple(key.split(".")), list(kinds))
         table[name if dot else key] = value
     return changed
 
 
-def _parsed(text: str, kind: Kind | None) -> object:
+def _parsed(text: str, kind: _schema.Kind | None) -> object:
     """A value as a person types it: TOML, text without quotes, words between commas, or none where that is a value."""
-    bare, optional = bare_kind(kind)
+    bare, optional = _schema.bare_kind(kind)
     text = text.strip()
     if optional and text.lower() == "none":
         return None
@@ -314,7 +304,7 @@ def _change_method(tables: dict[str, Any], chosen: dict[str, str]) -> None:
     """Another method starts from its own defaults: an option of the same name need not mean the same."""
     name = _parsed(chosen.get("method.name", tables["method"]["name"]), str)
     if name != tables["method"]["name"]:
-        tables["method"] = {"name": method_named(name).name}
+        tables["method"] = {"name": _schema.method_named(name).name}
 
 
 def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:

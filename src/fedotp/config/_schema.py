@@ -247,7 +247,6 @@ def bare_kind(kind: Kind) -> tuple[Kind, bool]:
 
 
 def _parts(kind: Kind) -> tuple[Kind, ...]:
-    """The alternatives of a kind."""
     return get_args(kind) if get_origin(kind) in (UnionType, typing.Union) else (kind,)
 
 

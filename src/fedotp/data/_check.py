@@ -48,11 +48,7 @@ class CheckReport:
 
 
 def check_dataset(
-    dataset: Dataset,
-    *,
-    window: str = WINDOW,
-    workers: int | None = None,
-    on_image: Callable[[], object] | None = None,
+    dataset: Dataset, *, window: str = WINDOW, workers: int | None = None, on_image: Callable[[], object] | None = None
 ) -> CheckReport:
     """Decode every image of `dataset` in `workers` threads (Pillow decodes without the interpreter lock).
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from the official archives: python pickles, or binary files of the same images."""
+"""CIFAR-10 and CIFAR-100 from the official archives of Python pickles."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import read_regular
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, ImageArray, Split
-from fedotp.data._lists import read_lines
 from fedotp.data._names import readable
 from fedotp.data._types import Ints
 from fedotp.data._unpickle import read_pickle
@@ -16,19 +14,11 @@ from fedotp.errors import FedotpError
 
 _SIDE = 32
 _MOST_CLASSES = 1 << 20
-_MOST_BYTES = 1 << 30  # of a binary file
 _NOTE = "official train and test batches"
 
 
 def read_cifar10(root: Path) -> Dataset:
-    """Read the folder `cifar-10-batches-py` or `cifar-10-batches-bin`."""
-    if (root / "batches.meta.txt").is_file():
-        train, test = (
-            _split(root / name, *(_read_records(root / f"{name}{i}.bin", 1) for i in numbers))
-            for name, numbers in (("data_batch", [f"_{i}" for i in range(1, 6)]), ("test_batch", [""]))
-        )
-        names = tuple(map(readable, read_lines(root / "batches.meta.txt")))
-        return Dataset("cifar10", names, ONE_DOMAIN, train, test, split_note=_NOTE)
+    """Read the folder `cifar-10-batches-py`."""
     (names,) = _read_names(root / "batches.meta", "label_names")
     batches = [_read_images(root / f"data_batch_{i}", "labels") for i in range(1, 6)]
     return Dataset(
@@ -42,23 +32,15 @@ def read_cifar10(root: Path) -> Dataset:
 
 
 def read_cifar100(root: Path) -> Dataset:
-    """Read the folder `cifar-100-python` or `cifar-100-binary`, with the 20 coarse labels."""
-    if (root / "fine_label_names.txt").is_file():
-        names, coarse_names = (
-            tuple(map(readable, read_lines(root / f"{kind}_label_names.txt"))) for kind in ("fine", "coarse")
-        )
-        pixels, fine, coarse = _read_records(root / "train.bin", 2)
-        tested = _read_records(root / "test.bin", 2)[:2]
-    else:
-        names, coarse_names = _read_names(root / "meta", "fine_label_names", "coarse_label_names")
-        pixels, fine, coarse = _read_images(root / "train", "fine_labels", "coarse_labels")
-        tested = _read_images(root / "test", "fine_labels")
+    """Read the folder `cifar-100-python`, with the 20 coarse labels."""
+    names, coarse_names = _read_names(root / "meta", "fine_label_names", "coarse_label_names")
+    pixels, fine, coarse = _read_images(root / "train", "fine_labels", "coarse_labels")
     return Dataset(
         name="cifar100",
         classes=names,
         domains=ONE_DOMAIN,
         train=_split(root / "train", [pixels, fine]),
-        test=_split(root / "test", tested),
+        test=_split(root / "test", _read_images(root / "test", "fine_labels")),
         split_note=_NOTE,
         coarse_classes=coarse_names,
         coarse_of=_coarse_of(fine, coarse, len(names), len(coarse_names), root),
@@ -93,19 +75,6 @@ def _read_images(path: Path, *keys: str) -> list[Any]:
         if getattr(pixels, "dtype", None) != np.uint8 or pixels.shape != (len(labels), 3 * _SIDE * _SIDE):
             raise FedotpError(f"{path}: data should be uint8 of shape ({len(labels)}, {3 * _SIDE * _SIDE})")
     return [pixels, *(np.array(labels, np.int64) for labels in columns)]
-
-
-def _read_records(path: Path, n_labels: int) -> list[Any]:
-    """Read pixels (n, 3072) and `n_labels` labels (n,), the last first: a record has its labels in front, in bytes."""
-    width = n_labels + 3 * _SIDE * _SIDE
-    try:
-        content = np.frombuffer(read_regular(path, _MOST_BYTES), np.uint8)
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
-    if not len(content) or len(content) % width:
-        raise FedotpError(f"{path} has {len(content):,} bytes; it should be records of {width:,}")
-    records = content.reshape(-1, width)
-    return [records[:, n_labels:], *(records[:, i].astype(np.int64) for i in reversed(range(n_labels)))]
 
 
 def _split(path: Path, *batches: Sequence[Any]) -> Split:

@@ -117,7 +117,6 @@ class Split:
         return f"<Split: {counted(len(self), 'image')} of {counted(len(np.unique(self.labels)), 'class', 'classes')}>"
 
     def __len__(self) -> int:
-        """Return the number of images."""
         return len(self.rows)
 
     def name(self, i: int) -> str:
@@ -246,11 +245,6 @@ class Dataset:
         sizes = f"{len(self.train):,} train and {len(self.test):,} test images"
         return f"<Dataset {self.name}: {len(self.classes):,} classes{domains}, {sizes}>"
 
-    @property
-    def is_drawn(self) -> bool:
-        """Whether the data came without a division into train and test, so that fedotp drew one."""
-        return self.split_note.startswith(DRAWN)
-
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`."""
         return self.train if name == "train" else self.test
@@ -318,11 +312,7 @@ class Dataset:
     def digest(self) -> str:
         """SHA-256 over names, classes, labels and domains; the same on every machine."""
         columns = [
-            [
-                [split.name(i) for i in range(len(split))],
-                split.labels.tolist(),
-                split.domains.tolist(),
-            ]
+            [[split.name(i) for i in range(len(split))], split.labels.tolist(), split.domains.tolist()]
             for split in (self.train, self.test)
         ]
         facts = [self.name, self.classes, self.domains, self.coarse_of, columns]

@@ -35,28 +35,12 @@ EUROSAT = {
 IMAGENET_TWICE = {"n04008634": "projectile", "n04355933": "sunglass"}
 
 OFFICE_CALTECH10 = (
-    "backpack",
-    "bike",
-    "calculator",
-    "headphones",
-    "keyboard",
-    "laptop computer",
-    "monitor",
-    "mouse",
-    "mug",
+    *("backpack", "bike", "calculator", "headphones", "keyboard", "laptop computer", "monitor", "mouse", "mug"),
     "projector",
 )
 
 DOMAINNET10 = (
-    "bird",
-    "feather",
-    "headphones",
-    "ice cream",
-    "teapot",
-    "tiger",
-    "whale",
-    "windmill",
-    "wine glass",
+    *("bird", "feather", "headphones", "ice cream", "teapot", "tiger", "whale", "windmill", "wine glass"),
     "zebra",
 )
 

@@ -152,7 +152,6 @@ def _unpacked(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _elements(data: bytes) -> list[tuple[int, bytes]]:
-    """Split into (type, body) elements."""
     found, at = [], 0
     while at < len(data):
         kind, size = struct.unpack_from("<II", data, at)

@@ -29,11 +29,9 @@ class PaintedImages(FileContents):
         return f"{self.source.name(row)} with a patch of {self.side:g}"
 
     def where(self, row: int) -> str:
-        """Return where the image itself is."""
         return self.source.where(row)
 
     def read(self, row: int) -> bytes:
-        """Return the bytes of a PNG file."""
         with self.source.decoded(self.source.read(row)) as image:
             return _png(paint(to_rgb(image, self.window), self.side))
 
@@ -46,11 +44,9 @@ class WindowedImages(FileContents):
     windows: Mapping[int, str]
 
     def name(self, row: int) -> str:
-        """Return the image's own name."""
         return self.source.name(row)
 
     def where(self, row: int) -> str:
-        """Return where the image is."""
         return self.source.where(row)
 
     def read(self, row: int) -> bytes:

@@ -1,7 +1,4 @@
-"""Federations: rounds, sampling, local training along the client axis, aggregation, evaluation, checkpoints.
-
-Each part is imported when it is first used: metrics and progress do not need torch, so that runs are listed quickly.
-"""
+"""Federations: rounds, sampling, local training along the client axis, aggregation, evaluation, checkpoints."""
 
 from typing import TYPE_CHECKING
 

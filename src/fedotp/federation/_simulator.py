@@ -87,17 +87,14 @@ class Simulator(Clients):
 
     @property
     def learns(self) -> bool:
-        """Whether the method has anything to train."""
         return bool(self.server.params) or bool(self.private_names)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clients' names."""
         return self.data.names
 
     @property
     def domains(self) -> tuple[str | None, ...]:
-        """The clients' domains, None where mixed."""
         return self.data.domains
 
     @property
@@ -116,7 +113,6 @@ class Simulator(Clients):
         return self._accountant.has_room(self.round + 1)
 
     def save(self, path: Path, progress: Progress) -> None:
-        """Write a checkpoint."""
         progress.group_size = self.group_size
         Checkpoint.write(path, self, progress)
 

@@ -66,26 +66,21 @@ class LogObserver(Observer):
         self._log = logger
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Where the run is written."""
         rounds = config.federation.rounds
         self._log.info("%s, %d rounds, %d done; writing to %s", config.method.title, rounds, round_, path)
 
     def on_round(self, report: RoundReport) -> None:
-        """How many answered."""
         answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
         loss = "" if math.isnan(report.mean_loss) else f", loss {report.mean_loss:.4f}"
         self._log.info("round %d: %s%s%s, %.1f s", report.round, answered, loss, report.spent, report.seconds)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """The mean over sites."""
         n = len(evaluation.clients)
         sites = f"mean of {n} sites" if n > 1 else "one site"
         self._log.info("after round %d: accuracy %.2f %% (%s)", round_, 100 * evaluation.mean, sites)
 
     def on_interrupt(self) -> None:
-        """The round in progress is finished first."""
         self._log.info("stopping after this round; once more stops at once")
 
     def on_end(self, path: Path) -> None:
-        """Everything is written."""
         self._log.info("everything is written to %s", path)

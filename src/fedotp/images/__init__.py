@@ -1,7 +1,4 @@
-"""Images from anywhere: decoded within bounds, or refused in one line; greys of more than 8 bits through a window.
-
-Each name is imported when it is first used: the command line knows windows, and needs no Pillow for that.
-"""
+"""Images from anywhere: decoded within bounds, or refused in one line; greys of more than 8 bits through a window."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     from fedotp.images._decode import open_image as open_image
     from fedotp.images._decode import read_image as read_image
     from fedotp.images._decode import reason as reason
-    from fedotp.images._decode import room_for as room_for
     from fedotp.images._decode import share_room as share_room
     from fedotp.images._greys import RIGHT_WINDOW as RIGHT_WINDOW
     from fedotp.images._greys import RIGHT_WINDOWS as RIGHT_WINDOWS

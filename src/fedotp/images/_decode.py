@@ -84,8 +84,7 @@ def decode_image(content: bytes) -> Image.Image:
 def decoded(content: bytes) -> Iterator[Image.Image]:
     """The same for as long as the block lasts: all threads together have at most `MAX_PIXELS` in such blocks.
 
-    Who does not fit in waits, so that a thread must not be in two of them. Of processes that share their room with
-    another one, see `share_room`, all threads of all of them do.
+    Who does not fit in waits, so that a thread must not be in two of them.
     """
     if not content:
         raise FedotpError("zero bytes")
@@ -94,7 +93,7 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
         unfolded = opened.n_pixels if isinstance(opened, DicomFile) else _unfolded(opened)
     if unfolded > MAX_PIXELS:
         raise FedotpError(f"{unfolded / 1e6:,.0f} million pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded")
-    with room_for(unfolded):
+    with _ROOM.taken(unfolded):
         with _complaints():
             image = opened.picture() if isinstance(opened, DicomFile) else _loaded(opened)
         yield image
@@ -119,11 +118,6 @@ def is_dicom_file(path: str) -> bool:
 def has_more_bits(image: Image.Image) -> bool:
     """Whether a picture is of greys that a window is for."""
     return image.mode in ("I", "F") or image.mode.startswith("I;16")
-
-
-def room_for(n_pixels: int) -> AbstractContextManager[None]:
-    """Wait until so many pixels may be decoded; the block is where they take memory."""
-    return _ROOM.taken(n_pixels)
 
 
 def share_room(room: Room) -> None:
@@ -255,7 +249,6 @@ def picture_of(array: Any) -> Image.Image:
 
 
 def _eight_bits(pixels: "NDArray[Any]") -> "NDArray[np.uint8]":
-    """Numbers from 0 to 1 as eight bits."""
     import numpy as np
 
     low, high = float(pixels.min()), float(pixels.max())

@@ -173,14 +173,7 @@ def default_tol(solver: Solver, dtype: torch.dtype) -> float:
 
 
 def _solve_batch(
-    cost: Tensor,
-    a: Tensor,
-    b: Tensor,
-    rule: Rule,
-    reg: float,
-    solver: Solver,
-    tol: float | None,
-    max_iter: int | None,
+    cost: Tensor, a: Tensor, b: Tensor, rule: Rule, reg: float, solver: Solver, tol: float | None, max_iter: int | None
 ) -> tuple[Tensor, Tensor]:
     """Plan (..., V, N) and iterations (...): flatten the batch, solve it in chunks, put it back."""
     require_one_of(Solver, "solver", solver)

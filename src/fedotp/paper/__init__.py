@@ -1,7 +1,4 @@
-"""The paper's tables and figures: its numbers as data, the runs that each is made of, and both side by side.
-
-What needs torch is imported when it is first used.
-"""
+"""The paper's tables and figures: its numbers as data, the runs that each is made of, and both side by side."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +12,6 @@ if TYPE_CHECKING:
     from fedotp.paper._entry_runs import Made as Made
     from fedotp.paper._entry_runs import Missing as Missing
     from fedotp.paper._entry_runs import by_part as by_part
-    from fedotp.paper._entry_runs import estimate as estimate
     from fedotp.paper._entry_runs import find_made as find_made
     from fedotp.paper._entry_runs import missing_inputs as missing_inputs
     from fedotp.paper._entry_runs import trials_of as trials_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedotp import report
 from fedotp.data import load_dataset
-from fedotp.data.partition import make_partition, plot_partition
+from fedotp.data.partition import make_partition
 from fedotp.paper._entry import Entry, Part
 from fedotp.paper._entry_runs import Made
 from fedotp.report.figure import save_figure
@@ -34,10 +34,9 @@ def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) ->
 def _partition(entry: Entry, part: Part, folder: Path, changes: Sequence[str]) -> Path:
     config = part.config(changes)
     dataset = load_dataset(config.data.source, root=config.data.root_folder)
-    path = folder / f"{entry.name}-{config.partition.scheme}.png"
-    folder.mkdir(parents=True, exist_ok=True)
-    plot_partition(make_partition(dataset, config.partition, authors=config.authors.partition), dataset, path)
-    return path
+    partition = make_partition(dataset, config.partition, authors=config.authors.partition)
+    figure = report.plot_partition(partition, dataset)
+    return save_figure(figure, folder / f"{entry.name}-{config.partition.scheme}.png")
 
 
 def _against_shots(entry: Entry, made: Made) -> _Named:

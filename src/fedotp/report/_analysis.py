@@ -13,7 +13,6 @@ from PIL import Image
 
 from fedotp.errors import FedotpError
 from fedotp.report._client import MASSES, Floats, choose, in_turn, pixels, require_clients, rounded
-from fedotp.report._learned import PromptWords, prompt_words
 from fedotp.report._limits import Limits, measure_limits
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
@@ -64,7 +63,7 @@ def _address(image: Floats, size: int | None = None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What clients have, maps over images, what transport does, the prompts side by side, as words, limits.
+    """What clients have, maps over images, what transport does, the prompts side by side, limits.
 
     What a run does not have, or cannot be made here, is None or empty; `notes` say why.
     """
@@ -73,7 +72,6 @@ class Analysis:
     maps: tuple[ImageMap, ...]
     plans: PlanStatistics | None
     tsne: Projection | None
-    words: tuple[PromptWords, ...]
     limits: Limits | None
     notes: tuple[str, ...]
 
@@ -84,7 +82,6 @@ class Analysis:
             "maps": [_map(shown) for shown in self.maps],
             "plans": None if self.plans is None else self.plans.as_dict(),
             "tsne": None if self.tsne is None else rounded(vars(self.tsne)),
-            "words": [rounded(asdict(prompt)) for prompt in self.words],
             "limits": None if self.limits is None else rounded(asdict(self.limits)),
             "notes": list(self.notes),
         }
@@ -101,7 +98,7 @@ def analyse(
 
     Args:
         run: its directory.
-        clients: whose images, maps and words to show; some of them, evenly spread, if not given.
+        clients: whose images and maps to show; some of them, evenly spread, if not given.
         n_images: maps of each client.
         masses: of the plans shown and compared, where there are any; of at most 256 test images of 8 clients.
 
@@ -118,13 +115,7 @@ def analyse(
     if plans is None and not directory.config.method.matching.has_plan:
         notes.append(f"no transport plans: {directory.config.method.title} has none")
     return Analysis(
-        sites,
-        maps,
-        plans,
-        tsne=_attempt(partial(project_prompts, directory), notes),
-        words=tuple(_attempt(partial(prompt_words, directory, clients), notes) or ()),
-        limits=limits,
-        notes=tuple(notes),
+        sites, maps, plans, tsne=_attempt(partial(project_prompts, directory), notes), limits=limits, notes=tuple(notes)
     )
 
 

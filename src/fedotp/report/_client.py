@@ -47,7 +47,6 @@ class ClientImages:
         return cls(client, rows, image, labels[0], simulator.predictor(number))
 
     def __len__(self) -> int:
-        """Return the number of images."""
         return len(self.rows)
 
     def parts(self) -> Iterator["ClientImages"]:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedotp.data import coarse_labels
 from fedotp.errors import FedotpError
+from fedotp.methods import Kind
 from fedotp.report._client import Floats
-from fedotp.report._learned import LearnedPrompts
 from fedotp.report.figure import COLOURS, MARKERS, new_figure
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import StoredParameters
+from fedotp.runs.one import StoredParameters, load_backbone, make_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,10 +82,9 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
     with few clients so do the groups.
     """
     directory = RunDirectory.open(run)
-    n = len(StoredParameters.of(directory).clients)
-    learned = LearnedPrompts(directory) if n >= _FEWEST else None
-    found = {name: [context for _, context in learned.of(name)] for name in learned.names} if learned else {}
-    prompts = {name: contexts for name, contexts in found.items() if contexts}
+    stored = StoredParameters.of(directory)
+    n = len(stored.clients)
+    prompts = _private_prompts(directory, stored) if n >= _FEWEST else {}
     if not prompts:
         has = n if 0 < n < _FEWEST else "none"
         raise FedotpError(f"no t-SNE: it needs {_FEWEST} clients with private prompts, this run has {has}")
@@ -110,6 +110,21 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
         together=together,
         by_chance=by_chance,
     )
+
+
+def _private_prompts(run: RunDirectory, stored: StoredParameters) -> dict[str, list[Tensor]]:
+    """The contexts (s, d), or (K, s, d), of what is a client's own, by client; before fine-tuning."""
+    config, manifest = run.config, run.manifest
+    clip = load_backbone(config.backbone.source, config.compute.device)
+    run.require_same("backbone", config.backbone.name, clip.digest)
+    method, task = config.method, make_task(config, clip, manifest["data"]["classes"], manifest["template"])
+    found: dict[str, list[Tensor]] = {}
+    for number in stored.clients.tolist():
+        params = stored.deployed(method, task, stored.kept_by(method, task, number), number)
+        own = [each for each in method.prompts(task, params) if each.kind not in (Kind.GLOBAL, Kind.OTHERS)]
+        contexts = [context for each in own if each.context is not None for context in each.context[0]]
+        found |= {manifest["clients"][number]: contexts} if contexts else {}
+    return found
 
 
 def neighbours(vectors: Floats, groups: Sequence[str]) -> tuple[float, float]:

@@ -33,16 +33,12 @@ def _array(shape: tuple[int, ...], dtype: bytes, content: object) -> bytes:
 
 PAYLOADS = (
     call("os", "system", f"touch {MARK}"),
-    call("posix", "system", f"touch {MARK}"),
     call("subprocess", "getoutput", f"touch {MARK}"),
     call("builtins", "eval", f"open('{MARK}', 'w')"),
-    call("builtins", "exec", f"open('{MARK}', 'w')"),
-    call("__builtin__", "open", MARK, "w"),
     call("builtins", "open", MARK, "w"),
     call("builtins", "__import__", "antigravity"),
     call("runpy", "run_path", MARK),
     call("torch", "load", MARK),
-    call("torch.hub", "load", MARK),
     call("torch.serialization", "load", MARK),
     call("torch._utils", "_rebuild_tensor_v2", 1, 2, 3, 4),
     call("torch.storage", "_load_from_bytes", b"\x80\x02."),
@@ -52,7 +48,6 @@ PAYLOADS = (
     call("numpy.testing._private.utils", "runstring", f"open('{MARK}', 'w')", {}),
     call("numpy.f2py.diagnose", "run_command", f"touch {MARK}"),
     call("_codecs", "encode", "x" * 100, "zlib"),
-    call("_codecs", "decode", b"x", "zip"),
     call("copyreg", "_reconstructor", 1, 2, 3),
     call("collections", "OrderedDict", [[1, 2]]),
     call("numpy", "ndarray", (2**31,)),
@@ -73,7 +68,6 @@ PAYLOADS = (
     b"\x8b" + struct.pack("<i", 2**30),  # LONG4
     b"T" + struct.pack("<i", -1),
     b"Nr" + struct.pack("<I", 2**31 - 1),  # LONG_BINPUT: a memo of two thousand million places
-    b"Nr" + struct.pack("<I", 2**27),
     b"\x82\x01",  # an extension
     b"Pintruder\n",  # a persistent id
     b"K\x01Q",

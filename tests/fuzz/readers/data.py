@@ -1,7 +1,6 @@
 """Weights; data sets: images, lists, pickles, labels; and the store of tokens."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from data.layouts import (
     caltech101,
     cifar10,
     cifar_batch,
-    cifar_binary,
     domain_tree,
     dtd,
     fedbn_pickles,
@@ -88,7 +86,6 @@ def _use_tokenizer(folder: Path) -> None:
     tokenizer = Tokenizer.from_file(folder / "tokenizer.json")
     tokenizer(["w1 w2 w3"], 77)
     tokenizer.decode([0, 1, 2])
-    tokenizer.word(0)
 
 
 WEIGHTS = [
@@ -139,10 +136,6 @@ def _make_table(folder: Path) -> None:
     draw_squares(folder / "images", _COLOURS, 3)
     lines = [f"images/{c}/{i}.png,{c},oslo,p{i}" for c in _COLOURS for i in range(3)]
     (folder / "images.csv").write_text("\n".join(["path,label,site,group", *lines]))
-
-
-def _make_cifar_binary(folder: Path) -> None:
-    shutil.rmtree(cifar_binary(folder)[1])
 
 
 def _make_zhou(folder: Path) -> None:
@@ -207,7 +200,6 @@ READERS = [
     Reader("image-folder", _make_images, lambda folder: fedotp("data", "check", folder / "images", "--workers", 1)),
     Reader("dicom", _make_dicom, lambda folder: fedotp("data", "check", folder / "images", "--workers", 1)),
     Reader("csv-table", _make_table, lambda folder: fedotp("data", "info", folder / "images.csv"), files=("*.csv",)),
-    Reader("cifar-binary", _make_cifar_binary, _info),
     Reader("split-zhou", _make_zhou, _info, files=("*/split_zhou_*.json",)),
     Reader("split-zhou-any", _make_any_zhou, _info, files=("*/split_zhou_*.json",)),
     Reader("aircraft-lists", fgvc_aircraft, _info, files=("*/*.txt",)),

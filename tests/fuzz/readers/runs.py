@@ -24,7 +24,7 @@ from runs.toy_run import COLOURS, make_config, make_inputs
 _MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.crops": 0, "federation.join_epochs": 1}
 _QUICK = {"holdout_clients": 0, "participation": 1.0, "join_epochs": 0}
 _CHECKSUMS = ("sha256", "metrics")
-_SHARE = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1, "gain_of_others": None}
+_SHARE = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1}
 _VALUE = {
     "format": "fedotp-value-1",
     "of": "global",
@@ -166,7 +166,6 @@ def forge_run(folder: Path) -> None:
 
 def _show(folder: Path) -> None:
     fedotp("runs", "show", folder / "run", "--all")
-    fedotp("runs", "diff", folder / "run", inputs_of(folder) / "complete")
 
 
 def _report(folder: Path) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -59,22 +59,22 @@ def read_message(folder: Path) -> Message:
 # A federation, recorded ----------------------------------------------------------------------------------------
 
 
-def _recorded(folder: Path) -> Path:
-    """What a server asked and its sites answered, once: recorded/NODE/{asked,answered}/KIND/*.object."""
-    made = inputs_of(folder) / "recorded"
+def _record(made: Path, nodes: dict[int, dict[str, Any]], run: Callable[[NearGrid, Path], object]) -> Path:
+    """What a server asked and its sites answered, once: made/NODE/{asked,answered}/KIND/*.object."""
     if not made.is_dir():
-        prepare_process()
-        grid = NearGrid(_nodes(inputs_of(folder)))
-        _served(grid, folder, inputs_of(folder) / "recorded-run", 30, classes=())
-        _record(grid, made)
+        grid = NearGrid(nodes)
+        run(grid, made.with_name(f"{made.name}-run"))
+        for asked, answered in zip(grid.sent, grid.answered, strict=True):
+            place = made / str(asked.metadata.dst_node_id)
+            write_message(asked, place / "asked" / kind_of(asked))
+            write_message(answered, place / "answered" / kind_of(asked))
     return made
 
 
-def _record(grid: NearGrid, made: Path) -> None:
-    for asked, answered in zip(grid.sent, grid.answered, strict=True):
-        place = made / str(asked.metadata.dst_node_id)
-        write_message(asked, place / "asked" / kind_of(asked))
-        write_message(answered, place / "answered" / kind_of(asked))
+def _recorded(folder: Path) -> Path:
+    prepare_process()
+    run = partial(_served, folder=folder, timeout=30, classes=())
+    return _record(inputs_of(folder) / "recorded", _nodes(inputs_of(folder)), lambda grid, out: run(grid, out=out))
 
 
 def _nodes(folder: Path) -> dict[int, dict[str, Any]]:
@@ -122,16 +122,14 @@ class RecordedGrid:
         return [read_message(self._waiting.pop(number)) for number in list(message_ids) if number in self._waiting]
 
 
-def _make_answers(folder: Path) -> None:
-    recorded = _recorded(folder)
-    shutil.copytree(recorded / str(min(_nodes(folder))) / "answered", folder / "answers")
+def _make(what: str, recorded: Callable[[Path], Path], folder: Path) -> None:
+    """What the first site was "asked", or has "answered"."""
+    shutil.copytree(min(recorded(folder).iterdir()) / what, folder / what)
 
 
 def _serve_answers(unit: str, classes: tuple[str, ...], folder: Path) -> None:
     """A whole run of the server, in which one site's answers are forged."""
-    prepare_process()
-    recorded = _recorded(folder)
-    grid = RecordedGrid(_nodes(folder), recorded, folder / "answers")
+    grid = RecordedGrid(_nodes(folder), _recorded(folder), folder / "answered")
     _served(grid, folder, folder / "run", 1, classes=classes, unit=unit)
 
 
@@ -142,14 +140,12 @@ def _honest(folder: Path) -> RecordedGrid:
 
 def _make_stopped(folder: Path) -> None:
     """A private run of real sites that was killed after its first round."""
-    prepare_process()
     grid = _honest(folder)
     with contextlib.suppress(StoppedError):
         _served(grid, folder, folder / "run", 1, n_rounds=2, unit="site", classes=CLASSES, observer=Deadly())
 
 
 def _resume(folder: Path) -> None:
-    prepare_process()
     grid = _honest(folder)
     resume_serving(grid, folder / "run", ServerSettings(round_timeout=1), **named(grid))
 
@@ -162,11 +158,6 @@ def prepare_process() -> None:
 
 
 # A site ----------------------------------------------------------------------------------------------------------
-
-
-def _make_orders(folder: Path) -> None:
-    recorded = _recorded(folder)
-    shutil.copytree(recorded / str(min(_nodes(folder))) / "asked", folder / "orders")
 
 
 def _context(node: int, config: dict[str, Any]) -> Context:
@@ -187,13 +178,13 @@ def _obey(folder: Path) -> None:
     """A site that gets all that was recorded, one message forged."""
     prepare_process()
     context = _context(*min(_nodes(folder / "state").items()))
-    for kind in sorted((folder / "orders").iterdir()):
+    for kind in sorted((folder / "asked").iterdir()):
         _deliver(kind, context, ("query", "train", "evaluate"))
 
 
 def _make_private(folder: Path) -> None:
     """A site that has trained for a round, and is asked to go on from there."""
-    _make_orders(folder)
+    _make("asked", _recorded, folder)
     _obey(folder)
     for path in folder.rglob("*"):
         if path.is_file() and "state" in path.parts and path.name not in ("private.safetensors", "releases.jsonl"):
@@ -204,7 +195,7 @@ def _train_again(folder: Path) -> None:
     """The same orders, but the last accepted round is the first."""
     prepare_process()
     context = _context(*min(_nodes(folder / "state").items()))
-    message = read_message(folder / "orders" / "train")
+    message = read_message(folder / "asked" / "train")
     message.content.config_records["config"]["accepted"] = 1
     message.content.config_records["config"]["server-round"] = 2
     app(message, context)
@@ -230,20 +221,23 @@ def _manage_keys(folder: Path) -> None:
     command("keys", "renew", folder / "keys")
 
 
+_ANSWERED, _ASKED = (partial(_make, what, _recorded) for what in ("answered", "asked"))
+
+
 def _answers(name: str, unit: str = "none") -> Reader:
     """A server that knows the classes: whatever one site answers, the run goes on."""
-    known = tuple(f"answers/{kind}/*" for kind in ("query", "train", "evaluate"))
-    return Reader(name, _make_answers, partial(_serve_answers, unit, CLASSES), files=known, may_refuse=False)
+    known = tuple(f"answered/{kind}/*" for kind in ("query", "train", "evaluate"))
+    return Reader(name, _ANSWERED, partial(_serve_answers, unit, CLASSES), files=known, may_refuse=False)
 
 
 READERS = [
     Reader(
-        "site-hello", _make_answers, partial(_serve_answers, "none", ()), files=("answers/hello/*", "answers/query/*")
+        "site-hello", _ANSWERED, partial(_serve_answers, "none", ()), files=("answered/hello/*", "answered/query/*")
     ),
     _answers("site-answers"),
     _answers("site-answers-dp", unit="site"),
     Reader("server-resume", _make_stopped, _resume, seal=forge_run, files=("run/*.*", "run/state/*")),
-    Reader("server-orders", _make_orders, _obey),
+    Reader("server-orders", _ASKED, _obey),
     Reader("private-file", _make_private, _train_again, files=("state/**/private.safetensors", "state/**/*.jsonl")),
     Reader("keys", _make_keys, _use_keys, files=("keys/server/*", "keys/sites/*/*")),
     Reader("keys-managed", _make_keys, _manage_keys),
@@ -284,19 +278,10 @@ def _serve_with(grid: Any, folder: Path, out: Path) -> None:
 
 
 def _secure_recorded(folder: Path) -> Path:
-    """What a server asked and its sites answered, once: recorded-secure/NODE/{asked,answered}/KIND/*.object."""
-    made = inputs_of(folder) / "recorded-secure"
-    if not made.is_dir():
-        with _without_chance():
-            grid = NearGrid(parts(inputs_of(folder) / "secure", _SECURE_SITES))
-            _serve_with(grid, folder, inputs_of(folder) / "recorded-secure-run")
-        _record(grid, made)
-    return made
-
-
-def _make(what: str, folder: Path) -> None:
-    recorded = _secure_recorded(folder)
-    shutil.copytree(recorded / "100" / what, folder / what)
+    inputs = inputs_of(folder)
+    with _without_chance():
+        sites = parts(inputs / "secure", _SECURE_SITES)
+        return _record(inputs / "recorded-secure", sites, lambda grid, out: _serve_with(grid, folder, out))
 
 
 def _secure_serve_answers(folder: Path) -> None:
@@ -316,6 +301,6 @@ def _secure_obey(folder: Path) -> None:
 
 _ANSWERS, _ORDERS = (tuple(f"{what}/{step}/*" for step in _STEPS) for what in ("answered", "asked"))
 SECURE = [
-    Reader("secure-answers", partial(_make, "answered"), _secure_serve_answers, files=_ANSWERS),
-    Reader("secure-orders", partial(_make, "asked"), _secure_obey, files=_ORDERS),
+    Reader("secure-answers", partial(_make, "answered", _secure_recorded), _secure_serve_answers, files=_ANSWERS),
+    Reader("secure-orders", partial(_make, "asked", _secure_recorded), _secure_obey, files=_ORDERS),
 ]

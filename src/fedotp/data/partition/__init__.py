@@ -1,7 +1,4 @@
-"""Dividing a data set among clients: the schemes, what they make, and a picture of it.
-
-Each part is imported when it is first used: the settings, which the command line knows, need no NumPy.
-"""
+"""Dividing a data set among clients: the schemes, and what they make."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +6,6 @@ from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data.partition._authors import other_images as other_images
-    from fedotp.data.partition._bubbles import plot_partition as plot_partition
     from fedotp.data.partition._flower import from_flower as from_flower
     from fedotp.data.partition._partition import Client as Client
     from fedotp.data.partition._partition import Partition as Partition

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 from fedotp._text import one_line
-from fedotp.data._dataset import Dataset, Split
+from fedotp.data._dataset import Dataset
 from fedotp.data._types import Ints
 from fedotp.data.partition._partition import Client, Partition
 from fedotp.data.partition._settings import PartitionSettings
 from fedotp.errors import FedotpError
 
 
-def from_flower(dataset: Dataset, partitioner: Any, *, test: Any = None) -> Partition:
+def from_flower(dataset: Dataset, partitioner: Any) -> Partition:
     """The partition of `dataset` that a partitioner of `flwr_datasets` makes of its training images.
 
     The partitioner is given a table with the columns `label` (the class's number), `domain` (its name) and `row`. Test
-    images are divided by the partitioner `test`; without one, those of a class go to the clients in proportion to
-    their training images of it. Save the partition, and run it with `fedotp run --partition FILE`.
+    images of a class go to the clients in proportion to their training images of it. Save the partition, and run it
+    with `fedotp run --partition FILE`.
 
     Examples:
         >>> from flwr_datasets.partitioner import DirichletPartitioner          # doctest: +SKIP
@@ -26,31 +26,27 @@ def from_flower(dataset: Dataset, partitioner: Any, *, test: Any = None) -> Part
         >>> divide = DirichletPartitioner(num_partitions=10, partition_by="label", alpha=0.5)   # doctest: +SKIP
         >>> from_flower(data, divide).save("ours.json")                         # doctest: +SKIP
     """
-    train = _divided(dataset, dataset.train, partitioner)
-    tests = _alike(dataset, train) if test is None else _divided(dataset, dataset.test, test)
-    if len(tests) != len(train):
-        raise FedotpError(
-            f"{len(train)} clients have training images and {len(tests)} test images; give as many of each"
-        )
+    train = _divided(dataset, partitioner)
     clients = [
         Client(f"client-{n}", _domain(dataset, rows), rows, tested)
-        for n, (rows, tested) in enumerate(zip(train, tests, strict=True), 1)
+        for n, (rows, tested) in enumerate(zip(train, _alike(dataset, train), strict=True), 1)
     ]
     settings = PartitionSettings("given", n_clients=len(clients))
     return Partition(dataset.name, dataset.digest, settings, tuple(clients))
 
 
-def _divided(dataset: Dataset, split: Split, partitioner: Any) -> list[Ints]:
-    """The positions in `split` of each client's images, sorted."""
+def _divided(dataset: Dataset, partitioner: Any) -> list[Ints]:
+    """The positions of each client's training images, sorted."""
     try:
         datasets = import_module("datasets")
     except ImportError:
         raise FedotpError(
             "Flower Datasets needs datasets, which is not installed: pip install 'fedotp[hf]' flwr-datasets"
         ) from None
+    split = dataset.train
     domains = [dataset.domains[d] for d in split.domains]
-    table = {"row": list(range(len(split))), "label": split.labels.tolist(), "domain": domains}
     name = type(partitioner).__name__
+    table = {"row": list(range(len(split))), "label": split.labels.tolist(), "domain": domains}
     try:
         partitioner.dataset = datasets.Dataset.from_dict(table)
         parts = [partitioner.load_partition(n) for n in range(partitioner.num_partitions)]
@@ -61,7 +57,7 @@ def _divided(dataset: Dataset, split: Split, partitioner: Any) -> list[Ints]:
             "the columns to divide by are label and domain"
         ) from error
     given, counts = np.unique(np.concatenate(rows), return_counts=True)
-    if not len(rows) or min(map(len, rows)) == 0:
+    if min(map(len, rows)) == 0:
         raise FedotpError(f"{name} leaves a client without images; give every client some")
     if (counts > 1).any():
         raise FedotpError(f"{name} gives image {given[counts > 1][0]} to several clients; every image has one client")

@@ -187,14 +187,7 @@ def _scheme(dataset: Dataset, settings: PartitionSettings, authors: bool) -> tup
 
 
 def _deal(
-    dataset: Dataset,
-    group: _Group,
-    shares: Floats,
-    room: Ints,
-    settings: PartitionSettings,
-    rng: Rng,
-    *,
-    authors: bool,
+    dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng, *, authors: bool
 ) -> list[Client]:
     """Divide the group's images by `shares` (K, n), with `room` (K,) for seats."""
     n = shares.shape[1]

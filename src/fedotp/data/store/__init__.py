@@ -1,7 +1,4 @@
-"""The token store: every crop of every image goes through the image tower once and is read back ever after.
-
-Each part is imported when it is first used: the command line and the decoding processes start faster without torch.
-"""
+"""The token store: every crop of every image goes through the image tower once and is read back ever after."""
 
 from typing import TYPE_CHECKING, Literal
 

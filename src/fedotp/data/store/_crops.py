@@ -9,8 +9,8 @@ import mmap
 import os
 import random
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
 from multiprocessing.connection import Connection
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 from PIL import Image
 
 from fedotp._system import die_with_parent
-from fedotp.clip import EvalTransform, Shown, TrainTransform, Window, to_rgb
+from fedotp.clip import EvalTransform, TrainTransform
 from fedotp.errors import FedotpError, MissingPackageError
 from fedotp.images import MAX_PIXELS, decoded, read_image, reason, share_room
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # it imports torch
 
 Crop = tuple[int, int]  # seed and number; 0 and 0 for the plain crop
 
-_SMALL = MAX_PIXELS // 64  # pixels that are decoded without asking: many processes may do so at once
+_SMALL = MAX_PIXELS // 64  # pixels of a picture that a process decodes: many may do so at once
 
 
 Transform = EvalTransform | TrainTransform
@@ -59,42 +59,33 @@ class Portable(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Hash `image`, which must have the `digest` if one is given, and put `crops` of it into the rows from `row` on.
-
-    With `room`, which is the bytes of a row, the picture itself is put there instead of a crop, if it fits in.
-    """
+    """Hash `image`, which must have the `digest` if one is given, and put `crops` of it into the rows from `row` on."""
 
     image: StoredImage
     digest: bytes = b""
     crops: tuple[Crop, ...] = ()
     transform: Transform | None = None
     row: int = 0
-    room: int = 0
 
 
 class Decoded(NamedTuple):
-    """The digest of what was read, empty if nothing could be, and what is wrong with the image.
-
-    Where there was room for pictures: what is in each row, and which window of it the crop is.
-    """
+    """The digest of what was read, empty if nothing could be, and what is wrong with the image."""
 
     digest: bytes
     broken: str = ""
-    shown: tuple[Shown, ...] = ()
 
 
 class Rows:
-    """Memory for crops, one after the other, (rows, size, size, 3), or for pictures, (rows, bytes)."""
+    """Memory for crops, one after the other: (rows, size, size, 3)."""
 
     def __init__(self, memory: memoryview | int) -> None:
         """`memory` may be a descriptor, which must have its size by the time of the first crop."""
         self._given = memory
 
-    def put(self, row: int, picture: Image.Image, room: int = 0) -> None:
-        """Write an RGB picture down; all have the same size, or `room` for so many bytes."""
-        pixels = picture.tobytes()
-        start = row * (room or len(pixels))
-        self._memory[start : start + len(pixels)] = pixels
+    def put(self, row: int, crop: Image.Image) -> None:
+        """Write an RGB picture down; all have the same size."""
+        pixels = crop.tobytes()
+        self._memory[row * len(pixels) : (row + 1) * len(pixels)] = pixels
 
     @cached_property
     def _memory(self) -> memoryview:
@@ -103,7 +94,7 @@ class Rows:
 
 def decode(request: Request, rows: Rows) -> Decoded:
     """Do what is asked for."""
-    image, digest, shown = request.image, b"", []
+    image, digest = request.image, b""
     try:
         content = image.read()
         digest = content_digest(content, image.shape)
@@ -113,25 +104,12 @@ def decode(request: Request, rows: Rows) -> Decoded:
             with image.decoded(content) as picture:
                 for row, (seed, crop) in enumerate(request.crops, start=request.row):
                     rng = crop_rng(digest, seed=seed, crop=crop)
-                    if request.room:
-                        shown.append(_show(picture, request.transform, rng, rows, row, request.room))
-                    else:
-                        rows.put(row, request.transform.crop(picture, rng))
+                    rows.put(row, request.transform.crop(picture, rng))
     except MissingPackageError:
         raise
     except (OSError, FedotpError) as error:
         return Decoded(digest, reason(error))
-    return Decoded(digest, shown=tuple(shown))
-
-
-def _show(picture: Image.Image, transform: Transform, rng: random.Random, rows: Rows, row: int, room: int) -> Shown:
-    """Put a picture, or the crop of one that is too large, into a row."""
-    picture, size = to_rgb(picture, transform.greys), transform.size
-    window = transform.window(*picture.size, rng)
-    if picture.width * picture.height * 3 > room:
-        picture, window = window.cut(picture, size), Window((0, 0, size, size), (size, size), (0, 0))
-    rows.put(row, picture, room)
-    return Shown(*picture.size, window)
+    return Decoded(digest)
 
 
 def content_digest(content: bytes, shape: tuple[int, ...] = ()) -> bytes:
@@ -145,13 +123,13 @@ def crop_rng(digest: bytes, *, seed: int, crop: int) -> random.Random:
 
 
 def serve(pipe: int, memory: int, parent: int) -> None:
-    """Answer requests from the descriptor `pipe` with what was found; crops go to `memory`."""
+    """Answer requests from the descriptor `pipe` with what was found (None: too large); crops go to `memory`."""
     die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
     if os.getppid() != parent:  # it died before the call
         return
     warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
     connection = Connection(pipe)
-    share_room(_ParentsRoom(connection))
+    share_room(_SmallRoom())
     rows = Rows(memory)
     with suppress(EOFError, ConnectionError):  # the parent is done
         connection.send(None)  # ready
@@ -159,30 +137,29 @@ def serve(pipe: int, memory: int, parent: int) -> None:
             connection.send(_answer(connection.recv(), rows))
 
 
-def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded] | Exception:
+def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded | None] | Exception:
     try:
-        return [decode(request, rows) for request in requests]
-    except (EOFError, ConnectionError):
-        raise
+        return [_unless_large(request, rows) for request in requests]
     except Exception as error:  # out of memory, for example: the parent raises it
         return error
 
 
-class _ParentsRoom:
-    """The parent lends room for a large picture: a number of pixels asks, None gives back."""
+def _unless_large(request: Request, rows: Rows) -> Decoded | None:
+    try:
+        return decode(request, rows)
+    except _LargeError:
+        return None
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
-    @contextmanager
-    def taken(self, n: int) -> Iterator[None]:
-        """Take room for `n` pixels while the block lasts."""
-        if n <= _SMALL:
-            yield
-            return
-        self._connection.send(n)
-        self._connection.recv()
-        try:
-            yield
-        finally:
-            self._connection.send(None)
+class _LargeError(Exception):
+    """A picture that is left to the parent, which decodes no more of them at a time than there is memory for."""
+
+
+class _SmallRoom:
+    """Room for small pictures only."""
+
+    def taken(self, n: int) -> AbstractContextManager[None]:
+        """Room for a picture of `n` pixels."""
+        if n > _SMALL:
+            raise _LargeError
+        return nullcontext()

@@ -35,7 +35,6 @@ from fedotp.data.store._tower import AHEAD, Encoder, Missing, SplitImage, Tower,
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
 
-_MANY_CROPS = 512  # resizing them on the device is worth the start of its kernels
 _MANY_BATCHES = 4  # of new images: recording the tower is worth it
 
 
@@ -82,8 +81,7 @@ def encode(
     size = clip.config.image_size
     central, drawn = EvalTransform(size, normalisation, window), TrainTransform(size, greys=window)
     tower = Tower(clip, precision, normalisation)
-    room = tower.room if max(crops, 1) * len(dataset.train) + len(dataset.test) >= _MANY_CROPS else 0
-    with DecoderPool((AHEAD + 1) * batch_size, size, room) as decoders:
+    with DecoderPool((AHEAD + 1) * batch_size, size) as decoders:
         callbacks = on_progress or _ignore, on_broken or _ignore
         job = _Job(root or default_store(), tower, seed, storage, batch_size, decoders, verify, *callbacks)
         (train, broken_train), (test, broken_test) = job.encode(

@@ -228,11 +228,7 @@ def list_stores(root: Path) -> list[StoreInfo]:
 
 
 def select_stores(
-    infos: Sequence[StoreInfo],
-    *,
-    backbone: str = "",
-    older_than_days: float = 0.0,
-    max_bytes: int | None = None,
+    infos: Sequence[StoreInfo], *, backbone: str = "", older_than_days: float = 0.0, max_bytes: int | None = None
 ) -> list[StoreInfo]:
     """Choose stores to remove: of the backbones whose digest begins so *and* unused for so long.
 

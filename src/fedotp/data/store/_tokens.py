@@ -88,7 +88,6 @@ class EncodedSplit:
         return f"<EncodedSplit: {counted(len(self), 'image')}, {counted(self.n_crops, 'crop')} of each>"
 
     def __len__(self) -> int:
-        """Return the number of images."""
         return self.records.shape[1]
 
     @property

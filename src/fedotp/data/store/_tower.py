@@ -1,13 +1,11 @@
 """The crops that a store lacks: decoded ahead, through the image tower, into the store."""
 
-import importlib.util
 import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from functools import cached_property
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from fedotp._graphs import Recorded, Recordings
-from fedotp.clip import CLIP, ImageFeatures, Normalisation, Shown, normalise
+from fedotp.clip import CLIP, ImageFeatures, Normalisation, normalise
 from fedotp.data._dataset import FileContents, ImageArray, ImageFiles, Split
 from fedotp.data._types import Ints
 from fedotp.data.store._crops import Decoded, Portable, Request, Transform, content_digest
@@ -28,8 +26,6 @@ from fedotp.data.store._store import TokenStore
 from fedotp.data.store._tokens import compress, pack
 from fedotp.errors import FedotpError
 from fedotp.images import reason
-
-_ROOM = 512 * 512 * 3  # bytes: pictures that are larger are cropped before they come here
 
 
 class Tower:
@@ -46,16 +42,6 @@ class Tower:
         """Where the weights are."""
         return self.clip.text_projection.device
 
-    @property
-    def room(self) -> int:
-        """Bytes of a picture that can be cropped and resized here; 0 where only crops can be taken.
-
-        Two thirds of the work on a JPEG file is resizing it, which a GPU does to the same bits in no time.
-        """
-        if self.device.type != "cuda" or self.normalisation != "clip":  # which is the one that is resized there
-            return 0
-        return _ROOM if importlib.util.find_spec("triton") is not None else 0
-
     def get_ready(self, batch_size: int) -> None:
         """Record the way of a batch of this size, in the background, if it goes through a GPU.
 
@@ -68,39 +54,16 @@ class Tower:
         self._recorded = recording.submit(self._record, self._pixels)
         recording.shutdown(wait=False)
 
-    def __call__(self, pixels: Tensor, shown: Sequence[Shown] = ()) -> ImageFeatures:
-        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then.
-
-        Or pictures (n, bytes), and what is to be seen of each.
-        """
-        recorded = self._recorded.result() if self._recorded is not None else None
-        if recorded is None or self._pixels is None or len(pixels) != len(self._pixels):
-            return self._encode(self._fetched(pixels, shown))
-        self._fetched(pixels, shown, self._pixels)
-        features = recorded()
-        return ImageFeatures(features.pooled.clone(), features.tokens.clone())  # before the next batch comes
-
-    def _fetched(self, pixels: Tensor, shown: Sequence[Shown], out: Tensor | None = None) -> Tensor:
-        """Crops (n, H, W, 3) on the device, in `out` if that is given."""
-        if shown and not self._resizes:
-            pixels = torch.from_numpy(_cut(pixels, shown, self.size))
-        elif shown:
-            pixels = pixels[:, : max(3 * one.width * one.height for one in shown)]
+    def __call__(self, pixels: Tensor) -> ImageFeatures:
+        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then."""
         if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
             pixels = torch.empty(pixels.shape, dtype=torch.uint8, pin_memory=True).copy_(pixels)
-        pixels = pixels.to(self.device, non_blocking=True)
-        if shown and self._resizes:
-            from fedotp.clip import resize  # Triton is only there on CUDA machines
-
-            return resize(pixels, shown, self.size, out)
-        return pixels if out is None else out.copy_(pixels)
-
-    @cached_property
-    def _resizes(self) -> bool:
-        """Whether this device makes the pixels that Pillow makes; if not, Pillow does."""
-        from fedotp.clip import resizes_like_pillow  # Triton is only there on CUDA machines
-
-        return resizes_like_pillow(self.device)
+        recorded = self._recorded.result() if self._recorded is not None else None
+        if recorded is None or self._pixels is None or len(pixels) != len(self._pixels):
+            return self._encode(pixels.to(self.device, non_blocking=True))
+        self._pixels.copy_(pixels, non_blocking=True)
+        features = recorded()
+        return ImageFeatures(features.pooled.clone(), features.tokens.clone())  # before the next batch comes
 
     def _encode(self, pixels: Tensor) -> ImageFeatures:
         mixed = self.precision is not None
@@ -109,22 +72,11 @@ class Tower:
 
     def _record(self, pixels: Tensor) -> Recorded[ImageFeatures] | None:
         with torch.cuda.device(self.device):
-            if self.room:  # its kernels are compiled, or loaded
-                _ = self._resizes
             try:
                 recordings: Recordings[ImageFeatures] = Recordings()
                 return recordings.get(None, lambda: self._encode(pixels))
             except torch.OutOfMemoryError:  # one by one it may do with less
                 return None
-
-
-def _cut(pixels: Tensor, shown: Sequence[Shown], size: int) -> NDArray[np.uint8]:
-    """Crops (n, size, size, 3) of pictures (n, bytes), by Pillow."""
-    pictures = (
-        Image.frombytes("RGB", (one.width, one.height), row[: 3 * one.width * one.height].numpy().tobytes())
-        for row, one in zip(pixels, shown, strict=True)
-    )
-    return np.stack([np.asarray(one.window.cut(picture, size)) for picture, one in zip(pictures, shown, strict=True)])
 
 
 AHEAD = 3  # batches being decoded while the tower works on one
@@ -226,9 +178,9 @@ class Encoder:
             self.on_crops(len(batch) - len(todo))
             yield todo
 
-    def requests(self, crops: Ints, row: int, room: int = 0) -> list[Request]:
-        """What is to be decoded for the crops (n,), into the rows from `row` on, which may have room for pictures."""
-        return [self._request(crops[part], row + part.start, room) for part in self._by_image(crops)]
+    def requests(self, crops: Ints, row: int) -> list[Request]:
+        """What is to be decoded for the crops (n,), into the rows from `row` on."""
+        return [self._request(crops[part], row + part.start) for part in self._by_image(crops)]
 
     def sound(self, crops: Ints, requests: Sequence[Request], found: Iterable[Decoded]) -> NDArray[np.bool_]:
         """Which of the crops (n,) can be seen, now that their images were looked at."""
@@ -258,7 +210,7 @@ class Encoder:
         changes = np.flatnonzero(np.diff(self._missing.images[crops], prepend=-1, append=-1)).tolist()
         return (slice(first, last) for first, last in pairwise(changes))
 
-    def _request(self, crops: Ints, row: int, room: int) -> Request:
+    def _request(self, crops: Ints, row: int) -> Request:
         """The crops (n,) of one image, to go into the rows from `row` on."""
         keys = split_keys(self._missing.keys[crops])
         return Request(
@@ -267,7 +219,6 @@ class Encoder:
             crops=tuple(zip(keys["seed"].tolist(), keys["crop"].tolist(), strict=True)),
             transform=self._transform,
             row=row,
-            room=room,
         )
 
 
@@ -280,8 +231,8 @@ def encode_crops(encoders: Sequence[Encoder], tower: Tower, decoders: DecoderPoo
     decoders.expect(sum(encoder.n_images for encoder in encoders))
     written: deque[Future[None]] = deque()
     with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and the disk, while the tower works
-        for encoder, crops, pixels, shown in _decoded(encoders, decoders, batch_size):
-            features = tower(pixels, shown)
+        for encoder, crops, pixels in _decoded(encoders, decoders, batch_size):
+            features = tower(pixels)
             while len(written) >= _WRITERS:
                 written.popleft().result()
             written.append(writers.submit(encoder.write, crops, features))
@@ -294,26 +245,21 @@ def encode_crops(encoders: Sequence[Encoder], tower: Tower, decoders: DecoderPoo
 
 def _decoded(
     encoders: Sequence[Encoder], decoders: DecoderPool, batch_size: int
-) -> Iterator[tuple[Encoder, Ints, Tensor, list[Shown]]]:
-    """Batches of crops: their numbers (n,) and their pixels (n, H, W, 3), which last until the next one.
-
-    Where `decoders` have room for pictures, these (n, bytes), and what is to be seen of each.
-    """
+) -> Iterator[tuple[Encoder, Ints, Tensor]]:
+    """Batches of crops: their numbers (n,) and their pixels (n, H, W, 3), which last until the next one."""
     batches = ((encoder, crops) for encoder in encoders for crops in encoder.batches(batch_size) if len(crops))
     free = deque(range(0, len(decoders.pixels), batch_size))  # rows where a batch fits in
     ahead: deque[tuple[Encoder, Ints, int, list[Request], Iterator[Decoded]]] = deque()
     while True:
         for encoder, crops in islice(batches, AHEAD - len(ahead)):
             row = free.popleft()
-            requests = encoder.requests(crops, row, decoders.room)
+            requests = encoder.requests(crops, row)
             ahead.append((encoder, crops, row, requests, decoders.submit(requests)))
         if not ahead:
             return
         encoder, crops, row, requests, looked = ahead.popleft()
-        found = list(looked)
-        sound = encoder.sound(crops, requests, found)
+        sound = encoder.sound(crops, requests, looked)
         if sound.any():
             pixels = torch.from_numpy(decoders.pixels[row : row + len(crops)])
-            shown = [one for each in found for one in each.shown]
-            yield encoder, crops[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)], shown
+            yield encoder, crops[sound], pixels if sound.all() else pixels[torch.from_numpy(sound)]
         free.append(row)

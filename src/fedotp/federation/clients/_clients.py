@@ -46,13 +46,7 @@ class Clients(ABC):
     """
 
     def __init__(
-        self,
-        method: Method,
-        task: Task,
-        data: FederatedData,
-        settings: Settings,
-        *,
-        kept_in: Path | None = None,
+        self, method: Method, task: Task, data: FederatedData, settings: Settings, *, kept_in: Path | None = None
     ) -> None:
         """Clients before the first round; they keep what is theirs in the file `kept_in`, or in memory."""
         self.method = method

@@ -37,12 +37,7 @@ def steps_per_epoch(sizes: Ints, batch_size: int, drop_last: bool) -> Ints:
 
 
 def local_steps(
-    sizes: Ints,
-    generators: Sequence[np.random.Generator],
-    *,
-    epochs: int,
-    batch_size: int,
-    drop_last: bool = False,
+    sizes: Ints, generators: Sequence[np.random.Generator], *, epochs: int, batch_size: int, drop_last: bool = False
 ) -> Iterator[Step]:
     """All steps of a group of clients with `sizes` (C,) images, sorted by falling size.
 
@@ -201,12 +196,7 @@ class Buffers:
         self.total = torch.zeros(n, dtype=torch.float64, device=device)
 
     def load(
-        self,
-        params: Parameters,
-        received: Parameters,
-        stepper: Optimizer,
-        lr: float | Tensor,
-        prior: Tensor | None,
+        self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float | Tensor, prior: Tensor | None
     ) -> None:
         """Put a round's beginning into the tensors."""
         if self.prior is not None and prior is not None:
@@ -277,7 +267,6 @@ class ResidentTrainer:
         return buffers.total.clone()
 
     def _step(self, buffers: Buffers, n: int) -> None:
-        """One step of the first n clients."""
         batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
         if buffers.prior is not None:
             batch = batch._replace(prior=buffers.prior[:n])

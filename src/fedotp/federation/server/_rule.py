@@ -4,17 +4,12 @@ With x the server's parameters, u_1 .. u_n the updates of a round, each as one l
 bad, the method averages, by `rule`,
 
     average      u_1 .. u_n as they are                                                      Eq. 4
-
     bounded      x + (u_i - x) min(1, M / |u_i - x|): no update is longer than M, which is   [1]
                  `bound` or, where that is 0, the median length of the round's updates
-
     median       the median of each number                                                   [2]
-
     trimmed      the mean of each number without its f largest and f smallest                [2]
-
     krum         the update with the lowest score: the sum of its squared distances to the   [3]
                  n - f - 2 others next to it
-
     multi-krum   the m updates with the lowest scores; m is `kept` or, where that is 0,      [3]
                  n - f
 

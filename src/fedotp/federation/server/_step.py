@@ -4,14 +4,11 @@ With x_t the server's parameters and x' what the method's `aggregate` makes of a
 the round's pseudo-gradient: the direction in which the clients together want to go. The next x_{t+1} is, by name,
 
     average    x'                                 FedAvg: Eq. 4 as it is, nothing is remembered
-
     momentum   x_t + eta m_t                      FedAvgM [1]
                m_t = beta m_{t-1} + Delta_t
-
     adam       x_t + eta m_t / (sqrt(v_t) + tau)  FedAdam [2]
                m_t = beta_1 m_{t-1} + (1 - beta_1) Delta_t
                v_t = beta_2 v_{t-1} + (1 - beta_2) Delta_t^2
-
     yogi       as adam, with                      FedYogi [2]
                v_t = v_{t-1} - (1 - beta_2) Delta_t^2 sign(v_{t-1} - Delta_t^2)
 

@@ -151,7 +151,6 @@ class Joined:
         return torch.tensor(each, dtype=torch.float64, device=self.task.device)
 
     def _part(self, result: LocalResult, rows: slice, job: Job) -> LocalResult:
-        """What is of one federation."""
         names = result.params.keys() - self._added[0].keys()
         return LocalResult(
             params={name: value[rows] for name, value in result.params.items() if name in names},

@@ -184,7 +184,6 @@ def current_time() -> datetime:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file."""
     try:
         return parse_toml(path.read_text(encoding="utf-8"))
     except ValueError as error:  # not UTF-8, a number of too many digits, brackets without end

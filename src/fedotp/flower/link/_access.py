@@ -24,15 +24,7 @@ from flwr.app import Message
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedotp.flower.link._flwr import (
-    EARLIEST,
-    KEY_HEADER,
-    LATEST,
-    SIGNATURE_HEADER,
-    TIME_HEADER,
-    has_signed,
-    refusal_of_key,
-)
+from fedotp.flower.link import _flwr
 
 log = logging.getLogger("fedotp.server")
 
@@ -89,7 +81,6 @@ class ConnectionLimits:
         return listening
 
     def __len__(self) -> int:
-        """How many connections are open."""
         self._sweep()
         return len(self._connections)
 
@@ -225,7 +216,7 @@ class SiteAccess:
             key = _claimed_key(headers)
             if key not in self._known:
                 is_new = path == f"{_FLEET}activate-node"
-                return JSONResponse(*refusal_of_key(UNREGISTERED)) if is_new else _unauthorised(), b""
+                return JSONResponse(*_flwr.refusal_of_key(UNREGISTERED)) if is_new else _unauthorised(), b""
             if not _has_signed(key, headers):
                 return _unauthorised(), b""
             if (away := _seconds_away(headers)) is not None:
@@ -262,7 +253,6 @@ class LocalAccess:
     """Flower's whole application, for this process only: other users of the machine do not know the secret."""
 
     def __init__(self, app: ASGIApp, secret: str, limits: ConnectionLimits) -> None:
-        """Requests must carry `secret`."""
         self._app, self._secret, self._limits = app, secret, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -293,18 +283,16 @@ def _peer(scope: Scope) -> Peer:
 
 
 def _claimed_key(headers: Mapping[str, str]) -> bytes:
-    """The public key that a request says it was signed with."""
     try:
-        return b64decode(headers[KEY_HEADER], validate=True)
+        return b64decode(headers[_flwr.KEY_HEADER], validate=True)
     except (KeyError, ValueError, binascii.Error):
         return b""
 
 
 def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
-    """Whether the time in a request was signed with `key`."""
     try:
-        signature = b64decode(headers[SIGNATURE_HEADER], validate=True)
-        return has_signed(key, headers[TIME_HEADER], signature)
+        signature = b64decode(headers[_flwr.SIGNATURE_HEADER], validate=True)
+        return _flwr.has_signed(key, headers[_flwr.TIME_HEADER], signature)
     except (KeyError, ValueError, TypeError, binascii.Error):
         return False
 
@@ -312,11 +300,11 @@ def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
 def _seconds_away(headers: Mapping[str, str]) -> float | None:
     """By how much the signer's clock goes ahead, or behind, if that is more than Flower accepts."""
     try:
-        signed = datetime.fromisoformat(headers[TIME_HEADER])
+        signed = datetime.fromisoformat(headers[_flwr.TIME_HEADER])
         away = (signed - datetime.now(signed.tzinfo)).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return float("nan")
-    return None if EARLIEST < away < LATEST else away
+    return None if _flwr.EARLIEST < away < _flwr.LATEST else away
 
 
 def _unauthorised() -> Response:

@@ -26,23 +26,8 @@ from flwr.serverapp import Grid
 
 from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import ServerKeys
+from fedotp.flower.link import _flwr
 from fedotp.flower.link._access import SECRET_HEADER, ConnectionLimits, LocalAccess, SiteAccess
-from fedotp.flower.link._flwr import (
-    FAILURES,
-    SubStatus,
-    TaskType,
-    acquire_task,
-    begin_run,
-    control_client,
-    end_run,
-    key_bytes,
-    make_app,
-    make_grid,
-    register_node,
-    runtime_client,
-    start_run,
-    use_clock,
-)
 
 log = logging.getLogger("fedotp.server")
 
@@ -61,7 +46,7 @@ def superlink(host: str, port: int, keys: ServerKeys | None) -> Iterator["SuperL
     try:
         link.start()
         yield link
-    except FAILURES as error:
+    except _flwr.FAILURES as error:
         raise TransientError(f"the link inside this server is broken ({type(error).__name__}); retry") from error
     finally:
         link.stop()
@@ -71,17 +56,16 @@ class SuperLink:
     """Two listeners on one Flower application: one for sites, one for this process."""
 
     def __init__(self, host: str, port: int, keys: ServerKeys | None) -> None:
-        """Nothing listens yet."""
         self.host, self.port, self.keys = host, port, keys
         self.nodes: dict[int, str] | None = None
-        self._keys = {} if keys is None else {name: key_bytes(key) for name, key in keys.sites.items()}
+        self._keys = {} if keys is None else {name: _flwr.key_bytes(key) for name, key in keys.sites.items()}
         self._secret = secrets.token_hex(32)
         self._headers = {SECRET_HEADER: self._secret}
-        use_clock(_steady_clock())
+        _flwr.use_clock(_steady_clock())
         self._local_limits, self._limits = ConnectionLimits(), ConnectionLimits()
         self._sockets = [_listen(self._local_limits, _LOOPBACK, 0)]
         self.local = f"{_LOOPBACK}:{self._sockets[0].getsockname()[1]}"
-        self._app = make_app(self.local, host, port, with_keys=keys is not None)
+        self._app = _flwr.make_app(self.local, host, port, with_keys=keys is not None)
         known = None if keys is None else {key: name for name, key in self._keys.items()}
         self._access = SiteAccess(self._app, known, self._limits)
         self._listeners: list[tuple[uvicorn.Server, threading.Thread]] = []
@@ -92,8 +76,8 @@ class SuperLink:
         local, public = self._sockets
         self._serve(LocalAccess(self._app, self._secret, self._local_limits), local, lifespan="on")
         if self.keys is not None:
-            with closing(control_client(self.local, _NAME, self._headers)) as client:
-                self.nodes = {register_node(client, key, name): name for name, key in self._keys.items()}
+            with closing(_flwr.control_client(self.local, _NAME, self._headers)) as client:
+                self.nodes = {_flwr.register_node(client, key, name): name for name, key in self._keys.items()}
         tls = {} if self.keys is None else {"ssl_certfile": self.keys.certificate, "ssl_keyfile": self.keys.key}
         self._serve(self._access, public, lifespan="off", **tls)
 
@@ -133,21 +117,21 @@ class SuperLink:
     @contextmanager
     def run(self) -> Iterator[Grid]:
         """Start a run and do the server's part of it here: the grid that reaches the sites."""
-        with closing(control_client(self.local, _NAME, self._headers)) as control:
-            start_run(control, _BUNDLE)
-        with closing(runtime_client(self.local, _NAME, headers=self._headers)) as runtime:
-            token = acquire_task(runtime, TaskType.SERVER_APP)
+        with closing(_flwr.control_client(self.local, _NAME, self._headers)) as control:
+            _flwr.start_run(control, _BUNDLE)
+        with closing(_flwr.runtime_client(self.local, _NAME, headers=self._headers)) as runtime:
+            token = _flwr.acquire_task(runtime, _flwr.TaskType.SERVER_APP)
         if not token:
             raise FedotpError("the SuperLink did not hand over the run it was asked to start")
-        grid = make_grid(self._app, self.local, token, self._headers, self._expect)
-        context = begin_run(self._app, grid)
-        status, details = SubStatus.FAILED, "the server stopped"
+        grid = _flwr.make_grid(self._app, self.local, token, self._headers, self._expect)
+        context = _flwr.begin_run(self._app, grid)
+        status, details = _flwr.SubStatus.FAILED, "the server stopped"
         try:
             yield grid
-            status, details = SubStatus.COMPLETED, ""
+            status, details = _flwr.SubStatus.COMPLETED, ""
         finally:
-            with suppress(*FAILURES):  # it ends with this process
-                end_run(grid, context, status, details)
+            with suppress(*_flwr.FAILURES):  # it ends with this process
+                _flwr.end_run(grid, context, status, details)
             grid.close()
 
     def _expect(self, message: Message) -> None:

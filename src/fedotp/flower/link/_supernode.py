@@ -24,22 +24,8 @@ from fedotp._files import cannot_write
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import SiteKeys
+from fedotp.flower.link import _flwr
 from fedotp.flower.link._access import UNREGISTERED
-from fedotp.flower.link._flwr import (
-    FAILURES,
-    HOLDS_A_CONNECTION,
-    ErrorCode,
-    HeartbeatSender,
-    RuntimeHttpClient,
-    SubStatus,
-    TaskType,
-    acquire_task,
-    pull_task_input,
-    push_message,
-    push_task_output,
-    runtime_client,
-    send_heartbeat,
-)
 from fedotp.flower.link._superlink import free_port
 
 log = logging.getLogger("fedotp.site")
@@ -71,8 +57,8 @@ REFUSED = {
 """Output of SuperNode after which a retry cannot help, and its meaning."""
 
 RETRIED = {
-    HOLDS_A_CONNECTION: "the server holds a connection with this key: this site's last one, for a minute at most, or "
-    "another site's that has the same key; retrying",
+    _flwr.HOLDS_A_CONNECTION: "the server holds a connection with this key: this site's last one, for a minute "
+    "at most, or another site's that has the same key; retrying",
     "ConnectError": _UNREACHED,
     "Connection refused": _UNREACHED,
     "does not recognize": "the server was restarted; connecting again",
@@ -88,7 +74,6 @@ class AnswerTimer:
     """Seconds since the last answer, without those in which this process was asleep."""
 
     def __init__(self) -> None:
-        """It starts with the first reading."""
         self.seconds = 0.0
         self._last = 0.0
         self._answered = True
@@ -271,7 +256,6 @@ class SuperNode:
             listener.start()
 
     def _options(self) -> list[str]:
-        """Flower's options of a SuperNode."""
         host, _, port = self.address.rpartition(":")
         options = ["--superlink", self._server, "--isolation", "process", "--host", host, "--port", port]
         options += ["--superexec-auth-secret-file", str(self._secret_file)]
@@ -302,7 +286,6 @@ class SuperNode:
             self._pause = _FIRST_PAUSE
 
     def _read_output(self, process: "subprocess.Popen[str]") -> None:
-        """Read and log what SuperNode prints."""
         assert process.stderr is not None
         with process.stderr as lines:
             for line in lines:
@@ -320,7 +303,7 @@ class SuperNode:
         why = next(
             (meaning for sign, meaning in RETRIED.items() if sign in output), "the connection was lost; retrying"
         )
-        if HOLDS_A_CONNECTION in output:
+        if _flwr.HOLDS_A_CONNECTION in output:
             now = self._clock()
             self._held_since = now if self._held_since is None else self._held_since
             why = TAKEN if now - self._held_since > _HELD else why
@@ -337,15 +320,14 @@ class Executor:
     """Works for the SuperNode at `address`, whose Runtime API asks for `secret`."""
 
     def __init__(self, address: str, secret: bytes, app: Callable[[Message, Context], Message]) -> None:
-        """Nothing is connected yet."""
         self._address = address
         self._app = app
-        self._client = runtime_client(address, _NAME, secret=secret)
+        self._client = _flwr.runtime_client(address, _NAME, secret=secret)
 
     def step(self) -> bool:
         """Do one piece of work, if there is one; whether there was."""
         try:
-            token = acquire_task(self._client, TaskType.CLIENT_APP)
+            token = _flwr.acquire_task(self._client, _flwr.TaskType.CLIENT_APP)
         except httpx.HTTPError as error:  # the SuperNode is not up yet, or gone, or on its way
             log.debug("no work from the SuperNode: %s", error)
             time.sleep(_NO_WORK)
@@ -355,7 +337,7 @@ class Executor:
             return False
         try:
             self._work(token)
-        except FAILURES as error:
+        except _flwr.FAILURES as error:
             log.warning(
                 "an answer is lost, SuperNode did not take it (%s); the server asks again", type(error).__name__
             )
@@ -364,32 +346,32 @@ class Executor:
         return True
 
     def _work(self, token: str) -> None:
-        client = runtime_client(self._address, _NAME, token=token)
-        heartbeat = HeartbeatSender(partial(_send_heartbeat, client))
+        client = _flwr.runtime_client(self._address, _NAME, token=token)
+        heartbeat = _flwr.HeartbeatSender(partial(_send_heartbeat, client))
         heartbeat.start()
         try:
-            message, context, _, _ = pull_task_input(client)
-            status, details = SubStatus.COMPLETED, ""
+            message, context, _, _ = _flwr.pull_task_input(client)
+            status, details = _flwr.SubStatus.COMPLETED, ""
             try:
                 reply = self._app(message, context)
             except Exception as error:  # the server receives any error, and the site continues
                 log.exception("the message could not be worked on")
-                status, details = SubStatus.FAILED, f"{type(error).__name__}; the site's own log says more"
-                reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details), reply_to=message)
-            push_message(client, reply, context)
-            push_task_output(client, context, status, details)
+                status, details = _flwr.SubStatus.FAILED, f"{type(error).__name__}; the site's own log says more"
+                reply = Message(Error(_flwr.ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details), reply_to=message)
+            _flwr.push_message(client, reply, context)
+            _flwr.push_task_output(client, context, status, details)
         finally:
             heartbeat.stop()
             client.close()
 
 
-def _send_heartbeat(client: RuntimeHttpClient) -> bool:
+def _send_heartbeat(client: _flwr.RuntimeHttpClient) -> bool:
     """Report to SuperNode that its message is in progress; False: retry soon.
 
     A SuperNode that was restarted does not know the message; Flower's own worker would then exit.
     """
     try:
-        send_heartbeat(client)
+        _flwr.send_heartbeat(client)
     except httpx.TransportError:
         return False
     except httpx.HTTPError as error:

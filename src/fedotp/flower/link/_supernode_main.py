@@ -15,13 +15,7 @@ from typing import Any
 import httpx
 
 from fedotp._system import die_with_parent
-from fedotp.flower.link._flwr import (
-    FleetHttpClient,
-    ProtobufRequestContext,
-    RetryInvoker,
-    make_simple_http_retry_invoker,
-    run_supernode,
-)
+from fedotp.flower.link import _flwr
 from fedotp.flower.link._supernode import PULL, TOO_MUCH
 
 MOST_BYTES = 256 << 20
@@ -35,7 +29,7 @@ class TooMuchError(RuntimeError):
     """An answer or a message that no server needs to send. Nothing tries again to get it."""
 
 
-class FleetClient(FleetHttpClient):
+class FleetClient(_flwr.FleetHttpClient):
     """SuperNode's connection to the server: it prints every answered call and limits the size of answers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -47,7 +41,7 @@ class FleetClient(FleetHttpClient):
         self._taken = 0
         self._taking = threading.Lock()
 
-    def _send(self, context: ProtobufRequestContext, *, stream: bool = False) -> httpx.Response:
+    def _send(self, context: _flwr.ProtobufRequestContext, *, stream: bool = False) -> httpx.Response:
         call = context.rpc_method.rpartition("/")[2]
         if call == PULL:
             self._taken = 0
@@ -85,12 +79,12 @@ class _Bounded(httpx.SyncByteStream):
         self._stream.close()
 
 
-def patient_invoker() -> RetryInvoker:
+def patient_invoker() -> _flwr.RetryInvoker:
     """Flower's way to try again, also after a TLS handshake that got no answer.
 
     Flower takes every failure of a handshake for a refusal, and gives up for good.
     """
-    invoker = make_simple_http_retry_invoker()
+    invoker = _flwr.make_simple_http_retry_invoker()
     gives_up = invoker.should_giveup
     assert gives_up is not None
 
@@ -112,7 +106,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (min(_ADDRESS_SPACE, most) if most > 0 else _ADDRESS_SPACE, most))
     threading.excepthook = _end_with_thread
     try:
-        run_supernode(FleetClient, patient_invoker)
+        _flwr.run_supernode(FleetClient, patient_invoker)
     except Exception:
         traceback.print_exc()
     finally:  # its Runtime API would continue in another thread, without a connection to the server

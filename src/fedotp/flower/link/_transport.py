@@ -130,7 +130,6 @@ def is_lost(reply: Message) -> bool:
 
 
 def _again(message: Message) -> Message:
-    """The same message, once more."""
     meta = message.metadata
     return Message(
         message.content, dst_node_id=meta.dst_node_id, message_type=meta.message_type, group_id=meta.group_id

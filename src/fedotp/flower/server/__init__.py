@@ -1,7 +1,4 @@
-"""The server of a federation of real sites: registration, requests, checks of the answers, and rounds.
-
-Everything but the settings needs Flower and is imported on first use: the command line shows the settings' defaults.
-"""
+"""The server of a federation of real sites: registration, requests, checks of the answers, and rounds."""
 
 from typing import TYPE_CHECKING
 

@@ -81,17 +81,14 @@ class Deployed(Observer):
 
     @property
     def settings(self) -> Settings:
-        """How the federation is run."""
         return self.config.settings.of(self.method)
 
     @property
     def learns(self) -> bool:
-        """Whether the method has anything to train, here or at the sites."""
         return bool(self.server.params) or bool(self.method.private(self._task))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sites' names."""
         return self.registry.names
 
     @property
@@ -290,6 +287,5 @@ class Deployed(Observer):
 
 
 def _array_bytes(message: Message) -> int:
-    """Bytes of the prompts in a message."""
     records = message.content.array_records.values() if message.has_content() else ()
     return sum(array.numpy().nbytes for record in records for array in record.values())

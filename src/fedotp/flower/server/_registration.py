@@ -52,7 +52,6 @@ class Fault:
         return cls(line.removeprefix(_REFUSED).strip(), refused=line.startswith(_REFUSED))
 
     def __str__(self) -> str:
-        """The line for log and metrics."""
         return one_line(f"{_REFUSED} {self.why}" if self.refused else self.why)
 
 
@@ -326,7 +325,6 @@ class Registration:
         return Message(content, dst_node_id=member.node, message_type=kind, group_id="hello")
 
     def _take(self, member: Member, reply: Message) -> None:
-        """Process a site's answer to hello."""
         try:
             with untrusted_input():
                 facts = facts_of(reply, refusal="")
@@ -337,7 +335,6 @@ class Registration:
             log.error("site %s is refused: %s", member.called, one_line(error))
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
-        """Store what a site reports about itself."""
         if wire.CLASSES in facts:
             member.classes, self._parts[member.name] = _classes(facts), _whole(facts, wire.PART, least=-1)
             member.state = State.INTRODUCED

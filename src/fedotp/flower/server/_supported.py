@@ -63,11 +63,7 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
             'needs each site\'s own, and a sum gives nothing else; "fedotp" and "promptfl" average',
         ),
         (rule != "average", f'server.rule = "{rule}"', f"{_UNSEEN}, and cannot compare it with others"),
-        (
-            config.privacy.unit == "site",
-            'privacy.unit = "site"',
-            f"{_UNSEEN}, and cannot clip it",
-        ),
+        (config.privacy.unit == "site", 'privacy.unit = "site"', f"{_UNSEEN}, and cannot clip it"),
         (
             settings.max_times != defaults.max_times,
             f"max-times = {settings.max_times:g}",

@@ -5,11 +5,9 @@ site counts with more images than ten times the median of all sites, nor, with t
 together (or `--max-images`). No update moves the prompt further than ten times the median of the round's updates, or
 than the prompt's length, whichever is more; longer ones are shortened and logged. The median of two is the smaller one.
 
-Honest sites stay below, or near. Of Fed-ISIC2019's six, the largest has 5.5 times the median of images, which is 53 %
-of all: it would count with 50 %. In the preset `demo` the longest update of a round was 1.3 to 5.6 times the median in
-47 of 48 rounds (FedOTP and PromptFL, two partitions, learning rate 0.001 with 1 epoch and 0.1 with 1 and 5, four rounds
-each), and 11.5 times in one, PromptFL's first at 0.1. A fixed limit would not do: at 0.001 the longest was 0.01 to 0.4
-times as long as the prompt, at 0.1 it was 0.3 to 48 times. (Measured once, by hand.)
+Honest sites stay below, or near. Of Fed-ISIC2019's six, the largest has 5.5 times the median of images; in the preset
+`demo` the longest update of a round was 1.3 to 5.6 times the median in 47 of 48 rounds, and 11.5 times in one. A fixed
+limit would not do: the longest was 0.01 to 48 times as long as the prompt. (Measured once, by hand.)
 """
 
 import logging

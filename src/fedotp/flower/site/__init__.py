@@ -1,7 +1,4 @@
-"""One site of a federation: its images, its private prompt, its limits, and its answers to the server.
-
-Everything but the settings needs Flower and is imported on first use: the command line shows the settings' defaults.
-"""
+"""One site of a federation: its images, its private prompt, its limits, and its answers to the server."""
 
 from typing import TYPE_CHECKING
 

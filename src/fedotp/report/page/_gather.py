@@ -107,7 +107,6 @@ def _untrusted(summary: dict[str, Any]) -> list[str]:
 
 
 def _controls(summary: dict[str, Any]) -> dict[str, int | None]:
-    """What the controls of a run score, by their titles."""
     found = summary.get("controls", {})
     return {title: share(found[name]["accuracy"]) for name, title in CONTROLS.items() if name in found}
 
@@ -185,7 +184,6 @@ def _short(value: float | None) -> float | None:
 
 
 def _totals(evaluations: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The numbers over clients of the last evaluation."""
     if not evaluations:
         return {}
     last = evaluations[-1]

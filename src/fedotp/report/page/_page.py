@@ -23,22 +23,8 @@ from fedotp.report.page._panels import gather_privacy, gather_value, gather_view
 from fedotp.runs.directory import RunDirectory
 
 _SCRIPTS = (
-    "dom",
-    "merge",
-    "charts",
-    "overview",
-    "sites",
-    "accuracy",
-    "views",
-    "clients",
-    "value",
-    "classes",
-    "limits",
-    "costs",
-    "privacy",
-    "analysis",
-    "heatmaps",
-    "page",
+    *("dom", "merge", "charts", "overview", "sites", "accuracy", "views", "clients", "value", "classes", "limits"),
+    *("costs", "privacy", "analysis", "heatmaps", "page"),
 )
 _MARK = '<meta name="generator" content="fedotp report">'
 _MARKED_WITHIN = 1000  # characters

@@ -22,7 +22,7 @@ _MEANS = {
     "hm3": "harmonic mean of personal, base and novel",
     "cm": "mean of personal and HM",
 }
-_COLUMNS = ("shapley", "low", "high", "leave_one_out", "gain_of_others")
+_COLUMNS = ("shapley", "low", "high", "leave_one_out")
 
 
 def gather_views(run: RunDirectory) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from fedotp.runs.directory._directory import RunDirectory as RunDirectory
 from fedotp.runs.directory._directory import find_runs as find_runs
 from fedotp.runs.directory._directory import free_name as free_name
-from fedotp.runs.directory._provenance import MissingMethodError as MissingMethodError
 from fedotp.runs.directory._rounds import as_csv as as_csv
 from fedotp.runs.directory._rounds import rounds_of as rounds_of
 from fedotp.runs.directory._rounds import summary_of_views as summary_of_views

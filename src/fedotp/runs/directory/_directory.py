@@ -1,16 +1,4 @@
-"""A run is a directory.
-
-config.toml        the complete resolved configuration, enough to run it again
-manifest.json      versions, backbone and data digests, transforms, seed, device
-partition.json     who has which images; not in a run of real sites
-metrics.jsonl      one line per round and per evaluation, append-only
-state/             the latest checkpoint and what clients keep
-predictions.npz    the last evaluation, image by image, where that is known
-summary.json       final numbers; it exists when the run is complete
-audit.json         a lower bound on epsilon, if `fedotp audit` was run
-probe.json         how well members are recognised, if `fedotp audit --probe` was run
-report.html        a page for people, if `fedotp report` was run
-"""
+"""A run is a directory; docs/architecture.md lists its files."""
 
 import io
 import json
@@ -32,7 +20,7 @@ from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress
 from fedotp.runs.directory._checksum import RunningDigest, checksum_error, read_checked, with_checksum
-from fedotp.runs.directory._provenance import Description, describe, require_method, require_same_code
+from fedotp.runs.directory._provenance import require_method, require_same_code
 
 if TYPE_CHECKING:  # they import torch, which commands that only show runs do not need
     from fedotp.config import Config
@@ -50,7 +38,6 @@ class RunDirectory:
     """The files of one run, complete or not."""
 
     def __init__(self, path: str | Path) -> None:
-        """Nothing is read yet."""
         self.path = Path(path)
         self._written: RunningDigest | None = None  # metrics.jsonl as this process knows it
 
@@ -119,14 +106,10 @@ class RunDirectory:
 
         return {key: value for key, value in flatten(self.config).items() if key not in _PLACES}
 
-    @cached_property
-    def description(self) -> Description:
-        """The same for people, without torch if the files are intact and the method is fedotp's own."""
-        try:
-            text = read_regular(self._file("config.toml"), _MOST_BYTES).decode("utf-8")
-        except (OSError, ValueError):
-            text = ""
-        return describe(self.manifest, text) or Description.of(self.config)
+    @property
+    def title(self) -> str:
+        """What was run, as `Config.title` says it; without torch."""
+        return str(self.manifest["method"]["title"])
 
     def require_method(self) -> None:
         """Refuse a run whose method is not here, with the option that brings it."""

@@ -6,7 +6,8 @@ images (Eq. 4). Without the clients A it has
     M' = (n M - sum_{i in A} n_i m_i) / (n - sum_{i in A} n_i),
 
 for which only the images of A are read, however many clients remain. What a client keeps is of its own images and of
-what it received before the first average: it stays as it was. Other weights that clients use follow from M'.
+what it received before the first average: it stays as it was. Other weights that clients use follow from M', and
+further rounds of the method are made again.
 """
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedotp._system import own_seconds
 from fedotp._values import show
 from fedotp.config import Config
 from fedotp.federation import Checkpoint, RoundReport, Simulator
+from fedotp.methods import IMAGES
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import Loop, Preparation, opened
 from fedotp.runs.watch import Observer, watched
@@ -85,6 +87,8 @@ def _subtract_round(before: RunDirectory, whole: Simulator, left: Simulator, loo
     for name, value in uploads.items():
         total = (n_gone + n_left) * left.server.params[name]
         left.server.params[name] = (total - torch.tensordot(weights, value, dims=1)) / n_left
+    if IMAGES in left.server.params:
+        left.server.params[IMAGES] = left.server.params[IMAGES].new_tensor(n_left)
     clients, rows = state.rows(before.kept)
     staying = np.isin(clients, stay)
     left.kept.write(clients[staying], {name: value[staying] for name, value in rows.items()})

@@ -110,46 +110,30 @@ def choose_utility(asked: str | None, method: Method) -> Utility:
     return asked
 
 
-class Measure:
-    """Measures runs of the same federation with other members, on the test images of all its `players`.
+def measure(prepared: Prepared, of: Utility, players: Ints, members: Ints, run: RunDirectory | None) -> float:
+    """The value of the complete `run` of `members` (m,) among `players` (n,); before any training if `run` is None.
 
     "global": what the server has learned predicts for everyone. "personal": each member predicts with its own
     classifier, and everyone else with what a new client would be sent. Both are means of accuracy over the players
-    that have test images, each counting once.
+    that have test images, each counting once. `prepared` is the federation with all players.
     """
-
-    def __init__(self, prepared: Prepared, of: Utility, players: list[int]) -> None:
-        """`prepared` is the federation with all players: only other clients are held out or absent."""
-        self._prepared = prepared
-        self._of = of
-        self._players = players
-
-    def of_none(self) -> float:
-        """The value before any client has trained."""
-        prepared = self._prepared
-        config = prepared.config
-        untrained = Simulator(config.method, prepared.task, prepared.data, config.settings, novel=prepared.novel)
-        return self._measure(untrained, frozenset())
-
-    def of_run(self, run: RunDirectory, members: frozenset[int]) -> float:
-        """The value of the complete `run` of `members`."""
-        simulator = make_simulator(self._prepared, run)
-        try:
-            Checkpoint.read(run.checkpoint).restore(simulator)
-            return self._measure(simulator, members)
-        finally:
-            simulator.kept.close()
-
-    def _measure(self, simulator: Simulator, members: frozenset[int]) -> float:
-        if self._of == "global":
-            views = {(view.view, view.model): view for view in simulator.see()}
+    config = prepared.config
+    if run is None:
+        federation = Simulator(config.method, prepared.task, prepared.data, config.settings, novel=prepared.novel)
+    else:
+        federation = make_simulator(prepared, run)
+    try:
+        if run is not None:
+            Checkpoint.read(run.checkpoint).restore(federation)
+        if of == "global":
+            views = {(view.view, view.model): view for view in federation.see()}
             return views["personal", "global"].evaluation.mean
-        inside = np.array(sorted(members), np.int64)
-        outside = np.array([i for i in self._players if i not in members], np.int64)
-        lines = [simulator.predict(inside)] if len(inside) else []
-        lines += [simulator.predict_new(outside)] if len(outside) else []
-        predictions = Predictions.join(lines)
-        return Evaluation.of(predictions, len(simulator.task.classes), simulator.domains).mean
+        outside = np.setdiff1d(players, members)
+        lines = [federation.predict(members)] if len(members) else []
+        lines += [federation.predict_new(outside)] if len(outside) else []
+        return Evaluation.of(Predictions.join(lines), len(federation.task.classes), federation.domains).mean
+    finally:
+        federation.kept.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,14 +220,11 @@ def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]
     """What each client contributed, once all runs of a plan are complete; also written to value.json in the run."""
     run, n = plan.run, len(plan.players)
     prepared = prepare(plan.config(everybody(n), to_measure=True), observer, run)
-    measure = Measure(prepared, plan.of, plan.players.tolist())
     game: dict[Coalition, float] = {}
     for some in plan.coalitions:
-        members = frozenset(plan.players[sorted(some)].tolist())
-        where = run if len(some) == n else RunDirectory(run.path / "value" / plan.trial_name(some))
-        game[some] = measure.of_run(where, members) if some else measure.of_none()
-    shapley = exact(n, game) if plan.orders is None else sampled(plan.orders, game)
-    result = _result(plan, game, shapley, _gain_of_others(plan))
+        part = None if not some else run if len(some) == n else RunDirectory(run.path / "value" / plan.trial_name(some))
+        game[some] = measure(prepared, plan.of, plan.players, plan.players[sorted(some)], part)
+    result = _result(plan, game)
     run.save_finding("value", result)
     return run.finding("value") or result
 
@@ -251,42 +232,22 @@ def measure_plan(plan: Plan, observer: Observer | None = None) -> dict[str, Any]
 def _players(run: RunDirectory) -> Ints:
     """The clients that trained, or might have."""
     config, names = run.config, run.manifest["clients"]
-    away = [
-        *config.federation.held_out(names, run.manifest["domains"], config.seed),
-        *config.federation.absent(names),
-    ]
+    away = [*config.federation.held_out(names, run.manifest["domains"], config.seed), *config.federation.absent(names)]
     sizes = [len(client.train) for client in run.partition.clients]
     return np.array([i for i in range(len(names)) if sizes[i] and i not in away], np.int64)
 
 
-def _gain_of_others(plan: Plan) -> Floats:
-    """By how much the other clients' own accuracy is higher with each player than without it, on average: (n,)."""
-    whole, n = everybody(len(plan.players)), len(plan.players)
-    with_all = _own_accuracy(plan.run)
-    gains = []
-    for i in range(n):
-        without = _own_accuracy(RunDirectory(plan.run.path / "value" / plan.trial_name(whole - {i})))
-        both = [with_all[name] - own for name, own in without.items() if name in with_all]
-        gains.append(float(np.mean(both)) if both else np.nan)
-    return np.array(gains)
-
-
-def _own_accuracy(run: RunDirectory) -> dict[str, float]:
-    return {client["name"]: client["accuracy"] for client in run.summary["clients"]}
-
-
-def _result(plan: Plan, game: dict[Coalition, float], shapley: Shapley, others: Floats) -> dict[str, Any]:
+def _result(plan: Plan, game: dict[Coalition, float]) -> dict[str, Any]:
     n = len(plan.players)
-    one_less = leave_one_out(n, game)
+    shapley = exact(n, game) if plan.orders is None else sampled(plan.orders, game)
+    columns = {
+        "leave_one_out": leave_one_out(n, game),
+        "shapley": shapley.value,
+        "low": shapley.low,
+        "high": shapley.high,
+    }
     sites = [
-        {
-            "name": name,
-            "leave_one_out": float(one_less[i]),
-            "shapley": float(shapley.value[i]),
-            "low": _known(shapley.low[i]),
-            "high": _known(shapley.high[i]),
-            "gain_of_others": _known(others[i]),
-        }
+        {"name": name, **{key: None if np.isnan(values[i]) else float(values[i]) for key, values in columns.items()}}
         for i, name in enumerate(plan.names)
     ]
     return {
@@ -299,7 +260,3 @@ def _result(plan: Plan, game: dict[Coalition, float], shapley: Shapley, others: 
         "coalitions": [{"sites": sorted(plan.names[i] for i in some), "value": game[some]} for some in plan.coalitions],
         "state": Checkpoint.read(plan.run.checkpoint).digest(plan.run.kept),
     }
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -141,11 +141,7 @@ def value_text(value: Value) -> str:
 
 
 def _repeated(
-    config: Config,
-    splits: Sequence[int] | None,
-    seeds: Sequence[int],
-    parts: Sequence[str],
-    labels: dict[str, str],
+    config: Config, splits: Sequence[int] | None, seeds: Sequence[int], parts: Sequence[str], labels: dict[str, str]
 ) -> list[Trial]:
     """On every split, with every seed. The configuration's own split is not named: a table may get others later."""
     stem, own = directory_name(parts), config.partition.seed

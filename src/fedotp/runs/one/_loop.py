@@ -71,14 +71,8 @@ class Loop:
     """The rounds of one run."""
 
     def __init__(
-        self,
-        config: Config,
-        directory: RunDirectory,
-        federation: Federation,
-        progress: Progress,
-        observer: Observer,
+        self, config: Config, directory: RunDirectory, federation: Federation, progress: Progress, observer: Observer
     ) -> None:
-        """`progress` says how far the run has come."""
         self.config = config
         self.directory = directory
         self.federation = federation

@@ -138,7 +138,6 @@ def _as_one_client(encoded: EncodedDataset, name: str, number: Ints) -> Federate
 
 
 def _to_join(settings: Settings, epochs: int) -> Settings:
-    """The settings of a run for one client that joins it."""
     rounds = settings.federation
     rounds = replace(rounds, holdout_clients=0, holdout=(), without=(), join_epochs=epochs or rounds.join_epochs)
     return replace(settings, federation=rounds, evaluation=replace(settings.evaluation, views=("personal",)))

@@ -21,7 +21,6 @@ from fedotp.federation import AttackSettings, Backdoor, Features, FederatedData,
 from fedotp.methods import Task
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._inputs import encode_for, find_device, load_backbone, load_data, make_task, template_of
-from fedotp.runs.one._warm import WarmUp
 from fedotp.runs.watch import Observer
 
 _RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
@@ -105,7 +104,6 @@ class Preparation:
         self._config = config
         self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
-        self._warm_up = WarmUp(self._device)
         self._all = load_data(config.data)
         if len(self._all.classes) < 2:
             raise FedotpError(
@@ -142,7 +140,6 @@ class Preparation:
 
     @cached_property
     def _novel(self) -> Novel:
-        """The test images of the novel classes."""
         _, novel = self._sound.base_and_novel()
         firsts = np.unique(novel.train.labels, return_index=True)[1]  # a data set has training images of every class
         config = replace(self._config, data=replace(self._config.data, crops=0))
@@ -173,9 +170,8 @@ class Preparation:
         if self._encoded is not None and np.isin(used, self._encoded.used).all():
             return self._encoded
         self._encoded = None  # before others are read: both may not fit into memory
-        with self._warm_up.beside(runs[0].config, runs[0].task, len(runs[0].partition.clients)):
-            images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
-            train, test = self._features(images)
+        images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
+        train, test = self._features(images)
         self._encoded = _Encoded(used, images, train, test)
         return self._encoded
 
@@ -189,9 +185,7 @@ class Preparation:
         ]
         data = FederatedData.of(encoded.images, clients)
         data = replace(
-            data,
-            train=replace(data.train, features=encoded.train),
-            test=replace(data.test, features=encoded.test),
+            data, train=replace(data.train, features=encoded.train), test=replace(data.test, features=encoded.test)
         ).without(run.absent)
         if run.config.data.labels == "shuffled":
             data = data.with_shuffled_labels(run.config.seed)

@@ -41,62 +41,77 @@ class EncodingBars:
         self._show = None
 
 
-class LiveDisplay(Observer):
+class _Display(Observer):
+    """What is shown of a run: a title, images done of all, accuracy, loss and speed; a subclass draws it."""
+
+    def __init__(self) -> None:
+        self._total = self._rounds = self._per_round = self._done = 0
+        self._title = self._accuracy = self._training = ""
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        self._rounds, self._per_round = config.federation.rounds if images_per_round else 0, images_per_round
+        self._done, self._total = round_ * images_per_round, self._rounds * images_per_round
+        self._title = _title(round_, self._rounds)
+        self._draw(at_once=True)
+
+    def on_images(self, n: int) -> None:
+        """Images of clients that join after the last round are not counted."""
+        self._done = min(self._done + n, self._total)
+        self._draw()
+
+    def on_round(self, report: RoundReport) -> None:
+        self._done, self._title = report.round * self._per_round, _title(report.round, self._rounds)
+        speed = report.n_images / max(report.seconds, 1e-9)
+        self._training = f"loss {report.mean_loss:.3f}{report.spent}, {speed:,.0f} images/s"
+        self._draw(at_once=True)
+
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        self._accuracy = accuracy_text(evaluation)
+        self._draw(at_once=True)
+
+    def _draw(self, *, at_once: bool = False) -> None:
+        raise NotImplementedError
+
+
+class LiveDisplay(_Display):
     """Two lines at the bottom of the terminal: rounds and time left; accuracy, loss and speed."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._encoding = EncodingBars()
-        self._rounds = _Rounds(console)
-        self._n_rounds = self._per_round = 0
+        self._bar = _Rounds(console)
 
     def __enter__(self) -> "LiveDisplay":
-        """Use it as a context, so that the terminal is left as it was whatever happens."""
         return self
 
     def __exit__(self, *_: object) -> None:
         self._encoding.close()
-        self._rounds.stop()
+        self._bar.stop()
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """Bars of their own."""
         self._encoding.show(what, done, total)
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Show the rounds."""
         self._encoding.close()
-        rounds = config.federation.rounds if images_per_round else 0
-        self._n_rounds, self._per_round = rounds, images_per_round
-        done, total = round_ * images_per_round, max(rounds * images_per_round, 1)
-        self._rounds.add_task(_title(round_, rounds), total=total, completed=done)
-        self._rounds.start()  # the clock for the time left starts now
-
-    def on_images(self, n: int) -> None:
-        """Move the bar; images of clients that join after the last round are not counted."""
-        task = self._rounds.tasks[0]
-        if task.completed < (task.total or 0):
-            self._rounds.advance(task.id, n)
-
-    def on_round(self, report: RoundReport) -> None:
-        """Show loss and speed."""
-        done, title = report.round * self._per_round, _title(report.round, self._n_rounds)
-        self._rounds.update(self._rounds.tasks[0].id, completed=done, description=title)
-        self._rounds.numbers |= {"loss": _loss_text(report), "speed": _speed_text(report)}
-
-    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """Show accuracy."""
-        self._rounds.numbers["accuracy"] = accuracy_text(evaluation)
+        self._bar.add_task("")
+        super().on_start(path, config, round_=round_, images_per_round=images_per_round)
+        self._bar.start()  # the clock for the time left starts now
 
     def on_interrupt(self) -> None:
         """Show that Ctrl-C was received; the display's thread draws it, as this runs inside a signal handler."""
-        self._rounds.note = STOPPING
+        self._bar.note = STOPPING
+
+    def _draw(self, *, at_once: bool = False) -> None:
+        self._bar.numbers = "   ".join(filter(None, (self._accuracy, self._training)))
+        only = self._bar.tasks[0].id
+        self._bar.update(only, completed=self._done, total=max(self._total, 1), description=self._title)
 
 
 class _Rounds(Progress):
     """A bar over the images of all rounds, and a line of numbers below it."""
 
     def __init__(self, console: Console) -> None:
-        self.note = ""
-        self.numbers = {"accuracy": "", "loss": "", "speed": ""}
+        self.note = self.numbers = ""
         super().__init__(  # which draws for the first time
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -111,7 +126,7 @@ class _Rounds(Progress):
     def get_renderables(self) -> Iterable[RenderableType]:
         """The bar, the numbers, a note."""
         yield self.make_tasks_table(self.tasks)
-        yield Text("   ".join(filter(None, self.numbers.values())), no_wrap=True, overflow="ellipsis")
+        yield Text(self.numbers, no_wrap=True, overflow="ellipsis")
         if self.note:
             yield Text(self.note, style="yellow", no_wrap=True, overflow="ellipsis")
 
@@ -121,60 +136,25 @@ def _title(round_: int, rounds: int) -> str:
     return f"round {round_ + 1} of {rounds}" if round_ < rounds else "evaluation"
 
 
-def _loss_text(report: RoundReport) -> str:
-    return f"loss {report.mean_loss:.3f}{report.spent}"
-
-
-def _speed_text(report: RoundReport) -> str:
-    return f"{report.n_images / max(report.seconds, 1e-9):,.0f} images/s"
-
-
 def accuracy_text(evaluation: Evaluation) -> str:
     """Mean and spread over clients, short."""
     return f"accuracy {100 * evaluation.mean:.1f} % ± {100 * evaluation.std:.1f}"
 
 
-class NotebookDisplay(Observer):
+class NotebookDisplay(_Display):
     """A bar over all rounds, with accuracy, loss and speed beside it; the last line stays."""
 
     def __init__(self) -> None:
-        """Nothing is shown yet."""
+        super().__init__()
         self._shown: Any = None
         self._drawn = 0.0
-        self._total = self._rounds = self._per_round = self._done = 0
-        self._title = self._accuracy = self._training = ""
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
         """A bar of its own until the rounds begin."""
         self._title, self._done, self._total = what, done, total
         self._draw(at_once=done >= total)
 
-    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Show the rounds."""
-        self._rounds, self._per_round = config.federation.rounds, images_per_round
-        self._done, self._total = round_ * images_per_round, config.federation.rounds * images_per_round
-        self._title = _title(round_, self._rounds if images_per_round else 0)
-        self._draw(at_once=True)
-
-    def on_images(self, n: int) -> None:
-        """Move the bar."""
-        self._done = min(self._done + n, self._total)
-        self._draw()
-
-    def on_round(self, report: RoundReport) -> None:
-        """Show loss and speed."""
-        self._done = report.round * self._per_round
-        self._training = f"{_loss_text(report)}, {_speed_text(report)}"
-        self._title = _title(report.round, self._rounds)
-        self._draw(at_once=True)
-
-    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """Show accuracy."""
-        self._accuracy = accuracy_text(evaluation)
-        self._draw(at_once=True)
-
     def on_interrupt(self) -> None:
-        """Show that Ctrl-C was received."""
         self._title = STOPPING
 
     def on_end(self, path: Path) -> None:

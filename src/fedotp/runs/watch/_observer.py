@@ -44,7 +44,6 @@ class Observers(Observer):
     """Passes every event on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
-        """In this order."""
         self.observers = observers
 
     def _pass_on(self, event: str, *args: object, **named: object) -> None:

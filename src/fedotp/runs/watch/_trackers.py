@@ -31,7 +31,6 @@ class Tracker(Observer):
         raise NotImplementedError
 
     def on_round(self, report: RoundReport) -> None:
-        """Training."""
         self.log(
             report.round,
             {
@@ -45,17 +44,14 @@ class Tracker(Observer):
         )
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """Test."""
         domains = {f"domain/{name}": mean for name, (mean, _, _) in evaluation.domain_accuracy.items()}
         self.log(round_, {f"test/{name}": value for name, value in evaluation.totals().items()} | domains)
 
     def on_view(self, round_: int, view: View) -> None:
-        """Test in another view."""
         self.log(round_, {f"view/{view.view} by {view.model} model": view.evaluation.mean})
 
 
 def _imported(module: str, title: str, extra: str) -> Any:
-    """The package of a tracker."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -71,7 +67,6 @@ class TensorBoard(Tracker):
     """Writes a scalar for every number of rounds and evaluations; look at them with `tensorboard --logdir runs`."""
 
     def __init__(self) -> None:
-        """Refuse where TensorBoard is not installed."""
         self._make_writer = _imported("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
@@ -80,13 +75,11 @@ class TensorBoard(Tracker):
         self._writer = self._make_writer(str(path / "tensorboard"), purge_step=round_ + 1 if round_ else None)
 
     def log(self, round_: int, scalars: Mapping[str, float]) -> None:
-        """Write the scalars."""
         for name, value in scalars.items():
             self._writer.add_scalar(name, value, round_)
         self._writer.flush()
 
     def on_end(self, path: Path) -> None:
-        """Close the log."""
         if self._writer is not None:
             self._writer.close()
 
@@ -97,7 +90,6 @@ class WandB(Tracker):
     """Logs offline, for `wandb sync` to send; with WANDB_MODE=online in the environment, to the server at once."""
 
     def __init__(self, project: str = "fedotp") -> None:
-        """Refuse where W&B is not installed."""
         self._wandb = _imported("wandb", "W&B", "wandb")
         self._project = os.environ.get("WANDB_PROJECT", project)
         self._mode = os.environ.get("WANDB_MODE") or "offline"
@@ -132,7 +124,6 @@ class WandB(Tracker):
         self._run.finish(exit_code=0 if run.is_complete else 1)
 
     def on_failure(self, path: Path) -> None:
-        """Close the log as one of a run that failed."""
         if self._run is not None:
             self._run.finish(exit_code=1)
 
@@ -144,7 +135,6 @@ class MLflow(Tracker):
     """
 
     def __init__(self, experiment: str = "fedotp") -> None:
-        """Refuse where MLflow is not installed."""
         self._mlflow = _imported("mlflow", "MLflow", "mlflow")
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", experiment)
         self._client: Any = None
@@ -171,7 +161,6 @@ class MLflow(Tracker):
             self._client.log_batch(self._run, params=parameters[first : first + _AT_A_TIME])
 
     def log(self, round_: int, scalars: Mapping[str, float]) -> None:
-        """Log the scalars."""
         now = int(1000 * time.time())
         metric = self._mlflow.entities.Metric
         known = [
@@ -189,7 +178,6 @@ class MLflow(Tracker):
         self._client.set_terminated(self._run, "FINISHED" if complete else "KILLED")
 
     def on_failure(self, path: Path) -> None:
-        """Close the log as one of a run that failed."""
         if self._run:
             self._client.set_terminated(self._run, "FAILED")
 

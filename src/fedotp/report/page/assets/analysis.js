@@ -1,4 +1,4 @@
-// Prompts and plans: statistics of transport, prompts of clients on a plane, nearest words.
+// Prompts and plans: statistics of transport, prompts of clients on a plane.
 
 // Title of a chart, and its lines as pairs of a name and values, one for each mass.
 const PLAN_CHARTS = [
@@ -69,29 +69,6 @@ function planText(plans) {
     + 'left out if it gets less than a tenth of an even share. Dotted: the mass in training.';
 }
 
-// A choice of prompts, and the words of the one chosen.
-function wordsPanel(words) {
-  const first = Math.max(0, words.findIndex((one) => one.client !== null && one.client === state.client));
-  const name = (one) => (one.client === null ? `${one.kind}, shared` : `${one.kind}, ${one.client}`);
-  const distance = (value) => el('span', { class: 'plusminus numbers' }, value?.toFixed(2) ?? '');
-  const written = (row) => row.words.map((word, w) => el('span', {}, `${w ? ' · ' : ''}${word} `, distance(row.distances[w])));
-  const shown = el('div');
-  const show = (i) => shown.replaceChildren(table({
-    label: 'Words nearest to the prompt', rows: words[i].vectors.map((vector, v) => ({ ...vector, v: v + 1 })),
-    columns: [
-      { title: 'vector', value: (row) => row.v },
-      { title: 'nearest words (distance)', value: (row) => row.words[0], cell: written },
-    ],
-  }).node);
-  show(first);
-  const options = words.map((one, i) => [i, name(one)]);
-  return [
-    el('h3', {}, 'Nearest words'),
-    el('p', { class: 'note' }, 'For every learned vector the words of CLIP’s vocabulary that lie nearest to it. They seldom make sense as a sentence.'),
-    el('div', { class: 'controls' }, selection('Prompt', options, String(first), (i) => show(Number(i)))), shown,
-  ];
-}
-
 // Why something, or everything, is missing.
 function notes(analysis) {
   if (typeof analysis === 'string') return [el('p', { class: 'notice' }, `Not analysed: ${analysis}`)];
@@ -103,21 +80,20 @@ function analysisSection() {
   if (runs.every((run) => run.analysis === null)) return;
   const plans = PLAN_CHARTS.map(([title, choices]) => addChart(`Plans against mass: ${title}`, 220, () => planOption(title, choices)));
   const plane = addChart('Prompts of clients on a plane', 360, tsneOption);
-  const [why, words, said] = [el('div'), el('div'), el('p', { class: 'note' })];
+  const [why, said] = [el('div'), el('p', { class: 'note' })];
   const maps = heatmaps();
   const planPart = el('div', {}, el('h3', {}, 'Plans against mass'), said, el('div', { class: 'quad' }, plans.map((chart) => chart.node)));
   const planePart = el('div', {}, el('h3', {}, 'Prompts of the clients'),
     el('p', { class: 'note' }, 't-SNE of the clients’ own prompts: near means alike; axes have no meaning.'),
     el('div', { class: 'plane' }, plane.node));
-  section('analysis', 'Prompts', 'Prompts and plans', 'What the prompts have learned: where they look, what words they are near to.',
-    why, maps.node, planPart, planePart, words);
+  section('analysis', 'Prompts', 'Prompts and plans', 'What the prompts have learned: where they look, and how alike they are.',
+    why, maps.node, planPart, planePart);
   onChange(() => {
     const found = analysed();
     why.replaceChildren(...notes(focus().analysis));
     planPart.hidden = !found?.plans;
     planePart.hidden = !found?.tsne;
     if (found?.plans) said.textContent = planText(found.plans);
-    words.replaceChildren(...(found?.words.length ? wordsPanel(found.words) : []));
     maps.show(found?.maps ?? [], found?.plans?.mass_trained);
     [...plans, plane].forEach((chart) => chart.refresh());
   });

@@ -52,7 +52,7 @@ function values() {
       label: 'What each client contributed', rows: found.sites, sort: [1, true], mark: (site) => site.name === state.client,
       columns: [
         { title: 'client', value: (site) => site.name }, column('Shapley', 'shapley'), ...(found.permutations === null ? [] : [between]),
-        column('left out', 'leave_one_out'), column('others’ own', 'gain_of_others'),
+        column('left out', 'leave_one_out'),
       ],
     }).node);
     chart.refresh();

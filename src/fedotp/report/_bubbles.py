@@ -1,33 +1,31 @@
 """The paper's picture of a partition: clients against classes, one dot per pair."""
 
-import importlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedotp._text import printable
-from fedotp.data._dataset import Dataset, SplitName
-from fedotp.data.partition._partition import Partition
-from fedotp.errors import FedotpError
+from fedotp.data import Dataset
+from fedotp.data.partition import Partition
+from fedotp.report.figure import COLOURS, new_figure
 
-# Okabe and Ito's colours, distinct also for the colour-blind; more domains than colours start over.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _MIXED = "#777777"
 _MAX_NAMES = 40  # more names would overlap; then every tenth position is numbered
 _MIN_AREA = 3.0  # a single image is still seen, in square points
 
 
-def plot_partition(partition: Partition, dataset: Dataset, path: Path, *, split: SplitName = "train") -> None:
-    """Draw clients x classes into `path`: dot area = number of images, colour = the client's domain."""
-    figure_module = _matplotlib("figure")
+def plot_partition(partition: Partition, dataset: Dataset) -> "Figure":
+    """Clients x classes: dot area = number of training images, colour = the client's domain."""
     partition.require(dataset)
-    counts = partition.counts(dataset, split)  # (C, K)
+    counts = partition.counts(dataset)  # (C, K)
     n_clients, n_classes = counts.shape
     width = float(np.clip(2.5 + 0.32 * n_clients, 5, 24))
     height = float(np.clip(2.0 + 0.28 * n_classes, 3.5, 24))
-    figure = figure_module.Figure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
     axes = figure.add_subplot()
 
     cell = 72 * min(0.28, (width - 2) / n_clients, (height - 1.5) / n_classes)  # in points
@@ -36,11 +34,11 @@ def plot_partition(partition: Partition, dataset: Dataset, path: Path, *, split:
     for d, domain in enumerate(domains):
         of_domain = np.array([client.domain == domain for client in partition.clients])
         clients, classes = np.nonzero(counts * of_domain[:, None])
-        colour = _MIXED if domain is None else _COLOURS[d % len(_COLOURS)]
+        colour = _MIXED if domain is None else COLOURS[d % len(COLOURS)]
         axes.scatter(clients, classes, s=areas[clients, classes], c=colour, linewidths=0)
         axes.scatter([], [], s=40, c=colour, linewidths=0, label=_plain(domain or ""))
 
-    axes.set_title(_plain(_title(partition, split)), fontsize=10)
+    axes.set_title(_plain(_title(partition)), fontsize=10)
     axes.set(xlim=(-0.7, n_clients - 0.3), ylim=(n_classes - 0.3, -0.7), ylabel="class")
     axes.set_xlabel(f"client (largest dot: {counts.max():,} images)")
     _name_ticks(axes.set_xticks, [client.name for client in partition.clients], rotation=90)
@@ -49,22 +47,12 @@ def plot_partition(partition: Partition, dataset: Dataset, path: Path, *, split:
     axes.set_axisbelow(True)
     if len(domains) > 1:
         axes.legend(title="domain", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise FedotpError(f"cannot write {path}: {error}; use a name ending in .png, .pdf or .svg") from error
+    return figure
 
 
-def _matplotlib(module: str) -> Any:
-    try:
-        return importlib.import_module(f"matplotlib.{module}")
-    except ImportError as error:
-        raise FedotpError("drawing needs matplotlib: pip install 'fedotp[report]'") from error
-
-
-def _title(partition: Partition, split: SplitName) -> str:
+def _title(partition: Partition) -> str:
     settings = partition.settings
-    parts = [f"{partition.dataset}, {split}: {settings.scheme}"]
+    parts = [f"{partition.dataset}, train: {settings.scheme}"]
     if settings.alpha is not None:
         parts.append(f"alpha {settings.alpha:g}")
     if settings.shots is not None:

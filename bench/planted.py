@@ -2,7 +2,7 @@
 
     pip install pytest-cov
     pytest -m 'not processes' --cov=fedotp --cov-context=test --cov-report=
-    PYTHONPATH=tests python -m planted --cases 100 --coverage .coverage --save planted.json
+    python -m bench.planted --cases 100 --coverage .coverage --save planted.json
 
 Each case changes one operator, constant, condition, order of arguments or statement of a copy of `src`, drawn evenly
 over the packages, and runs tests that execute the changed lines, those of the same package first, until one fails. What
@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).parents[1]
 MOST_TESTS = 40  # of a case: the same package's first, then others
 MOST_SECONDS = 240  # a change that makes a test run forever is found, too
 # What needs a GPU to run at all, and files of other programs.
-ELSEWHERE = ("_graphs.py", "ot/_graph.py", "ot/_fused.py", "prompts/_fused.py", "clip/_resize.py", "fedotp_app")
+ELSEWHERE = ("_graphs.py", "ot/_graph.py", "ot/_fused.py", "prompts/_fused.py", "fedotp_app")
 
 _SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE,
@@ -116,6 +116,9 @@ def defects(path: str, text: str) -> Iterator[Defect]:
         for kind, new in changes(node):
             ast.fix_missing_locations(ast.copy_location(new, node))
             after = f"({ast.unparse(new)})" if isinstance(new, ast.expr) else ast.unparse(new)
+            assert isinstance(node, ast.expr | ast.stmt)  # which have places
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
             first, last, start, end = node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
             before = b"\n".join(lines[first - 1 : last])[start:].decode()
             yield Defect(path, kind, first, last, start, end, before.split("\n")[0], after)
