@@ -43,7 +43,7 @@ SETTINGS = (  # data, scheme, clients, alpha, shots
     ("emoji", "dirichlet", 10, 0.5, None),
     ("emoji", "dirichlet", 10, 0.1, None),
     ("emoji", "pathological", 8, None, None),
-    ("emoji", "domain", 4, None, 6),
+    ("emoji", "domain", 4, None, 5),
     ("emoji", "domain", 4, None, 2),
     ("emoji", "domain-dirichlet", 12, 0.5, None),
     ("office_caltech10", "domain", 4, None, 6),

@@ -6,9 +6,10 @@ closed forms, so that each image is predicted exactly by the weights and the cla
 test image would be; test images are not looked at. The reg of a ridge has the least loss of these predictions: that of
 the site alone on its own images, that of the others on all images.
 
-Two things make these accuracies differ from those of test images. Leaving an image out of the class counts makes its
-class rarer than it is: where a site has few images, the prior gains a little more than is said here. And images of one
-patient or part are left out one by one: where a site has several of each, its own images are overrated.
+Two things make these accuracies differ from those of test images. Leaving an image out makes its class rarer than it
+is: where a site has few images, or equally many of every class, the prior and the site alone are underrated, and
+sharing overrated. And images of one patient or part are left out one by one: where a site has several of each, its own
+images are overrated.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,6 +52,7 @@ CHOICES = {
 """What may be recommended, the simplest first."""
 
 _CHUNK = 256  # images read at once
+_DIGITS = 9  # of losses and accuracies, beyond which there is rounding
 _RIDGE = PersonalRidge()
 
 Bools = NDArray[np.bool_]
@@ -108,7 +110,7 @@ class Advice:
     @property
     def best(self) -> str:
         """The classifier of `CHOICES` with the highest accuracy; the simplest of equals."""
-        return max(CHOICES, key=lambda name: round(self.accuracy[name], 9))
+        return max(CHOICES, key=lambda name: round(self.accuracy[name], _DIGITS))
 
     @property
     def settings(self) -> list[str]:
@@ -180,10 +182,10 @@ def advise_sites(task: Task, data: FederatedData, smoothing: float) -> Advice:
         shared.append(site.judge(site.left_out(gram, cross, target, 1 / n)))
         more, weight = _RIDGE.personal / n, (1 + _RIDGE.personal) / n
         personal.append(site.judge(site.left_out(gram + more * site.gram, cross + more * site.cross, target, weight)))
-    of_all = {name: _least(found) for name, found in {SHARED: shared, PERSONAL: personal}.items()}
+    of_all = {name: _chosen(found) for name, found in {SHARED: shared, PERSONAL: personal}.items()}
     advised = []
     for i, site in enumerate(sites):
-        chosen = _least([alone[i]])
+        chosen = _chosen([alone[i]])
         right = {
             ZERO_SHOT: site.is_right(site.zero_shot),
             ZERO_SHOT_PRIOR: site.is_right(site.zero_shot + site.prior),
@@ -266,9 +268,10 @@ def _read(task: Task, data: FederatedData, client: int, smoothing: float) -> _Si
     return _Site(torch.cat(images), torch.cat(targets), own, torch.cat(zero_shot), prior)
 
 
-def _least(found: list[_Judged]) -> int:
-    """The place in `REGS` of the least loss, over all images of all that is found."""
-    return int(np.concatenate([judged.losses for judged in found], 1).mean(1).argmin())
+def _chosen(found: list[_Judged]) -> int:
+    """The place in `REGS` of the least loss over all images of all that is found; of equals the most usual."""
+    losses = np.concatenate([judged.losses for judged in found], 1).mean(1).round(_DIGITS)
+    return REGS.index(_RIDGE.reg_of({"losses": torch.from_numpy(losses)}).item())
 
 
 def _difference(ours: NDArray[Any], theirs: NDArray[Any]) -> Difference:
