@@ -6,10 +6,11 @@ closed forms, so that each image is predicted exactly by the weights and the cla
 test image would be; test images are not looked at. The reg of a ridge has the least loss of these predictions: that of
 the site alone on its own images, that of the others on all images.
 
-Two things make these accuracies differ from those of test images. Leaving an image out makes its class rarer than it
-is: where a site has few images, or equally many of every class, the prior and the site alone are underrated, and
-sharing overrated. And images of one patient or part are left out one by one: where a site has several of each, its own
-images are overrated.
+Two things make these accuracies differ from those of test images. Leaving an image out makes its class rarer. That is
+right where a site's images are independent draws. Where a site has few images and will see classes in exactly the
+proportions of its training images, as in simulated partitions, the prior and the site alone are underrated, and sharing
+is overrated (recipes/advise). And images of one patient or part are left out one by one: a site that has several of
+each finds its own images overrated.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +53,7 @@ CHOICES = {
 """What may be recommended, the simplest first."""
 
 _CHUNK = 256  # images read at once
-_DIGITS = 9  # of losses and accuracies, beyond which there is rounding
+_ROUNDING = 1e-9  # losses that differ by less are equal
 _RIDGE = PersonalRidge()
 
 Bools = NDArray[np.bool_]
@@ -110,7 +111,7 @@ class Advice:
     @property
     def best(self) -> str:
         """The classifier of `CHOICES` with the highest accuracy; the simplest of equals."""
-        return max(CHOICES, key=lambda name: round(self.accuracy[name], _DIGITS))
+        return max(CHOICES, key=lambda name: round(self.accuracy[name], 9))
 
     @property
     def settings(self) -> list[str]:
@@ -270,7 +271,9 @@ def _read(task: Task, data: FederatedData, client: int, smoothing: float) -> _Si
 
 def _chosen(found: list[_Judged]) -> int:
     """The place in `REGS` of the least loss over all images of all that is found; of equals the most usual."""
-    losses = np.concatenate([judged.losses for judged in found], 1).mean(1).round(_DIGITS)
+    losses = np.concatenate([judged.losses for judged in found], 1).mean(1)
+    losses -= losses.min()
+    losses[losses < _ROUNDING] = 0
     return REGS.index(_RIDGE.reg_of({"losses": torch.from_numpy(losses)}).item())
 
 
