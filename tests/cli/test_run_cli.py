@@ -36,10 +36,10 @@ def test_advice_is_printed_and_its_command_runs(place: Path, fedotp: Fedotp) -> 
     for sentence in found["sentences"]:
         assert sentence in printed.out.splitlines()
     assert [site["name"] in printed.out for site in found["sites"]] == [True] * 4
-    (line,) = re.findall("^next +fedotp (.*)", printed.out, re.MULTILINE) if found["settings"] else ["presets"]
-    assert fedotp(*shlex.split(line)).status == 0
-    options = [word for change in found["settings"] for word in ("--set", change)]
-    assert fedotp("config", "tiny.toml", *options).status == 0
+    (line,) = re.findall("^next +fedotp (.*)", printed.out, re.MULTILINE)
+    assert fedotp(*shlex.split(line), "--out", "next").status == 0
+    done, asked = RunDirectory.open("next").config, load_config("tiny.toml").override(found["settings"])
+    assert (done.method, done.partition.seed, done.evaluation) == (asked.method, 1, asked.evaluation)
 
 
 def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path, fedotp: Fedotp) -> None:

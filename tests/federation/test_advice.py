@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy.stats import ttest_rel
 from sklearn.linear_model import Ridge
-from toy_federation import CLASSES, make_data, make_task
+from toy_federation import CLASSES, make_data, make_task, simulator
 
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, HeldFeatures
-from fedotp.methods import REGS, Task
+from fedotp.methods import REGS, PersonalRidge, Task
 from fedotp.runs.advice import (
     ALONE,
     CHOICES,
@@ -103,6 +103,15 @@ def test_every_prediction_is_that_of_a_refit_without_the_image() -> None:
         for name, of in expected.items():
             np.testing.assert_array_equal(site.right[name], of, err_msg=f"{site.name}, {name}")
     assert len({tuple(np.concatenate([site.right[name] for site in advice.sites])) for name in right[0]}) == 6
+
+
+def test_the_personal_ridge_of_a_federation_chooses_the_same_reg() -> None:
+    task, data = toy()
+    federation = simulator("personal-ridge", task=task, data=data)
+    federation.run_round()
+    federation.run_round()
+    expected = PersonalRidge().reg_of(federation.server.params).item()
+    assert advise_sites(task, data, SMOOTHING).regs[PERSONAL] == expected
 
 
 def test_gains_are_paired_over_sites_and_over_the_images_of_a_site() -> None:

@@ -13,19 +13,19 @@ is overrated (recipes/advise). And images of one patient or part are left out on
 each finds its own images overrated.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.config import Config
 from fedotp.errors import FedotpError
-from fedotp.federation import FederatedData, Ints, log_frequencies
+from fedotp.federation import FederatedData, log_frequencies
 from fedotp.federation.testing import Predictor
 from fedotp.methods import REGS, Batch, PersonalRidge, Task, ZeroShot, left_out
 from fedotp.runs.one import prepare
@@ -171,37 +171,35 @@ def advise_sites(task: Task, data: FederatedData, smoothing: float) -> Advice:
     if len(there) < 2:
         raise FedotpError(f"advice needs at least 2 sites with training images, and there are {len(there)}")
     sites = [_read(task, data, int(i), smoothing) for i in there]
-    n = sum(len(site.labels) for site in sites)
-    gram = sum((site.gram for site in sites), torch.zeros(())) / n
-    cross = sum((site.cross for site in sites), torch.zeros(())) / n
-    target = _RIDGE.text * _RIDGE.shared(task, 1)["captions"].mT
-
-    alone, shared, personal = [], [], []
+    everyone = _Images(*(torch.cat([getattr(site, part.name) for site in sites]) for part in fields(_Images)))
+    n, target = len(everyone.labels), _RIDGE.text * _RIDGE.shared(task, 1)["captions"].mT
+    gram, cross = everyone.gram / n, everyone.cross / n
+    shared = everyone.judge(gram, cross, target, 1 / n)
+    alone, personal = [], []
     for site in sites:
-        own = len(site.labels)
-        alone.append(site.judge(site.left_out(site.gram / own, site.cross / own, target, 1 / own)))
-        shared.append(site.judge(site.left_out(gram, cross, target, 1 / n)))
-        more, weight = _RIDGE.personal / n, (1 + _RIDGE.personal) / n
-        personal.append(site.judge(site.left_out(gram + more * site.gram, cross + more * site.cross, target, weight)))
-    of_all = {name: _chosen(found) for name, found in {SHARED: shared, PERSONAL: personal}.items()}
-    advised = []
+        n_own, more, weight = len(site.labels), _RIDGE.personal / n, (1 + _RIDGE.personal) / n
+        alone.append(site.judge(site.gram / n_own, site.cross / n_own, target, 1 / n_own))
+        personal.append(site.judge(gram + more * site.gram, cross + more * site.cross, target, weight))
+    of_shared = _chosen(shared.losses)
+    of_personal = _chosen(np.concatenate([judged.losses for judged in personal], 1))
+    advised, start = [], 0
     for i, site in enumerate(sites):
-        chosen = _chosen([alone[i]])
+        of_alone, here = _chosen(alone[i].losses), slice(start, start := start + len(site.labels))
         right = {
             ZERO_SHOT: site.is_right(site.zero_shot),
             ZERO_SHOT_PRIOR: site.is_right(site.zero_shot + site.prior),
-            ALONE: alone[i].with_prior[chosen],
-            SHARED: shared[i].without[of_all[SHARED]],
-            SHARED_PRIOR: shared[i].with_prior[of_all[SHARED]],
-            PERSONAL: personal[i].with_prior[of_all[PERSONAL]],
+            ALONE: alone[i].with_prior[of_alone],
+            SHARED: shared.without[of_shared, here],
+            SHARED_PRIOR: shared.with_prior[of_shared, here],
+            PERSONAL: personal[i].with_prior[of_personal],
         }
-        advised.append(SiteAdvice(data.names[there[i]], right, REGS[chosen]))
-    return Advice(tuple(advised), {name: REGS[at] for name, at in of_all.items()})
+        advised.append(SiteAdvice(data.names[there[i]], right, REGS[of_alone]))
+    return Advice(tuple(advised), {SHARED: REGS[of_shared], PERSONAL: REGS[of_personal]})
 
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """For R regs and the n images of a site: losses, and which images are right with and without the prior, (R, n)."""
+    """For R regs and n images: losses, and which images are right with and without the prior, (R, n)."""
 
     losses: NDArray[np.float64]
     with_prior: Bools
@@ -209,72 +207,63 @@ class _Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class _Site:
-    """The n training images of a site: features (n, e), targets (n, K), labels (n,), and what captions say of them.
+class _Images:
+    """n training images: features (n, e), targets (n, K), labels (n,), and log probabilities of the captions (n, K).
 
-    `zero_shot` are logits (n, K), `prior` logarithms of the frequencies of classes among the other images (n, K).
+    `prior` (n, K) are the logarithms of the frequencies of classes among the site's other images.
     """
 
-    image: Tensor
+    features: Tensor
     targets: Tensor
-    labels: Ints
+    labels: Tensor
     zero_shot: Tensor
     prior: Tensor
 
     @property
     def gram(self) -> Tensor:
         """X'X: (e, e)."""
-        return self.image.mT @ self.image
+        return self.features.mT @ self.features
 
     @property
     def cross(self) -> Tensor:
         """X'Y: (e, K)."""
-        return self.image.mT @ self.targets
+        return self.features.mT @ self.targets
 
-    def left_out(self, gram: Tensor, cross: Tensor, target: Tensor, weight: float) -> Iterator[Tensor]:
-        """Predictions (n, K) of each image by a ridge without it, for each of `REGS`; as `fedotp.methods.left_out`."""
-        found = left_out(self.image[None], self.targets[None], gram[None], cross[None], target[None], weight)
-        return (scores[0] * _RIDGE.sharpness for scores in found)
-
-    def judge(self, outputs: Iterable[Tensor]) -> _Judged:
-        """Compare the logits (n, K) of each reg with the labels."""
+    def judge(self, gram: Tensor, cross: Tensor, target: Tensor, weight: float) -> _Judged:
+        """Of ridges without each image, one for each of `REGS`; the arguments are those of `left_out`, without C."""
         losses, with_prior, without = [], [], []
-        at = torch.from_numpy(self.labels).to(self.image.device)[:, None]
-        for logits in outputs:
-            losses.append(-logits.log_softmax(-1).gather(-1, at)[:, 0].cpu().numpy())
-            with_prior.append(self.is_right(logits.log_softmax(-1) + self.prior))
+        found = left_out(self.features[None], self.targets[None], gram[None], cross[None], target[None], weight)
+        for (scores,) in found:
+            logits = (_RIDGE.sharpness * scores).log_softmax(-1)
+            losses.append(-logits.gather(-1, self.labels[:, None])[:, 0].cpu().numpy())
+            with_prior.append(self.is_right(logits + self.prior))
             without.append(self.is_right(logits))
         return _Judged(np.stack(losses), np.stack(with_prior), np.stack(without))
 
     def is_right(self, logits: Tensor) -> Bools:
         """Whether the largest of each row is that of the label: (n,)."""
-        found: Bools = logits.argmax(-1).cpu().numpy() == self.labels
-        return found
+        right: Bools = (logits.argmax(-1) == self.labels).cpu().numpy()
+        return right
 
 
-def _read(task: Task, data: FederatedData, client: int, smoothing: float) -> _Site:
+def _read(task: Task, data: FederatedData, client: int, smoothing: float) -> _Images:
     """The training images of one client."""
-    captions = Predictor.of(ZeroShot(), task, {})
-    rows, images, targets, zero_shot = data.train.clients[client], [], [], []
+    captions, rows = Predictor.of(ZeroShot(), task, {}), data.train.clients[client]
+    parts = []
     for start in range(0, len(rows), _CHUNK):
         image, labels = data.train.read(rows[None, start : start + _CHUNK], 0, task.device, task.dtype, _RIDGE.needs)
-        seen, target = _RIDGE.regression(task, Batch(image, labels))
-        images.append(seen[0])
-        targets.append(target[0])
-        zero_shot.append(captions.log_probabilities(captions.scores(image))[0])
-    own = data.train.labels[rows]
-    n_classes = len(task.classes)
-    others = np.bincount(own, minlength=n_classes) - np.eye(n_classes, dtype=np.int64)[own]
-    prior = log_frequencies(others, smoothing).to(task.device)
-    return _Site(torch.cat(images), torch.cat(targets), own, torch.cat(zero_shot), prior)
+        found = captions.log_probabilities(captions.scores(image))
+        parts.append([x[0] for x in (*_RIDGE.regression(task, Batch(image, labels)), labels, found)])
+    features, targets, labels, zero_shot = map(torch.cat, zip(*parts, strict=True))
+    one_hot = F.one_hot(labels, len(task.classes))
+    return _Images(features, targets, labels, zero_shot, log_frequencies(one_hot.sum(0) - one_hot, smoothing))
 
 
-def _chosen(found: list[_Judged]) -> int:
-    """The place in `REGS` of the least loss over all images of all that is found; of equals the most usual."""
-    losses = np.concatenate([judged.losses for judged in found], 1).mean(1)
-    losses -= losses.min()
-    losses[losses < _ROUNDING] = 0
-    return REGS.index(_RIDGE.reg_of({"losses": torch.from_numpy(losses)}).item())
+def _chosen(losses: NDArray[np.float64]) -> int:
+    """The place in `REGS` of the least mean of losses (R, n); of equals the most usual."""
+    means = losses.mean(1) - losses.mean(1).min()
+    means[means < _ROUNDING] = 0
+    return REGS.index(_RIDGE.reg_of({"losses": torch.from_numpy(means)}).item())
 
 
 def _difference(ours: NDArray[Any], theirs: NDArray[Any]) -> Difference:
