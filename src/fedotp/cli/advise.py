@@ -80,8 +80,11 @@ def _print(advice: "Advice") -> None:
             n_images = len(next(iter(site.right.values())))
             table.add_row(cell(site.name), cell(n_images), *(cell(found.points) for found in site.gains.values()))
         Console().print(table)
-    note = f"mean over {len(advice.sites)} sites of training images left out one by one; a site gains or loses if "
-    Console().print(cell(note + "its own interval leaves out 0", "dim"))
+    note = (
+        f"means over {len(advice.sites)} sites, each training image left out in turn, which overrates sharing where sites "
+        "have few images; a site gains or loses if its own interval leaves out 0"
+    )
+    Console().print(cell(note, "dim"))
     print()
     for line in advice.sentences:
         print(printable(line))
