@@ -81,8 +81,8 @@ def _print(advice: "Advice") -> None:
             table.add_row(cell(site.name), cell(n_images), *(cell(found.points) for found in site.gains.values()))
         Console().print(table)
     note = (
-        f"means over {len(advice.sites)} sites, each training image left out in turn, which overrates sharing where sites "
-        "have few images; a site gains or loses if its own interval leaves out 0"
+        f"means over {len(advice.sites)} sites, each training image left out in turn, which overrates sharing where "
+        "sites have few images; a site gains or loses if its own interval leaves out 0"
     )
     Console().print(cell(note, "dim"))
     print()
