@@ -1,204 +1,194 @@
 """The tables of a study made by study.sh.
 
     python -m recipes.field.tables runs/field docs/results/field
+
+For every setting it keeps, in SETTING-clients.csv, a line for each run, row and column: the accuracy of every client in
+percent. From these lines alone it makes SETTING.csv: for each row (a method or control, with the prior off or on) and
+column its mean, and personal ridge's mean minus it, paired over splits and seeds, with Student's interval over splits
+and Holm's p over all rows of the column. Without the first argument, or where it has no runs of a setting, the lines
+that are there already are used. It prints the table of docs/results.md.
+
     python -m recipes.field.tables runs/demo docs/results/demo.csv
 
-For every setting a CSV file: the numbers of each method, means over its runs, and how far FedOTP is ahead or behind in
-each, paired over splits and seeds. Each vendor left out is a split. Beside them, in SETTING-clients.csv, a line for
-each run and view: how many of its test images every client has right, from which means and worst tenths follow. The
-second command writes only that, for one comparison. The first one also prints the table of docs/results.md.
+writes only such lines, for one comparison.
 """
 
 import csv
 import json
 import statistics
 import sys
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedotp.methods import METHODS
 from fedotp.runs.tables import SHARE, Difference, Pair, holm, paired
 
-Numbers = dict[str, float]
-_REFERENCE = "fedotp"
+SETTINGS = (
+    "mild", "fifty", "severe", "two-classes", "few-shots", "many", "changed", "novel", "vendors", "vendors-labels",
+    "office", "office-labels",
+)  # fmt: skip
+COLUMNS = {"changed": ("own", "changed"), "novel": ("local", "base", "novel")}
+"""Of settings with more than the accuracy on the sites' own images."""
+REFERENCE = ("personal-ridge", "on")
+_CONTROLS = {"majority": ("majority", "off"), "zero_shot": ("zeroshot", "off"), "zero_shot_prior": ("zeroshot", "on")}
+_VIEWS = {"base": {"changed": "changed", "novel": "base"}, "novel": {"novel": "novel"}}
+_IN_LOSS = ",federation.prior=1.0,evaluation.prior=1.0"
 
 
-def _plain(summary: dict[str, Any]) -> Numbers:
-    """Accuracy on the clients' own images."""
-    return {
-        "accuracy": summary["final"]["accuracy"],
-        "worst decile": summary["final"]["accuracy_worst_decile"],
-        "best round": summary["best"]["accuracy"],
-        "last five": summary["last_five"]["accuracy"] if "last_five" in summary else summary["final"]["accuracy"],
-    }
+class Line(NamedTuple):
+    """What one row scored in one run: the accuracies of the clients, in percent and in their order."""
+
+    method: str
+    prior: str
+    column: str
+    split: int
+    seed: int
+    clients: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over clients, in percent."""
+        return statistics.fmean(self.clients)
 
 
-def _novel(summary: dict[str, Any]) -> Numbers:
-    """Local, base, novel and what papers make of them; the global part's beside them. After the last round."""
-    both = summary.get("base_to_novel", {})
-    words = {"personal": "", "global": "global part: "}
-    return {
-        f"{words[model]}{name}": series["last"]
-        for model, numbers in both.items()
-        for name, series in numbers.items()
-        if model == "personal" or name in ("base", "novel")
-    }
+def lines(folder: Path, setting: str) -> Iterator[Line]:
+    """All that the runs of a setting say, controls once for each split and seed."""
+    own = COLUMNS.get(setting, ("own",))[0]
+    seen: set[tuple[str, str, int, int]] = set()
+    for path in sorted(folder.glob("*/summary.json")):
+        *name, split_, seed_ = path.parent.name.split(",")
+        if not split_.startswith("split="):
+            name, split_ = [*name, split_], "split=0"
+        method, split, seed = ",".join(name), int(split_.removeprefix("split=")), int(seed_.removeprefix("seed="))
+        if setting in ("vendors", "office"):
+            split = seed  # a division by domain is one split: seeds stand for it
+        summary = json.loads(path.read_text())
+        always = method.endswith(_IN_LOSS) or method == REFERENCE[0]
+        found = {(method, "on" if always else "off"): [client["accuracy"] for client in summary["clients"]]}
+        if not always:
+            found[method, "on"] = summary["with_prior"]["clients"]
+        for control, row in _CONTROLS.items():
+            if control in summary["controls"] and method == REFERENCE[0]:
+                found[row] = summary["controls"][control]["clients"]
+        for control, prior in (("global", "off"), ("global_prior", "on")):
+            if control in summary["controls"]:
+                found[f"global part of {method}", prior] = summary["controls"][control]["clients"]
+        for (row, prior), values in found.items():
+            if (row, prior, split, seed) not in seen:
+                seen.add((row, prior, split, seed))
+                yield Line(row, prior, own, split, seed, tuple(100 * value for value in values))
+        for view in summary.get("views", []):
+            column = _VIEWS.get(view["view"], {}).get(setting)
+            if column and view["model"] == "personal":
+                yield Line(method, "on" if always else "off", column, split, seed, (100 * view["accuracy"],))
 
 
-def _left_out(summary: dict[str, Any]) -> Numbers:
-    """The other vendors, and the one left out before and after it joined."""
-    views = {(view["view"], view["model"]): view["accuracy"] for view in summary.get("views", [])}
-    before = views.get(("before joining", "global"), views.get(("before joining", "personal")))
-    found = {"others": summary["final"]["accuracy"], "before": before, "after": summary["joined"]["accuracy"]}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-SETTINGS: dict[str, tuple[Callable[[dict[str, Any]], Numbers], tuple[str, ...]]] = {
-    "fifty": (_plain, ("accuracy",)),
-    "two-classes": (_plain, ("accuracy",)),
-    "vendors": (_plain, ("accuracy",)),
-    "novel": (_novel, ("local", "base", "novel")),
-    "left-out": (_left_out, ("others", "before", "after")),
-}
-"""For each setting its numbers, and those of them in the Markdown table."""
-
-
-def _runs(folder: Path) -> Iterator[tuple[str, Pair, Path]]:
-    """The complete runs below a folder: method, as it was asked for, split and seed, and where it is."""
-    parts = [folder] if any(folder.glob("*/summary.json")) else sorted(folder.iterdir())
-    for place, part in enumerate(parts):
-        for path in sorted(summary.parent for summary in part.glob("*/summary.json")):
-            config = tomllib.loads((path / "config.toml").read_text())
-            split = config["partition"]["seed"] if len(parts) == 1 else place
-            yield path.name.split(",split=")[0].split(",seed=")[0], (split, config["seed"]), path
-
-
-def read(folder: Path, numbers: Callable[[dict[str, Any]], Numbers]) -> dict[str, dict[Pair, Numbers]]:
-    """By method the numbers of its runs by split and seed."""
-    found: dict[str, dict[Pair, Numbers]] = {}
-    for method, pair, path in _runs(folder):
-        found.setdefault(method, {})[pair] = numbers(json.loads((path / "summary.json").read_text()))
-    return found
-
-
-def clients(folder: Path) -> list[dict[str, Any]]:
-    """A row for each run and view: the images right and tested of every client after the last round."""
+def rows(found: Sequence[Line]) -> list[dict[str, Any]]:
+    """A row for each method or control, prior and column, best first."""
+    series: dict[tuple[str, str, str], dict[Pair, float]] = {}
+    for line in found:
+        series.setdefault((line.column, line.method, line.prior), {})[line.split, line.seed] = line.mean / 100
     made = []
-    for method, (split, seed), path in _runs(folder):
-        last: dict[str, dict[str, Any]] = {}
-        for record in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
-            if record["kind"] in ("evaluation", "view"):
-                last[f"{record['view']} {record['model']}" if "view" in record else "own"] = record
-        for view, record in last.items():
-            tested = zip(record["client_accuracy"], record["n"], strict=True)
-            right = " ".join(f"{round(share * n)}/{n}" for share, n in tested)
-            made.append({"method": method, "split": split, "seed": seed, "view": view, "clients": right})
+    for column in dict.fromkeys(line.column for line in found):
+        here = {key[1:]: runs for key, runs in series.items() if key[0] == column}
+        ours = here.get(REFERENCE, {})
+        ahead = {key: paired(ours, runs) for key, runs in here.items() if key != REFERENCE}
+        tested = {key: each.p for key, each in ahead.items() if each and each.p is not None}
+        p = dict(zip(tested, holm(list(tested.values())), strict=True))
+        order = sorted(here, key=lambda key: -statistics.fmean(here[key].values()))
+        made += [_row(column, key, here[key], ahead.get(key), p.get(key)) for key in order]
     return made
 
 
-def recomputed(right: str) -> Numbers:
-    """Mean accuracy over clients and over the worst tenth of them, of a cell of the column `clients`."""
-    shares = sorted(int(one) / int(of) for one, of in (each.split("/") for each in right.split()))
-    worst = shares[: max(1, len(shares) // 10)]
-    return {"accuracy": statistics.fmean(shares), "worst decile": statistics.fmean(worst)}
-
-
-def rows(found: dict[str, dict[Pair, Numbers]]) -> list[dict[str, Any]]:
-    """A row for each method and number, in the order of the mean of the first number."""
-    names = list(dict.fromkeys(name for runs in found.values() for run in runs.values() for name in run))
-    series = {
-        (method, name): {pair: run[name] for pair, run in runs.items() if name in run}
-        for method, runs in found.items()
-        for name in names
-    }
-    against = {
-        key: paired(series[_REFERENCE, key[1]], own)
-        for key, own in series.items()
-        if key[0] != _REFERENCE and _REFERENCE in found
-    }
-    together: dict[tuple[str, str], float] = {}
-    for name in names:
-        tested = {key: found.p for key, found in against.items() if found and found.p is not None and key[1] == name}
-        together |= dict(zip(tested, holm(list(tested.values())), strict=True))
-    order = sorted(found, key=lambda method: -statistics.fmean(series[method, names[0]].values()))
-    return [
-        _row(method, name, series[method, name], against.get((method, name)), together.get((method, name)))
-        for method in order
-        for name in names
-        if series[method, name]
-    ]
-
-
-def _row(method: str, name: str, own: dict[Pair, float], ahead: Difference | None, p: float | None) -> dict[str, Any]:
-    values = list(own.values())
+def _row(
+    column: str, key: tuple[str, str], runs: dict[Pair, float], ahead: Difference | None, p: float | None
+) -> dict[str, Any]:
     word = ""
     if ahead is not None and p is not None:
-        word = ("ahead" if ahead.mean > 0 else "behind") if p <= 1 - SHARE else "not told apart"
+        word = ("ahead" if ahead.mean > 0 else "behind") if p <= 1 - SHARE else "not significant"
     return {
-        "method": method,
-        "number": name,
-        "runs": len(values),
-        "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-        "fedotp_minus_it": ahead.mean if ahead else None,
+        "column": column,
+        "method": key[0],
+        "prior": key[1],
+        "runs": len(runs),
+        "mean": statistics.fmean(runs.values()),
+        "personal_ridge_minus_it": ahead.mean if ahead else None,
         "low": ahead.low if ahead else None,
         "high": ahead.high if ahead else None,
         "p_holm": p,
-        "fedotp_is": word,
+        "personal_ridge_is": word,
     }
 
 
 def markdown(folder: Path) -> str:
-    """Of all CSV files a line for each method: means in percent, and which differ significantly from FedOTP's."""
-    names, cells = [], {}
-    for setting, (_, shown) in SETTINGS.items():
+    """A line for each method: in each column its mean, prior off / on, marked where it differs from personal ridge."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    titles = []
+    for setting in (each for each in SETTINGS if (folder / f"{each}.csv").exists()):
         with (folder / f"{setting}.csv").open(newline="") as file:
-            found = [row for row in csv.DictReader(file) if row["number"] in shown]
-        for name in shown:
-            names.append(setting if len(shown) == 1 else f"{setting}: {name}")
-            of = {_called(row["method"]): row for row in found if row["number"] == name}
-            cells |= {(method, names[-1]): _cell(row) for method, row in of.items()}
-    methods = dict.fromkeys(method for method, _ in cells)
-    lines = [["method", *names], ["---", *["---:"] * len(names)]]
-    lines += [[method, *(cells.get((method, name), "-") for name in names)] for method in methods]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+            found = list(csv.DictReader(file))
+        for column in dict.fromkeys(row["column"] for row in found):
+            title = setting if column in ("own", setting) and setting != "changed" else f"{setting}: {column}"
+            titles.append(title)
+            for row in found:
+                if row["column"] == column and not row["method"].startswith("global part"):
+                    mark = {"ahead": "▽", "behind": "▲"}.get(row["personal_ridge_is"], "")
+                    cells.setdefault((row["method"], title), {})[row["prior"]] = f"{100 * float(row['mean']):.1f}{mark}"
+    head = [["method", *titles], ["---", *["---:"] * len(titles)]]
+    body = [
+        [called(method), *(" / ".join(cells.get((method, title), {"": "-"}).values()) for title in titles)]
+        for method in dict.fromkeys(method for method, _ in cells)
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in head + body)
 
 
-def _cell(row: dict[str, str]) -> str:
-    return f"{100 * float(row['mean']):.2f}{ {'ahead': ' ▽', 'behind': ' ▲'}.get(row['fedotp_is'], '') }"
+def called(method: str) -> str:
+    """A method with its options, as a table names it."""
+    name, *options = method.removesuffix(_IN_LOSS).split(",")
+    title = METHODS[name].title if name in METHODS else "Majority class"
+    return ", ".join([title, *options, *(["prior in the loss"] if method.endswith(_IN_LOSS) else [])])
 
 
-def _called(method: str) -> str:
-    """A method with its options, without its learning rate."""
-    name, *options = method.split(",")
-    shown = [option for option in options if not option.startswith("optimizer.")]
-    return ", ".join([METHODS[name].title, *shown])
+def read(path: Path) -> list[Line]:
+    """The lines of a file that `write` made."""
+    with path.open(newline="") as file:
+        return [
+            Line(r["method"], r["prior"], r["column"], int(r["split"]), int(r["seed"]), _numbers(r["clients"]))
+            for r in csv.DictReader(file)
+        ]
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(value) for value in text.split())
+
+
+def _write(path: Path, made: Sequence[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, made[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(made)
+
+
+def keep(path: Path, found: Sequence[Line]) -> None:
+    """Write the lines."""
+    _write(path, [line._asdict() | {"clients": " ".join(f"{value:.6g}" for value in line.clients)} for line in found])
 
 
 def main() -> None:
     """Write them."""
-    source, target = (Path(argument) for argument in sys.argv[1:])
+    *sources, target = (Path(argument) for argument in sys.argv[1:])
     if target.suffix == ".csv":
-        _write(target, clients(source))
+        keep(target, list(lines(sources[0], "demo")))
         return
     target.mkdir(parents=True, exist_ok=True)
-    for setting, (numbers, _) in SETTINGS.items():
-        if not (source / setting).is_dir():
-            continue
-        made = rows(read(source / setting, numbers))
-        _write(target / f"{setting}.csv", made)
-        _write(target / f"{setting}-clients.csv", clients(source / setting))
-    if all((target / f"{setting}.csv").exists() for setting in SETTINGS):
-        print(markdown(target))
-
-
-def _write(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, lines[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+    for setting in SETTINGS:
+        kept = target / f"{setting}-clients.csv"
+        if sources and (sources[0] / setting).is_dir():
+            keep(kept, list(lines(sources[0] / setting, setting)))
+        if kept.exists():
+            _write(target / f"{setting}.csv", rows(read(kept)))
+    print(markdown(target))
 
 
 if __name__ == "__main__":

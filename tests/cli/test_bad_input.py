@@ -38,6 +38,8 @@ CASES = {
     "evaluate done --set method.name=coop": "done/state/checkpoint.safetensors belongs to another federation: it",
     "evaluate done --set partition.seed=1": "done: a run is evaluated on its own partition; leave partition.* out",
     "evaluate damaged": "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes",
+    "advise demo-site": "unknown preset 'demo-site'; did you mean 'demo-sites'?",
+    "advise tiny.toml -q --set partition.scheme=iid --set partition.n_clients=1": "advice needs at least 2 sites with",
     # runs, config, figures, report
     "runs show damaged": "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes",
     "runs list nowhere": "nowhere is not a folder; `fedotp run` makes runs, in runs/ by default",

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,22 @@ from fedotp.data.partition import Partition
 from invented_run import invent_run
 
 OUT = "runs/images-fedotp-domain-dirichlet-seed0"
+
+
+def test_advice_is_printed_and_its_command_runs(place: Path, fedotp: Fedotp) -> None:
+    printed = fedotp("advise", "tiny.toml", "--set", "partition.seed=1")
+    assert printed.status == 0, printed.err
+    assert not (place / "runs").exists()
+    found = json.loads(fedotp("advise", "tiny.toml", "--set", "partition.seed=1", "--json").out)
+    for name, accuracy in found["accuracy"].items():
+        assert re.search(rf"^{re.escape(name)} +{100 * accuracy:.2f} ", printed.out, re.MULTILINE)
+    for sentence in found["sentences"]:
+        assert sentence in printed.out.splitlines()
+    assert [site["name"] in printed.out for site in found["sites"]] == [True] * 4
+    (line,) = re.findall("^next +fedotp (.*)", printed.out, re.MULTILINE)
+    assert fedotp(*shlex.split(line), "--out", "next").status == 0
+    done, asked = RunDirectory.open("next").config, load_config("tiny.toml").override(found["settings"])
+    assert (done.method, done.partition.seed, done.evaluation) == (asked.method, 1, asked.evaluation)
 
 
 def test_run_prints_a_line_per_evaluation_and_the_numbers_at_the_end(place: Path, fedotp: Fedotp) -> None:

@@ -85,6 +85,27 @@ def test_the_tables_of_results_are_those_of_the_recorded_numbers(inputs: Path, t
     )
 
 
+def test_the_result_of_the_study_of_advice_is_what_its_numbers_give() -> None:
+    with (ROOT / "docs/results/advise.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys = ("advised", "advised_low", "advised_high", "true", "true_low", "true_high", "points_below_best")
+    answer, low, high, true, true_low, true_high, below = (np.array([float(row[key]) for row in rows]) for key in keys)
+    is_right = np.array([row["sign_right"] == "True" for row in rows])
+    np.testing.assert_array_equal(is_right, answer * true > 0)
+    is_sure, is_true = (low > 0) | (high < 0), (true_low > 0) | (true_high < 0)
+    assert not (is_sure | is_true)[~is_right].any()
+    text = (ROOT / "recipes/advise/README.md").read_text()
+    for words in (
+        f"right in {is_right.sum()} of {len(rows)} settings, and in {sum(int(row['seeds_right']) for row in rows)} of",
+        f"All {is_sure.sum()} significant answers",
+        f"gains in {(true > 0).sum()} of the {len(rows)} settings",
+        f"{below.mean():.2f} points below the best on average, {below.max():.2f} at most",
+        f"{answer.mean():.2f} points advised against {true.mean():.2f} true on average",
+        f"{((low <= true) & (true <= high)).sum()} of {len(rows)} intervals hold the truth",
+    ):
+        assert words in text
+
+
 def test_the_table_of_the_readme_is_what_the_clients_of_the_demo_give() -> None:
     with (ROOT / "docs/results/demo.csv").open(newline="") as file:
         found = {(row["method"], int(row["split"])): row["clients"] for row in csv.DictReader(file)}

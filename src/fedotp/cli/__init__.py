@@ -18,6 +18,7 @@ from fedotp._imports import VARIABLE, name_imports
 from fedotp._system import end_at_once, shortage
 from fedotp._text import one_line, printable
 from fedotp.cli import (
+    advise,
     audit,
     bundles,
     client,
@@ -42,7 +43,7 @@ from fedotp.cli.show import INTERRUPTED, TRY_AGAIN
 from fedotp.errors import FedotpError, TransientError
 
 _PANELS = {
-    "Start": ("demo", "run", "presets", "config"),
+    "Start": ("demo", "advise", "run", "presets", "config"),
     "Compare": ("compare", "sweep", "paper", "runs", "report", "figures", "evaluate"),
     "Use": ("predict", "serve", "export", "calibrate", "join"),
     "Data": ("data", "weights"),
@@ -102,7 +103,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, run, many, report, figures, predict, serve, bundles, join, server, client, audit, leaving):
+for module in (demo, advise, run, many, report, figures, predict, serve, bundles, join, server, client, audit, leaving):
     app.add_typer(module.app)  # its commands
 data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
 for group in (paper, runs, data, weights, keys):

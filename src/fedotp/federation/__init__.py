@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedotp.federation._data import Images as Images
     from fedotp.federation._data import Novel as Novel
     from fedotp.federation._data import OnImages as OnImages
+    from fedotp.federation._data import log_frequencies as log_frequencies
     from fedotp.federation._hardware import client_bytes as client_bytes
     from fedotp.federation._hardware import n_threads as n_threads
     from fedotp.federation._hardware import prompt_lengths as prompt_lengths

@@ -19,7 +19,9 @@ from fedotp.methods._parts import Memory as Memory
 from fedotp.methods._parts import Need as Need
 from fedotp.methods._parts import Parameters as Parameters
 from fedotp.methods._parts import Prompt as Prompt
+from fedotp.methods._personal_ridge import REGS as REGS
 from fedotp.methods._personal_ridge import PersonalRidge as PersonalRidge
+from fedotp.methods._personal_ridge import left_out as left_out
 from fedotp.methods._promptfl import CoOp as CoOp
 from fedotp.methods._promptfl import PromptFL as PromptFL
 from fedotp.methods._promptfl import ZeroShot as ZeroShot

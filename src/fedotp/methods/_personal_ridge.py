@@ -1,6 +1,6 @@
 """Personal ridge: closed forms, patches, own images and the class prior put together; two rounds, no gradient."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -90,17 +90,11 @@ class PersonalRidge(Ridge):
         losses = batch.image.pooled.new_zeros(n_clients, len(REGS), dtype=torch.float64)
         if "all_gram" not in params or not n_images or not bool((params[IMAGES] > 0).any()):
             return losses
-        image, labels = self._regression(task, batch)
-        gram, cross = self._with_own(params)
-        values, vectors = (each.to(gram.device) for each in torch.linalg.eigh(gram.cpu()))  # a GPU is slower at many
-        seen, cross, target = image @ vectors, vectors.mT @ cross, vectors.mT @ params["target"]
+        image, labels = self.regression(task, batch)
         weight = (1 + self.personal) / params[IMAGES].clamp_min(1)[:, None, None]
         at = batch.labels.clamp_min(0)[..., None]
-        for number, reg in enumerate(REGS):
-            inverse = 1 / (values.clamp_min(0) + reg)  # (C, e)
-            fitted = seen @ ((cross + reg * target) * inverse[..., None])  # (C, B, K)
-            own = weight * (seen.square() * inverse[:, None]).sum(-1, keepdim=True)  # h: (C, B, 1)
-            without = (fitted - own * labels) / (1 - own).clamp_min(_LEAST)
+        found = left_out(image, labels, *self._with_own(params), params["target"], weight)
+        for number, without in enumerate(found):
             right = (self.sharpness * without).log_softmax(-1).gather(-1, at)[..., 0]
             losses[:, number] = -(right * (batch.labels >= 0)).sum(1)
         return losses
@@ -109,3 +103,19 @@ class PersonalRidge(Ridge):
         """The means G (C, e, e) and B (C, e, K), and the mean losses (C, R)."""
         sent = super().upload(params, received, draws)
         return {**sent, "losses": params["losses"]} if self._chooses else sent
+
+
+def left_out(
+    image: Tensor, labels: Tensor, gram: Tensor, cross: Tensor, target: Tensor, weight: Tensor | float
+) -> Iterator[Tensor]:
+    """For each of `REGS`, the predictions (C, B, K) of images by the weights that a ridge would have without them.
+
+    Each of `image` (C, B, e), with `labels` (C, B, K), counts `weight` in `gram` G (C, e, e) and `cross` B (C, e, K).
+    """
+    values, vectors = (each.to(gram.device) for each in torch.linalg.eigh(gram.cpu()))  # a GPU is slower at many
+    seen, cross, target = image @ vectors, vectors.mT @ cross, vectors.mT @ target
+    for reg in REGS:
+        inverse = 1 / (values.clamp_min(0) + reg)  # (C, e)
+        fitted = seen @ ((cross + reg * target) * inverse[..., None])  # (C, B, K)
+        own = weight * (seen.square() * inverse[:, None]).sum(-1, keepdim=True)  # h: (C, B, 1)
+        yield (fitted - own * labels) / (1 - own).clamp_min(_LEAST)

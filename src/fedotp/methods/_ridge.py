@@ -155,10 +155,10 @@ class Ridge(Method):
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
         """Sums over the images of a batch: X'X (C, e, e) and X'Y (C, e, K)."""
-        image, labels = self._regression(task, batch)
+        image, labels = self.regression(task, batch)
         return {"gram": image.mT @ image, "cross": image.mT @ labels}
 
-    def _regression(self, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
+    def regression(self, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
         """X (C, B, e), 0 for padding, and Y (C, B, K)."""
         image = self.seen(batch.image).double() * (batch.labels >= 0)[..., None]
         n_classes = len(task.classes)

@@ -1,0 +1,1 @@
+"""Whether `fedotp advise` is right about test images."""

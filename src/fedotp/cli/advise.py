@@ -1,0 +1,90 @@
+"""`fedotp advise`: what to expect of a federation before it trains."""
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from fedotp._system import open_driver
+from fedotp._text import percent, printable
+from fedotp.cli._options import SOURCE, JsonOption, QuietOption, SetOption, SourceArgument
+from fedotp.cli.show import cell, command, listing, print_paths
+
+if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+    from fedotp.runs.advice import Advice
+
+app = typer.Typer()
+
+_MOST_SITES = 20  # listed; --json has all
+
+
+@app.command()
+def advise(
+    source: SourceArgument = None,
+    changes: SetOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Advise before training: does the class prior, sharing, or a personal part pay?
+
+    Nothing is trained: zero-shot CLIP and three ridges in closed form predict
+    every site's training images, each by weights and class counts that it is
+    left out of. Test images are encoded for later runs, and not looked at.
+    The method of the configuration does not matter.
+
+    \b
+    Examples:
+      fedotp advise demo-sites
+      fedotp advise demo-sites --set partition.n_clients=5
+      fedotp advise mine.toml --json | jq .recommended
+    """
+    chosen = changes or []
+    open_driver(chosen)
+    from fedotp.cli.progress import print_json, run_progress
+    from fedotp.config import load_config
+    from fedotp.runs.advice import advise as advise_config
+
+    config = load_config(source or SOURCE).override(chosen)
+    with run_progress(quiet=quiet or as_json) as observer:
+        advice = advise_config(config, observer)
+    if as_json:
+        print_json(advice.as_dict())
+    else:
+        _print(advice)
+        if advice.settings:
+            options = [word for change in (*chosen, *advice.settings) for word in ("--set", change)]
+            print_paths([("next", command("run", source or SOURCE, *options))])
+
+
+def _print(advice: "Advice") -> None:
+    """Accuracies, gains, sites, and the recommendation."""
+    accuracy, worst, interval = "accuracy", "worst site", "95 % interval"
+    table = listing("classifier", accuracy, worst, right=(accuracy, worst))
+    for name, mean in advice.accuracy.items():
+        table.add_row(*map(cell, (name, percent(mean), percent(min(site.accuracy[name] for site in advice.sites)))))
+    Console().print(table)
+
+    gained, lost = "sites that gain", "sites that lose"
+    print()
+    table = listing("gain by", "points", interval, gained, lost, right=("points", interval, gained, lost))
+    for name, found in advice.gains.items():
+        ups = sum(site.gains[name].is_above for site in advice.sites)
+        downs = sum(site.gains[name].is_below for site in advice.sites)
+        table.add_row(*map(cell, (name, found.points, found.interval, ups, downs)))
+    Console().print(table)
+
+    if len(advice.sites) <= _MOST_SITES:
+        print()
+        table = listing("site", "images", *advice.gains, right=("images", *advice.gains))
+        for site in advice.sites:
+            n_images = len(next(iter(site.right.values())))
+            table.add_row(cell(site.name), cell(n_images), *(cell(found.points) for found in site.gains.values()))
+        Console().print(table)
+    note = (
+        f"means over {len(advice.sites)} sites, each training image left out in turn, which overrates sharing where "
+        "sites have few images; a site gains or loses if its own interval leaves out 0"
+    )
+    Console().print(cell(note, "dim"))
+    print()
+    for line in advice.sentences:
+        print(printable(line))
