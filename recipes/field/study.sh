@@ -11,7 +11,7 @@ folder=$1
 only=${2:-all}
 [ $# -lt 2 ] && shift || shift 2
 
-methods=personal-ridge,zeroshot,coop,promptfl,promptfl-ft,promptfl-fedprox,promptfl-fedper,promptfl-fedamp,pfedprompt
+methods=personal-ridge,personal-ridge:evaluation.prior=0,zeroshot,coop,promptfl,promptfl-ft,promptfl-fedprox,promptfl-fedper,promptfl-fedamp,pfedprompt
 methods=$methods,fedotp,fedotp:mass=0.5,fedotp:rule=average,promptfolio,fedpgp,fedpha,fedmgp,pfedmoap,fedtpg,fedclip
 methods=$methods,promptfl:federation.prior=1:evaluation.prior=1,fedotp:mass=0.5:federation.prior=1:evaluation.prior=1
 methods=$methods,ridge,fedcof,ridge:features=both

@@ -34,6 +34,7 @@ REFERENCE = ("personal-ridge", "on")
 _CONTROLS = {"majority": ("majority", "off"), "zero_shot": ("zeroshot", "off"), "zero_shot_prior": ("zeroshot", "on")}
 _VIEWS = {"base": {"changed": "changed", "novel": "base"}, "novel": {"novel": "novel"}}
 _IN_LOSS = ",federation.prior=1.0,evaluation.prior=1.0"
+_WITHOUT = "personal-ridge,evaluation.prior=0.0"
 
 
 class Line(NamedTuple):
@@ -66,7 +67,10 @@ def lines(folder: Path, setting: str) -> Iterator[Line]:
         summary = json.loads(path.read_text())
         always = method.endswith(_IN_LOSS) or method == REFERENCE[0]
         found = {(method, "on" if always else "off"): [client["accuracy"] for client in summary["clients"]]}
-        if not always:
+        if method == _WITHOUT:
+            method = REFERENCE[0]
+            found = {(method, "off"): found.popitem()[1]}
+        elif not always:
             found[method, "on"] = summary["with_prior"]["clients"]
         for control, row in _CONTROLS.items():
             if control in summary["controls"] and method == REFERENCE[0]:
@@ -137,10 +141,15 @@ def markdown(folder: Path) -> str:
                     cells.setdefault((row["method"], title), {})[row["prior"]] = f"{100 * float(row['mean']):.1f}{mark}"
     head = [["method", *titles], ["---", *["---:"] * len(titles)]]
     body = [
-        [called(method), *(" / ".join(cells.get((method, title), {"": "-"}).values()) for title in titles)]
+        [called(method), *(_shown(cells.get((method, title), {})) for title in titles)]
         for method in dict.fromkeys(method for method, _ in cells)
     ]
     return "".join(f"| {' | '.join(line)} |\n" for line in head + body)
+
+
+def _shown(cell: dict[str, str]) -> str:
+    """Prior off / on."""
+    return " / ".join(cell[prior] for prior in ("off", "on") if prior in cell) or "-"
 
 
 def called(method: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from fedotp._files import write_atomically
 from fedotp.data import Dataset, OnProgress, load_dataset
@@ -59,9 +60,9 @@ class StoredParameters(NamedTuple):
 
         `client` is its number in the run, None if it is new there.
         """
-        server = {name: value.to(task.device, task.dtype) for name, value in self.server.items()}
+        server = {name: _placed(value, task) for name, value in self.server.items()}
         number = None if client is None else torch.tensor([client], device=task.device)
-        own = {name: value[None].to(task.device, task.dtype) for name, value in private.items()}
+        own = {name: _placed(value[None], task) for name, value in private.items()}
         return method.deployed(method.send(server, number, 1), own)
 
 
@@ -162,3 +163,8 @@ def _result(name: str, dataset: Dataset, evaluations: dict[str, Evaluation]) -> 
         "skipped": list(dataset.skipped),
         **{when: evaluation.of_client(0) for when, evaluation in evaluations.items()},
     }
+
+
+def _placed(value: Tensor, task: Task) -> Tensor:
+    """On the task's device, in its precision; sums, which are float64, stay so, as weights are yet to be solved for."""
+    return value.to(task.device, value.dtype if value.dtype == torch.float64 else task.dtype)
