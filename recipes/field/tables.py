@@ -6,7 +6,7 @@ For every setting it keeps, in SETTING-clients.csv, a line for each run, row and
 percent. From these lines alone it makes SETTING.csv: for each row (a method or control, with the prior off or on) and
 column its mean, and personal ridge's mean minus it, paired over splits and seeds, with Student's interval over splits
 and Holm's p over all rows of the column. Without the first argument, or where it has no runs of a setting, the lines
-that are there already are used. It prints the table of docs/results.md.
+that are there already are used. It prints the tables of docs/results.md.
 
     python -m recipes.field.tables runs/demo docs/results/demo.csv
 
@@ -159,6 +159,38 @@ def called(method: str) -> str:
     return ", ".join([title, *options, *(["prior in the loss"] if method.endswith(_IN_LOSS) else [])])
 
 
+_ZERO, _FEDOTP = "zeroshot", "fedotp"
+PARTS = {
+    "the prior alone": ((_ZERO, "on"), (_ZERO, "off")),
+    "one shared prompt alone": (("promptfl", "off"), (_ZERO, "off")),
+    "both": (("promptfl", "on"), (_ZERO, "off")),
+    "FedOTP": ((_FEDOTP, "off"), (_ZERO, "off")),
+    "FedOTP's local prompt beyond the prior": ((_FEDOTP, "on"), ("global part of fedotp", "on")),
+    "personal ridge": (("personal-ridge", "on"), (_ZERO, "off")),
+    "its own images beyond the prior": (("personal-ridge", "on"), ("global part of personal-ridge", "on")),
+}
+"""What personalisation is made of: differences of two rows."""
+
+
+def made_of(folder: Path) -> str:
+    """A line for each setting: the differences of `PARTS` in points, with intervals."""
+    body = [["setting", *PARTS], ["---", *["---:"] * len(PARTS)]]
+    for setting in (each for each in SETTINGS if (folder / f"{each}-clients.csv").exists()):
+        found = read(folder / f"{setting}-clients.csv")
+        series: dict[tuple[str, str], dict[Pair, float]] = {}
+        for line in (each for each in found if each.column == found[0].column):
+            series.setdefault((line.method, line.prior), {})[line.split, line.seed] = line.mean
+        differences = [paired(series[one], series[other]) for one, other in PARTS.values()]
+        body.append([setting, *("-" if each is None else _points(each) for each in differences)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in body)
+
+
+def _points(difference: Difference) -> str:
+    if difference.low is None or difference.high is None:
+        return f"{difference.mean:+.1f}"
+    return f"{difference.mean:+.1f} ({difference.low:+.1f} to {difference.high:+.1f})"
+
+
 def read(path: Path) -> list[Line]:
     """The lines of a file that `write` made."""
     with path.open(newline="") as file:
@@ -198,6 +230,7 @@ def main() -> None:
         if kept.exists():
             _write(target / f"{setting}.csv", rows(read(kept)))
     print(markdown(target))
+    print(made_of(target))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ DEMO = {
     "zeroshot": "zero-shot CLIP",
     "promptfl": "PromptFL: one prompt for all",
     "coop": "CoOp: everyone alone",
-    "fedotp": "**FedOTP: a global and a local prompt**",
+    "fedotp": "FedOTP: a global and a local prompt",
+    "ridge": "Ridge: one round of sums",
+    "personal-ridge": "**Personal ridge: two rounds of sums**",
 }
 
 
@@ -74,15 +76,20 @@ def test_the_study_of_the_bridge_runs_and_resumes(
 
 
 def test_the_tables_of_results_are_those_of_the_recorded_numbers(inputs: Path, tmp_path: Path) -> None:
-    from recipes.field.tables import clients, markdown, recomputed
+    from recipes.field.tables import lines, made_of, markdown, read, rows
 
-    assert markdown(FIELD) in (ROOT / "docs/results.md").read_text()
+    text = (ROOT / "docs/results.md").read_text()
+    assert markdown(FIELD) in text
+    assert made_of(FIELD) in text
+    with (FIELD / "fifty.csv").open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    made = rows(read(FIELD / "fifty-clients.csv"))
+    assert [row["method"] for row in kept] == [row["method"] for row in made]
+    np.testing.assert_allclose([float(row["mean"]) for row in kept], [row["mean"] for row in made], atol=1e-9)
     done = fedotp.run(make_config(inputs, federation={"rounds": 1}), tmp_path / "fifty" / "fedotp,seed=0")
-    own = next(row for row in clients(tmp_path / "fifty") if row["view"] == "own")
-    final = done.summary["final"]
-    assert recomputed(own["clients"]) == pytest.approx(
-        {"accuracy": final["accuracy"], "worst decile": final["accuracy_worst_decile"]}
-    )
+    found = {(line.method, line.prior): line.mean / 100 for line in lines(tmp_path / "fifty", "fifty")}
+    assert found["fedotp", "off"] == pytest.approx(done.summary["final"]["accuracy"])
+    assert found["fedotp", "on"] == pytest.approx(done.summary["with_prior"]["accuracy"])
 
 
 def test_the_result_of_the_study_of_advice_is_what_its_numbers_give() -> None:
@@ -108,18 +115,20 @@ def test_the_result_of_the_study_of_advice_is_what_its_numbers_give() -> None:
 
 def test_the_table_of_the_readme_is_what_the_clients_of_the_demo_give() -> None:
     with (ROOT / "docs/results/demo.csv").open(newline="") as file:
-        found = {(row["method"], int(row["split"])): row["clients"] for row in csv.DictReader(file)}
-    shares = {
-        key: np.sort([int(r) / int(n) for r, n in (cell.split("/") for cell in text.split())])
-        for key, text in found.items()
-    }
+        found = {
+            (row["method"], row["prior"], int(row["split"])): np.array(row["clients"].split(), float)
+            for row in csv.DictReader(file)
+        }
     text = (ROOT / "README.md").read_text()
-    ours = [shares["fedotp", split].mean() for split in range(6, 12)]
+    ours = [found["personal-ridge", "on", split].mean() for split in range(6, 12)]
     for method, name in DEMO.items():
-        own = [shares[method, split] for split in range(6, 12)]
-        accuracy, worst = (100 * np.mean([each[:k].mean() for each in own]) for k in (50, 5))
+        plain, prior = (
+            [found[method, each, split].mean() for split in range(6, 12) if (method, each, split) in found]
+            for each in ("off", "on")
+        )
         ahead = ""
-        if method != "fedotp":
-            low, high = scipy.stats.ttest_rel(ours, [each.mean() for each in own]).confidence_interval(0.95)
-            ahead = f"{100 * (np.mean(ours) - accuracy / 100):+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
-        assert f"| {name} | {accuracy:.1f} % | {worst:.1f} % | {ahead} |" in text
+        if method != "personal-ridge":
+            low, high = scipy.stats.ttest_rel(ours, prior).confidence_interval(0.95)
+            ahead = f"{np.mean(ours) - np.mean(prior):+.2f} ({low:+.2f} to {high:+.2f})"
+        cells = [f"{np.mean(each):.1f} %" if each else "" for each in (plain, prior)]
+        assert f"| {name} | {' | '.join(cells)} | {ahead} |" in text
