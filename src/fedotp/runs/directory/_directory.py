@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # they import torch, which commands that only show runs do no
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
-_FORMATS = {"value": "fedotp-value-1", "forgotten": "fedotp-forgotten-1"}  # versions of findings
+_FORMATS = {"forgotten": "fedotp-forgotten-1"}  # versions of findings
 _PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
 """Settings that say where things are; that they are the same things is checked by their digests."""
 
