@@ -64,8 +64,7 @@ def make_page(
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
     with run.reading():
-        known = {**gather(run), "analysis": analysis}
-        return {**known, "views": gather_views(run), "privacy": gather_privacy(run)}
+        return {**gather(run), "analysis": analysis, "views": gather_views(run), "privacy": gather_privacy(run)}
 
 
 def write_page(

@@ -377,7 +377,6 @@ def free_name(config: "Config", parent: Path) -> Path:
 
 
 def find_runs(parent: Path) -> list[RunDirectory]:
-    """All runs in `parent` and below, by path; `parent` itself may be one. Runs within a run belong to it."""
+    """All runs in `parent` and below, by path; `parent` itself may be one."""
     files = sorted(parent.rglob("config.toml"))
-    folders = {file.parent: None for file in files if file.with_name("manifest.json").is_file()}
-    return [RunDirectory(folder) for folder in folders if folders.keys().isdisjoint(folder.parents)]
+    return [RunDirectory(file.parent) for file in files if file.with_name("manifest.json").is_file()]
