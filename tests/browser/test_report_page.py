@@ -13,7 +13,6 @@ from fedotp.config import load_config
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
@@ -268,18 +267,13 @@ def test_light_and_dark(page: "Page", one: str) -> None:
 
 
 def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
-    """Views, privacy, prediction sets and the value of each client; a run without them has no such panels."""
+    """Views, privacy and prediction sets; a run without them has no such panels."""
     kept = invent_run(tmp_path / "fedotp", views=True, spent=0.5)
     broken = invent_run(tmp_path / "promptfl", method="promptfl", spent=0.5)
     plain = invent_run(tmp_path / "coop", method="coop")
     kept.save_finding("audit", an_audit(upper=2.0, lower=0.9))
     kept.save_finding("probe", a_probe())
     broken.save_finding("audit", an_audit(upper=2.0, lower=4.5))
-    keys = ("name", "shapley", "low", "high", "leave_one_out")
-    numbers = [("north", 0.034, 0.02, 0.048, 0.01), (HOSTILE, -0.05, -0.07, -0.03, 0.0)]
-    value = {"format": "fedotp-value-1", "of": "global", "permutations": 20, "all": 0.754, "none": 0.65}
-    sites = [dict(zip(keys, each, strict=True)) for each in numbers]
-    (kept.path / "value.json").write_text(with_checksum({**value, "sites": sites}))
     limits = {"limits": {"asked": 0.9, "clients": [limits_of("a"), limits_of("b", by_all=None, others_flagged=None)]}}
     page.goto(address(tmp_path, [kept, broken, plain], [EMPTY | limits, None, None]))
     page.get_by_label("In detail").select_option(label="FedOTP")
@@ -305,13 +299,8 @@ def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
     page.goto(address(tmp_path, [kept], [EMPTY | limits]))
     expect(page.locator("#limits .note")).to_contain_text("in 90 of 100 images")
     expect(page.locator("#limits tbody tr").first).to_have_text("a6191.2 80.0 to 98.01.8687.43.140.0")
-    chart(page, "What each client contributed")
-    assert page.locator("#value tbody tr").all_inner_texts() == [
-        "north\t+3.40\t+2.00 to +4.80\t+1.00",
-        f"{HOSTILE}\t−5.00\t−7.00 to −3.00\t+0.00",
-    ]
     page.goto(address(tmp_path, [plain], [EMPTY | {"limits": None}]))
-    expect(page.locator("#views, #limits, #value")).to_have_count(0)
+    expect(page.locator("#views, #limits")).to_have_count(0)
 
 
 def test_the_keyboard(page: "Page", one: str, many: str) -> None:

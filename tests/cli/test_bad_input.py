@@ -92,7 +92,6 @@ CASES = {
     "forget": "name a run and clients, for example `fedotp forget runs/demo --client client-3`; see --help",
     "forget done --check x": "--check takes one certificate: leave out RUN, --client and --out",
     "forget --check none/forgotten.json": "none has no certificate: there is no forgotten.json",
-    "value nowhere": "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
 }
 
 

@@ -132,11 +132,7 @@ def test_ctrl_c_ends_the_round_and_the_resumed_run_is_the_same(place: Path, fedo
     words = ["tiny.toml", "--set", "federation.rounds=80", "--set", "evaluation.every=0", "--json"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [*command, *words, "--out", "here"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
+        [*command, *words, "--out", "here"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     assert process.stdout is not None
     for line in process.stdout:

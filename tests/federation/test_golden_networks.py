@@ -240,11 +240,7 @@ def drawn(slots: list[Tensor], shared: list[Tensor], tau: float, n: int, draw: n
 
 @pytest.mark.parametrize(
     ("groups", "vectors", "n", "diversity", "variant", "tau"),
-    [
-        (5, 2, 2, 1.0, "paper", 1.0),
-        (4, 1, 3, 0.5, "paper", 0.1),
-        (4, 1, 3, 5.0, "code", 0.1),
-    ],
+    [(5, 2, 2, 1.0, "paper", 1.0), (4, 1, 3, 0.5, "paper", 0.1), (4, 1, 3, 5.0, "code", 0.1)],
 )
 def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: float, variant: str, tau: float) -> None:
     """Here clients have slots: those drawn are overwritten by what the server sends, in the order of the draw."""

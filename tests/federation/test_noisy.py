@@ -88,10 +88,7 @@ def test_every_image_s_gradient_is_that_of_a_loop(name: str) -> None:
     for b in range(width):
         alone, none = (
             method.loss(task, current, received, batch._replace(labels=labels)).sum()
-            for labels in (
-                torch.where(torch.arange(width) == b, batch.labels, -1),
-                torch.full_like(batch.labels, -1),
-            )
+            for labels in (torch.where(torch.arange(width) == b, batch.labels, -1), torch.full_like(batch.labels, -1))
         )
         expected = torch.autograd.grad(alone - none, leaves, allow_unused=True)
         for leaf, mine, theirs in zip(leaves, found, expected, strict=True):

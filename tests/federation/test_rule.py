@@ -98,22 +98,14 @@ def test_the_trimmed_mean_is_flowers_where_it_trims_at_all(n: int, share: float,
 
 
 @few
-@given(st.integers(3, 14), st.integers(0, 5), seeds)
-def test_krum_is_flowers(n: int, bad: int, seed: int) -> None:
+@given(st.integers(3, 14), st.integers(0, 5), st.integers(0, 14), seeds)
+def test_krum_and_multi_krum_are_flowers_weights_included(n: int, bad: int, kept: int, seed: int) -> None:
     strategies = pytest.importorskip("flwr.serverapp.strategy")
     assume(n >= 2 * bad + 3)
     sent = random_updates(n, seed)
     found = averaged(settings("krum", malicious=bad), start(), sent)
     expected = flowers(strategies.Krum(num_malicious_nodes=bad), sent)
     torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-14)
-
-
-@few
-@given(st.integers(3, 14), st.integers(0, 5), st.integers(0, 14), seeds)
-def test_multi_krum_is_flowers_weights_included(n: int, bad: int, kept: int, seed: int) -> None:
-    strategies = pytest.importorskip("flwr.serverapp.strategy")
-    assume(n >= 2 * bad + 3)
-    sent = random_updates(n, seed)
     found = averaged(settings("multi-krum", malicious=bad, kept=kept), start(), sent)
     strategy = strategies.MultiKrum(num_malicious_nodes=bad, num_nodes_to_select=kept or n - bad)
     torch.testing.assert_close(found, flowers(strategy, sent), rtol=1e-12, atol=1e-12)

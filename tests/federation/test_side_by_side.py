@@ -33,10 +33,7 @@ def after(method: str, dtype: torch.dtype, compute: dict, rounds: int = 3, **opt
 
 @pytest.mark.parametrize(
     ("method", "dtype", "tolerance"),
-    [
-        *((name, torch.float64, 1e-13) for name in (*TRAINED, *CODE)),
-        *((name, torch.float32, 5e-6) for name in SINGLE),
-    ],
+    [*((name, torch.float64, 1e-13) for name in (*TRAINED, *CODE)), *((name, torch.float32, 5e-6) for name in SINGLE)],
 )
 def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float) -> None:
     found = {way: after(method, dtype, compute) for way, compute in WAYS.items()}

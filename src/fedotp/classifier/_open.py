@@ -92,13 +92,7 @@ def load(
         >>> fedotp.load("client-3").predict("cat.jpg").top(3)              # doctest: +SKIP
     """
     return open_classifiers(
-        path,
-        backbone=backbone,
-        device=device,
-        calibrate=calibrate,
-        score=score,
-        prior=prior,
-        frequencies=frequencies,
+        path, backbone=backbone, device=device, calibrate=calibrate, score=score, prior=prior, frequencies=frequencies
     )[client]
 
 

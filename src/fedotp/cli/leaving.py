@@ -1,14 +1,13 @@
-"""`fedotp forget` and `fedotp value`: a federation without some clients, and what each of them contributed."""
+"""`fedotp forget`: a federation without some clients, and its certificate."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedotp.cli import _complete
-from fedotp.cli._options import ClientsOption, JobsOption, JsonOption, QuietOption, RunArgument
-from fedotp.cli.show import INTERRUPTED, SOME_FAILED, command, facts, print_paths, print_value
+from fedotp.cli._options import ClientsOption, QuietOption
+from fedotp.cli.show import INTERRUPTED, SOME_FAILED, command, facts, print_paths
 from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -78,61 +77,6 @@ def forget(
     _print(certificate)
     print_paths([("run", left.path), ("certificate", left.path / "forgotten.json")])
     say(f"{run} still has all of {listed(clients)}: delete it, its reports, and bundles made of it")
-
-
-@app.command()
-def value(
-    run: RunArgument,
-    of: Annotated[
-        str | None,
-        typer.Option(
-            metavar="global|personal",
-            help="How a federation is measured: accuracy of what is shared, or of each client's own classifier.",
-            show_default="global, where the method has a global part",
-        ),
-    ] = None,
-    permutations: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Random orders of clients, for the Shapley value.",
-            show_default="all orders, exactly, of up to 5 clients; else 10",
-        ),
-    ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Run every coalition: 2^n runs of n clients, 12 at most.")
-    ] = False,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """What each client contributed: the loss without it, and its Shapley value.
-
-    The federation is run again with some of its clients only, many times, side by
-    side as `fedotp compare` does; the runs are kept in RUN/value. If stopped, the
-    same command continues, and more --permutations run only what they add. All
-    coalitions are measured on the test images of all clients.
-
-    \b
-    Examples:
-      fedotp value runs/demo
-      fedotp value runs/office --permutations 20 --jobs 2
-      fedotp value runs/demo --of personal --json
-    """
-    from fedotp.cli._trials import execute, require_complete
-    from fedotp.cli.progress import run_progress
-    from fedotp.runs.leaving import measure_plan, plan_value
-
-    plan = plan_value(run, of=of, permutations=permutations, all_of_them=exact)
-    outcomes = execute(plan.trials, run / "value", jobs, quiet=quiet or as_json)
-    require_complete(outcomes)
-    with run_progress(quiet=quiet or as_json) as observer:
-        result = measure_plan(plan, observer)
-    if as_json:
-        print(json.dumps(result))
-        return
-    print_value(result)
-    print_paths([("written to", run / "value.json"), ("runs", run / "value")])
 
 
 def _print_how_to_go_on(left: "RunDirectory", run: Path, clients: list[str], out: Path | None) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from fedotp._imports import import_named
 from fedotp._text import printable
 from fedotp.cli._options import RunArgument
-from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_value, print_views, print_wide
+from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_views, print_wide
 from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
@@ -88,9 +88,6 @@ def show(
         print_views(directory.summary)
         print()
         _print_clients(directory, every)
-        if (value := directory.finding("value")) is not None:
-            print()
-            print_value(value)
 
 
 def _line(run: "RunDirectory") -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What commands print: tables, the numbers of a run, its views, what clients contributed; and their exit statuses.
+"""What commands print: tables, the numbers of a run, its views; and their exit statuses.
 
 Names from elsewhere cannot harm the terminal.
 """
@@ -213,34 +213,6 @@ def print_views(numbers: Mapping[str, Any]) -> None:
         Console().print(cell(f"{_MODELS} {_MEANS}" if means else _MODELS, "dim"))
     for missing in numbers.get("missing_views", ()):
         print(f"no {printable(missing['view'])} view: {printable(missing['why'])}")
-
-
-# Contributions ---------------------------------------------------------------------------------------------------
-
-_ONE, _ALL, _INTERVAL = "leave one out", "Shapley", "95 % interval"
-
-
-def print_value(result: dict[str, Any]) -> None:
-    """Print what each client contributed, most first, in points of accuracy."""
-    whole, nothing = 100 * result["all"], 100 * result["none"]
-    what = "the shared part, for all clients" if result["of"] == "global" else "each client's own classifier"
-    Console().print(cell(f"{what}: {whole:.2f} % with all, {nothing:.2f} % with none", "bold"))
-    titles = (_ALL, *([] if result["exact"] else [_INTERVAL]), _ONE)
-    table = listing("client", *titles, right=titles)
-    for site in sorted(result["sites"], key=lambda site: -site["shapley"]):
-        between = [] if result["exact"] else [_interval(site["low"], site["high"])]
-        table.add_row(*map(cell, (site["name"], _points(site["shapley"]), *between, _points(site["leave_one_out"]))))
-    Console().print(table)
-    how = "exact, from all coalitions" if result["exact"] else f"from {result['permutations']} random orders"
-    Console().print(cell(f"in points of accuracy; Shapley values are {how}, of one seed", "dim"))
-
-
-def _points(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:+.2f}"
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "-" if low is None else f"{_points(low)} to {_points(high)}"
 
 
 # Calibrations ----------------------------------------------------------------------------------------------------

@@ -129,13 +129,7 @@ class Model:
             return content.getvalue()
 
     def look(
-        self,
-        image: str,
-        client: str,
-        label: str | None,
-        mass: float | None,
-        dial: Dial | None,
-        prior: float | None,
+        self, image: str, client: str, label: str | None, mass: float | None, dial: Dial | None, prior: float | None
     ) -> dict[str, Any]:
         """What `client` predicts for an image, and its maps for the class `label` (the predicted one if None)."""
         if prior is not None and not self._with_frequencies:

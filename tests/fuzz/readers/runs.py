@@ -14,7 +14,6 @@ from safetensors import SafetensorError, safe_open
 import fedotp as package
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.one import StoredParameters
 from fedotp.runs.watch import Observer
 from fuzz.reader import Reader, fedotp, inputs_of
@@ -24,16 +23,6 @@ from runs.toy_run import COLOURS, make_config, make_inputs
 _MODEST = {"federation.rounds": 1, "federation.local_epochs": 1, "data.crops": 0, "federation.join_epochs": 1}
 _QUICK = {"holdout_clients": 0, "participation": 1.0, "join_epochs": 0}
 _CHECKSUMS = ("sha256", "metrics")
-_SHARE = {"shapley": 0.1, "low": 0.0, "high": 0.2, "leave_one_out": 0.1}
-_VALUE = {
-    "format": "fedotp-value-1",
-    "of": "global",
-    "exact": False,
-    "permutations": 3,
-    "all": 0.5,
-    "none": 0.4,
-    "sites": [{"name": "client-0", **_SHARE}],
-}
 _JSON = ("config.toml", "manifest.json", "summary.json", "metrics.jsonl", "partition.json", "predictions.npz")
 
 
@@ -67,7 +56,6 @@ def complete_run(folder: Path) -> Path:
     if not made.is_dir():
         package.run(_config(folder, federation={"rounds": 1}), made)
         fedotp("join", made, "--data", toy_inputs(folder) / "data" / "day", "--name", "late", "--quiet")
-        (made / "value.json").write_text(with_checksum(_VALUE))
     shutil.copytree(made, folder / "run")
     return folder / "run"
 
@@ -144,7 +132,7 @@ def _seal_partition(folder: Path) -> None:
 def _seal_files(folder: Path) -> None:
     """The digests of JSON files and of the metrics, made right."""
     run = RunDirectory(folder / "run")
-    for name in ("manifest", "summary", "audit", "probe", "value", "forgotten"):
+    for name in ("manifest", "summary", "audit", "probe", "forgotten"):
         path = run.path / f"{name}.json"
         try:
             content = json.loads(path.read_bytes())
@@ -196,11 +184,8 @@ READERS = [
     Reader("config", _make_config, _run_config),
     Reader("runs-list", complete_run, lambda folder: fedotp("runs", "list", folder), files=_SHOWN, seal=forge_run),
     Reader("findings", _looked_into, _report, files=("run/audit.json", "run/probe.json"), seal=forge_run),
-    Reader("runs-show", complete_run, _show, files=(*_SHOWN, "run/value.json"), seal=forge_run),
-    Reader(
-        "report", complete_run, _report, files=(*_SHOWN, "run/value.json", "run/joined/*/result.json"), seal=forge_run
-    ),
-    Reader("value", complete_run, _show, files=("run/value.json",), seal=forge_run),
+    Reader("runs-show", complete_run, _show, files=_SHOWN, seal=forge_run),
+    Reader("report", complete_run, _report, files=(*_SHOWN, "run/joined/*/result.json"), seal=forge_run),
     Reader("certificate", _left_run, _check, files=("run/forgotten.json",), seal=forge_run),
     Reader("resume", _make_stopped, _resume, files=("run/*.*", "run/state/*"), seal=forge_run),
     Reader("checkpoint", _make_stopped, _stored, files=("run/state/*",), seal=forge_run),

@@ -19,11 +19,11 @@ from fedotp.federation import METRICS
 from fedotp.report.figure import COLOURS
 from fedotp.report.page._comparison import compare, differing_settings, name_runs
 from fedotp.report.page._gather import gather
-from fedotp.report.page._panels import gather_privacy, gather_value, gather_views
+from fedotp.report.page._panels import gather_privacy, gather_views
 from fedotp.runs.directory import RunDirectory
 
 _SCRIPTS = (
-    *("dom", "merge", "charts", "overview", "sites", "accuracy", "views", "clients", "value", "classes", "limits"),
+    *("dom", "merge", "charts", "overview", "sites", "accuracy", "views", "clients", "classes", "limits"),
     *("costs", "privacy", "analysis", "heatmaps", "page"),
 )
 _MARK = '<meta name="generator" content="fedotp report">'
@@ -64,8 +64,7 @@ def make_page(
 
 def _of(run: RunDirectory, analysis: Analysed) -> dict[str, Any]:
     with run.reading():
-        known = {**gather(run), "analysis": analysis}
-        return {**known, "views": gather_views(run), "privacy": gather_privacy(run), "value": gather_value(run)}
+        return {**gather(run), "analysis": analysis, "views": gather_views(run), "privacy": gather_privacy(run)}
 
 
 def write_page(

@@ -1,4 +1,4 @@
-"""What the page says of some runs only: their views, their privacy from above and below, what clients contributed."""
+"""What the page says of some runs only: their views, and their privacy from above and below."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,6 @@ _MEANS = {
     "hm3": "harmonic mean of personal, base and novel",
     "cm": "mean of personal and HM",
 }
-_COLUMNS = ("shapley", "low", "high", "leave_one_out")
 
 
 def gather_views(run: RunDirectory) -> list[dict[str, Any]]:
@@ -132,16 +131,3 @@ def _number(value: Any) -> float:
     if not math.isfinite(number := float(value)):
         raise ValueError(f"{value!r} is no number to show")
     return number
-
-
-def gather_value(run: RunDirectory) -> dict[str, Any] | None:
-    """What `fedotp value` has found of a run, in millionths; None if it was not run."""
-    if (value := run.finding("value")) is None:
-        return None
-    return {
-        "of": value["of"],
-        "permutations": value["permutations"],
-        "all": share(value["all"]),
-        "none": share(value["none"]),
-        "sites": [{"name": site["name"], **{key: share(site[key]) for key in _COLUMNS}} for site in value["sites"]],
-    }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # they import torch, which commands that only show runs do no
 
 _MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
-_FORMATS = {"value": "fedotp-value-1", "forgotten": "fedotp-forgotten-1"}  # versions of findings
+_FORMATS = {"forgotten": "fedotp-forgotten-1"}  # versions of findings
 _PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
 """Settings that say where things are; that they are the same things is checked by their digests."""
 
@@ -377,7 +377,6 @@ def free_name(config: "Config", parent: Path) -> Path:
 
 
 def find_runs(parent: Path) -> list[RunDirectory]:
-    """All runs in `parent` and below, by path; `parent` itself may be one. Runs within a run belong to it."""
+    """All runs in `parent` and below, by path; `parent` itself may be one."""
     files = sorted(parent.rglob("config.toml"))
-    folders = {file.parent: None for file in files if file.with_name("manifest.json").is_file()}
-    return [RunDirectory(folder) for folder in folders if folders.keys().isdisjoint(folder.parents)]
+    return [RunDirectory(file.parent) for file in files if file.with_name("manifest.json").is_file()]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fedotp.runs.tables._differences import Difference as Difference
     from fedotp.runs.tables._differences import Differences as Differences
     from fedotp.runs.tables._differences import Pair as Pair
-    from fedotp.runs.tables._differences import bound as bound
     from fedotp.runs.tables._differences import holm as holm
     from fedotp.runs.tables._differences import paired as paired
     from fedotp.runs.tables._table import Row as Row

@@ -173,13 +173,7 @@ class Differences:
     def lines(self) -> list[tuple[str, ...]]:
         """For people: a line for each row that has a difference, in points of accuracy."""
         return [
-            (
-                self.names[number],
-                difference.points,
-                difference.interval,
-                str(difference.pairs),
-                self.word(number),
-            )
+            (self.names[number], difference.points, difference.interval, str(difference.pairs), self.word(number))
             for number, difference in enumerate(self.of)
             if difference
         ]

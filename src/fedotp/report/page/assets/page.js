@@ -6,7 +6,6 @@ sites();
 accuracy();
 views();
 clients();
-values();
 classes();
 limits();
 costs();
