@@ -1,4 +1,4 @@
-"""`fedotp join`, `forget` and `value`: clients that come and go."""
+"""`fedotp join` and `forget`: clients that come and go."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ def test_a_site_of_a_table_joins(here: RunDirectory, made: Path, place: Path, fe
     assert (done.status, done.err) == (2, "error: sites has no site 'dawn'; its sites are day, night\n")
 
 
-def test_a_client_is_forgotten_and_the_others_valued(here: RunDirectory, fedotp: Fedotp) -> None:
+def test_a_client_is_forgotten(here: RunDirectory, fedotp: Fedotp) -> None:
     names = here.manifest["clients"]
     done = fedotp("forget", "here", "--client", names[1], "--quiet")
     assert done.status == 0, done.err
@@ -83,12 +83,3 @@ def test_a_client_is_forgotten_and_the_others_valued(here: RunDirectory, fedotp:
     assert another.status == 1
     assert "here: its state is another\n" in another.err
     assert "without" in fedotp("runs", "show", left).out
-
-    value = fedotp("value", left, "--quiet")
-    assert value.status == 0, value.err
-    assert "exact, from all coalitions" in value.out
-    assert all(name in value.out for name in names if name != names[1])
-    again = fedotp("value", left, "--permutations", 2, "--json")
-    assert again.status == 0, again.err
-    assert json.loads(again.out)["permutations"] == 2
-    assert "from 2 random orders" in fedotp("runs", "show", left).out
