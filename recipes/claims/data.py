@@ -55,7 +55,7 @@ class Results:
         }
 
     def recorded(self, setting: str, methods: Sequence[str], column: str) -> list[Judged]:
-        """FedOTP less each of `methods` in a setting of recipes/field, as judged there."""
+        """FedOTP less each of `methods` in a setting of the earlier study of all methods, as judged there."""
         with (self.field / f"{setting}.csv").open(newline="") as file:
             rows = {row["method"]: row for row in csv.DictReader(file) if row["number"] == "accuracy"}
         found = {method: rows[method.replace(":", ",") + _FIELD_RATES.get(method, "")] for method in methods}

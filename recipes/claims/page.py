@@ -21,7 +21,7 @@ from recipes.claims.study import best_rates
 
 from fedotp.runs.tables import Difference, paired
 
-FIELD = Path("docs/results/field")
+FIELD = Path("docs/results/field-earlier")
 
 
 def table(header: list[str], lines: list[list[str]]) -> str:
@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("page", type=Path)
-    parser.add_argument("--field", type=Path, default=FIELD, help="the results of recipes/field")
+    parser.add_argument("--field", type=Path, default=FIELD, help="the results of an earlier study of all methods")
     arguments = parser.parse_args()
     arguments.page.write_text(fill(arguments.page.read_text(), tables(arguments.folder, arguments.field)))
     (arguments.folder / "tables.csv").write_text(all_lines(arguments.folder, arguments.field))

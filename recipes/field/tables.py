@@ -17,7 +17,7 @@ import csv
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ COLUMNS = {"changed": ("own", "changed"), "novel": ("local", "base", "novel")}
 REFERENCE = ("personal-ridge", "on")
 _CONTROLS = {"majority": ("majority", "off"), "zero_shot": ("zeroshot", "off"), "zero_shot_prior": ("zeroshot", "on")}
 _VIEWS = {"base": {"changed": "changed", "novel": "base"}, "novel": {"novel": "novel"}}
+_FIRST = 7  # columns of the first table
 _IN_LOSS = ",federation.prior=1.0,evaluation.prior=1.0"
 _WITHOUT = "personal-ridge,evaluation.prior=0.0"
 
@@ -126,7 +127,7 @@ def _row(
 
 
 def markdown(folder: Path) -> str:
-    """A line for each method: in each column its mean, prior off / on, marked where it differs from personal ridge."""
+    """Two tables, a line for each method: its means, prior off / on, marked where they differ from personal ridge's."""
     cells: dict[tuple[str, str], dict[str, str]] = {}
     titles = []
     for setting in (each for each in SETTINGS if (folder / f"{each}.csv").exists()):
@@ -139,12 +140,15 @@ def markdown(folder: Path) -> str:
                 if row["column"] == column and not row["method"].startswith("global part"):
                     mark = {"ahead": "▽", "behind": "▲"}.get(row["personal_ridge_is"], "")
                     cells.setdefault((row["method"], title), {})[row["prior"]] = f"{100 * float(row['mean']):.1f}{mark}"
-    head = [["method", *titles], ["---", *["---:"] * len(titles)]]
-    body = [
-        [called(method), *(_shown(cells.get((method, title), {})) for title in titles)]
-        for method in dict.fromkeys(method for method, _ in cells)
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in head + body)
+    methods = dict.fromkeys(method for method, _ in cells)
+    return "\n".join(_table(cells, methods, part) for part in (titles[:_FIRST], titles[_FIRST:]))
+
+
+def _table(cells: dict[tuple[str, str], dict[str, str]], methods: Iterable[str], titles: Sequence[str]) -> str:
+    body = [[called(method), *(_shown(cells.get((method, title), {})) for title in titles)] for method in methods]
+    return "".join(
+        f"| {' | '.join(line)} |\n" for line in [["method", *titles], ["---", *["---:"] * len(titles)], *body]
+    )
 
 
 def _shown(cell: dict[str, str]) -> str:

@@ -39,16 +39,17 @@ def test_the_demo_ends_with_intervals_and_a_page_and_repeats_itself(
     assert done.status == 0, done.err
     with open(tmp_path / "runs/demo/table.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["method"] for row in rows][:4] == ["FedOTP", "CoOp (local)", "PromptFL", "Zero-shot CLIP"]
-    assert re.search(r"CoOp \(local\) +[-+]\d\.\d\d +[-+]\d+\.\d\d to [-+]\d+\.\d\d +2 ", done.out)  # an interval
+    assert [row["method"] for row in rows][:3] == ["Personal ridge", "FedOTP", "PromptFL"]
+    assert float(rows[5]["with_prior_mean"]) > 0
+    assert re.search(r"CoOp \(local\) +[-+]\d+\.\d\d +[-+]\d+\.\d\d to [-+]\d+\.\d\d +2 ", done.out)  # an interval
     page = tmp_path / "runs/demo/report.html"
     assert is_page(page)
     assert f"\n{page.as_uri()}\n" in done.out
     text = page.read_text()
     assert '"sites":[{' in text  # pictures of sites
     for words in (
-        "serve runs/demo/fedotp,seed=0",
-        "runs show runs/demo/fedotp,seed=0",
+        "serve runs/demo/personal-ridge,seed=0",
+        "evaluate runs/demo/fedotp,seed=0 --set method.mass=0.5",
         "compare demo --splits 0..2 --seeds 0",
     ):
         assert f"  fedotp {words}\n" in done.out.partition("What to try next:")[2]

@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 
@@ -67,7 +67,7 @@ def _values(key: str, kind: object) -> st.SearchStrategy[Any]:
     bare, optional = bare_kind(kind)
     if get_origin(bare) is Literal:
         return st.sampled_from(get_args(bare))
-    if get_origin(bare) is UnionType:  # a number or a word
+    if get_origin(bare) in (UnionType, Union):  # a number or a word
         return st.one_of(_values(key, each) for each in get_args(bare))
     values = _SPECIAL[key] if key in _SPECIAL else _BY_TYPE[bare]
     return values | st.none() if optional else values
