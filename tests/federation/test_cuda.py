@@ -123,7 +123,9 @@ def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, obj
         pytest.skip("AdamW needs float64, in which transport is not recorded: not compared")
     prompt = PromptSettings(n_ctx=3, std=0.1, kgcoop=0.5 if method_of(method).learns_prompts(make_task()) else 0.0)
     task = Task(copy.deepcopy(small_clip(dtype)).cuda(), make_task().classes, prompt)
-    settings = make_settings(optimizer=optimizer, compute={"precision": str(dtype).removeprefix("torch.")})
+    compute = {"precision": str(dtype).removeprefix("torch.")}
+    prior = 0.7 if "reset" in optimizer else 0.0  # in the loss, too
+    settings = make_settings(optimizer=optimizer, compute=compute, evaluation={"prior": prior}, prior=prior)
     found = []
     for plain in (False, True):
         federation = simulator(method, settings, task=task, data=resident())
