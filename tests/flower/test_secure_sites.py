@@ -125,6 +125,18 @@ def test_means_of_a_closed_form_add_up_to_the_simulators(inputs: Path, tmp_path:
     assert secure.summary["final"]["accuracy"] == simulated.summary["final"]["accuracy"]
 
 
+def test_losses_of_a_personal_ridge_add_up_to_the_simulators(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, method={"name": "personal-ridge"})
+    simulated = fedotp.run(config, tmp_path / "simulated")
+    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
+    secure = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    found, plain = (Checkpoint.read(run.checkpoint).server for run in (secure, simulated))
+    assert plain["losses"].any()
+    torch.testing.assert_close(found, plain, rtol=0, atol=1e-4)
+    assert secure.summary["secure"]["sums"] == 2
+    assert secure.summary["final"]["accuracy"] == simulated.summary["final"]["accuracy"]
+
+
 def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_path: Path, heard: Heard) -> None:
     """In each of five rounds, it falls silent at another step."""
     config = of_four(inputs, federation={"rounds": 5})

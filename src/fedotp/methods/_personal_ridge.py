@@ -17,6 +17,7 @@ REGS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
 """Values of `reg` among which `reg = "loo"` chooses."""
 _BEFORE = 0.03  # `reg` before the choice
 _LEAST = 1e-6  # of 1 - h, which rounding may make 0
+_MOST_LOSS = 50.0  # of one image: one that the others say nothing of decides no more, and secure sums have room for it
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class PersonalRidge(Ridge):
         found = left_out(image, labels, *self._with_own(params), params["target"], weight)
         for number, without in enumerate(found):
             right = (self.sharpness * without).log_softmax(-1).gather(-1, at)[..., 0]
-            losses[:, number] = -(right * (batch.labels >= 0)).sum(1)
+            losses[:, number] = -(right.clamp_min(-_MOST_LOSS) * (batch.labels >= 0)).sum(1)
         return losses
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
