@@ -85,7 +85,8 @@ def load(
         calibrate: a folder of the client's own images, of which the test images are taken, or "test" for its test
             images in the run; with them there are prediction sets and p-values (docs/limits.md).
         score: what the sets are made by.
-        prior, frequencies: another class prior than that of the run's evaluation, as for `Classifier.with_prior`.
+        prior: another strength of the class prior than that of the run's evaluation, as for `Classifier.with_prior`.
+        frequencies: other class frequencies, likewise.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP

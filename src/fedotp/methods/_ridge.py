@@ -250,5 +250,8 @@ def _solved(gram: Tensor, cross: Tensor, target: Tensor, reg: Tensor) -> Tensor:
 def _without_negative(gram: Tensor) -> Tensor:
     """G (e, e) without the negative eigenvalues that noise gives it, and symmetric; a true G stays what it is."""
     gram = (gram + gram.mT) / 2
+    eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    if not torch.linalg.cholesky_ex(gram + _ROUNDING * eye).info:  # faster than eigenvalues, which few need
+        return gram
     values, vectors = torch.linalg.eigh(gram)
-    return gram if values[0] > -_ROUNDING else (vectors * values.clamp_min(0)) @ vectors.mT
+    return (vectors * values.clamp_min(0)) @ vectors.mT
