@@ -68,17 +68,18 @@ def lines(folder: Path, setting: str) -> Iterator[Line]:
         summary = json.loads(path.read_text())
         always = method.endswith(_IN_LOSS) or method == REFERENCE[0]
         found = {(method, "on" if always else "off"): [client["accuracy"] for client in summary["clients"]]}
-        if method == _WITHOUT:
-            method = REFERENCE[0]
+        controls = summary["controls"]
+        if method == _WITHOUT:  # a row of the same method; its controls are in the other's runs
+            method, controls = REFERENCE[0], {}
             found = {(method, "off"): found.popitem()[1]}
         elif not always:
             found[method, "on"] = summary["with_prior"]["clients"]
         for control, row in _CONTROLS.items():
-            if control in summary["controls"] and method == REFERENCE[0]:
-                found[row] = summary["controls"][control]["clients"]
+            if control in controls and method == REFERENCE[0]:
+                found[row] = controls[control]["clients"]
         for control, prior in (("global", "off"), ("global_prior", "on")):
-            if control in summary["controls"]:
-                found[f"global part of {method}", prior] = summary["controls"][control]["clients"]
+            if control in controls:
+                found[f"global part of {method}", prior] = controls[control]["clients"]
         for (row, prior), values in found.items():
             if (row, prior, split, seed) not in seen:
                 seen.add((row, prior, split, seed))
