@@ -1,6 +1,5 @@
 """Advice before training: every number as refits by scikit-learn give it, with each image left out in turn."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import ttest_rel
 from sklearn.linear_model import Ridge
-from toy_federation import CLASSES, make_data, make_task, simulator
+from toy_federation import CLASSES, make_data, make_task, simulator, unit
 
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, HeldFeatures
@@ -56,7 +55,6 @@ def refitted() -> tuple[list[dict[str, np.ndarray]], dict[str, float], list[floa
     task, data = toy()
     rows, owner = np.concatenate(data.train.clients), np.repeat(np.arange(len(SIZES)), SIZES)
     image, label, n = data.train.features.read(rows, dtype=torch.float64), data.train.labels[rows], len(rows)
-    unit: Callable[[np.ndarray], np.ndarray] = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)  # noqa: E731
     pooled, captions = unit(image.pooled.numpy()), unit(task.template_features()[0, 0].numpy())
     x, y = unit(pooled + unit(unit(image.tokens.numpy()).mean(1))), np.eye(K)[label] - 1 / K
     logits = {name: np.zeros((len(REGS), n, K)) for name in (ALONE, SHARED, PERSONAL)}

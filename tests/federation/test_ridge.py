@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_federation import CLASSES, make_data, make_novel, make_settings, make_task, simulator
+from toy_federation import CLASSES, make_data, make_novel, make_settings, make_task, simulator, unit
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, Simulator
@@ -102,7 +102,6 @@ def test_personal_ridge_sees_patches_and_adds_the_prior_by_default() -> None:
     data = federation.data.train
     image, _ = data.read(data.clients[0][None], 0, torch.device("cpu"), torch.float64, federation.method.needs)
     pooled, tokens = (x[0].numpy() for x in image)
-    unit = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)  # noqa: E731
     expected = unit(unit(pooled) + unit(unit(tokens).mean(1)))
     np.testing.assert_allclose(federation.method.seen(image)[0].numpy(), expected, atol=1e-12)
 
@@ -220,6 +219,18 @@ def test_a_budget_is_of_one_release(unit: str) -> None:
     assert "ended_the_run" not in facts
     with pytest.raises(FedotpError, match=r"privacy\.epsilon = 2: must be at least 2\.\d+, which one round spends"):
         simulator("ridge", private(settings, unit=unit, noise=0.95 * noise, epsilon=2.0))
+
+
+def test_a_closed_form_reports_no_loss() -> None:
+    report = simulator("ridge").run_round()
+    assert report.loss_text == ""
+    assert report.as_dict()["loss"] is None
+
+
+@pytest.mark.parametrize("wrong", [{"reg": "lo"}, {"reg": 0.0}, {"features": "all"}, {"personal": -1.0}])
+def test_wrong_options_of_personal_ridge_are_refused(wrong: dict) -> None:
+    with pytest.raises(FedotpError, match=rf"^method\.{next(iter(wrong))} = "):
+        PersonalRidge(**wrong)
 
 
 def test_what_private_sums_cannot_promise_is_refused() -> None:

@@ -167,3 +167,8 @@ def in_order(predictions: Predictions) -> Predictions:
     """By client and row; a simulator gives them in the order in which it computes them."""
     at = np.lexsort((predictions.row, predictions.client))
     return Predictions(*(getattr(predictions, name)[at] for name in ("client", "row", "label", "predicted", "loss")))
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Of length 1 along the last axis."""
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)

@@ -59,7 +59,7 @@ class PlainLines(Observer):
     def on_round(self, report: RoundReport) -> None:
         """Kept for the next line."""
         speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f", loss {report.mean_loss:.3f}{report.spent}, {speed:,.0f} images/s"
+        self._training = f", {report.loss_text}{speed:,.0f} images/s{report.spent}"
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """A line."""

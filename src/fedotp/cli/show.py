@@ -98,6 +98,8 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         rows.append(("worst decile", worst, "mean accuracy of the worst tenth of the clients"))
         others = [metric for key, metric in METRICS.items() if metric.is_share and key != "accuracy" and key in final]
         rows += [(metric.title, f"{metric.write(final[metric.key])} %") for metric in others]
+    if final and numbers.get("with_prior") and numbers["with_prior"]["accuracy"] != final["accuracy"]:
+        rows.append(("with class prior", f"{percent(numbers['with_prior']['accuracy'])} %", "evaluation.prior=1"))
     for name, control in numbers.get("controls", {}).items():
         rows.append((CONTROLS.get(name, name), f"{percent(control['accuracy'])} %", "control"))
     if "joined" in numbers:

@@ -58,6 +58,11 @@ class RoundReport:
         """The privacy spent so far, as text at the end of a line; "" where none is promised."""
         return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
 
+    @property
+    def loss_text(self) -> str:
+        """For a display, such as "loss 0.250, "; "" where there is no loss."""
+        return "" if np.isnan(self.mean_loss) else f"loss {self.mean_loss:.3f}, "
+
     def as_dict(self) -> dict[str, Any]:
         """For a line of metrics.jsonl; what is unknown is None, what does not apply is left out."""
         return {

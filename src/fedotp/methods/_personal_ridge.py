@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedotp._values import MOST, require, require_from
+from fedotp._values import require
 from fedotp.methods._parts import IMAGES, Batch, Parameters
 from fedotp.methods._ridge import Ridge
 from fedotp.methods._task import Task
@@ -47,13 +47,11 @@ class PersonalRidge(Ridge):
     reference: ClassVar[str] = "this project"
     prior: ClassVar[float] = 1.0
 
-    def __post_init__(self) -> None:
-        if isinstance(self.reg, str):
+    def _require_reg(self) -> None:
+        if self._chooses:
             require(self.reg == "loo", "method.reg", self.reg, 'a number above 0, or "loo"')
-            for key in ("text", "personal", "sharpness"):
-                require_from(0, MOST, f"method.{key}", getattr(self, key))
         else:
-            super().__post_init__()
+            super()._require_reg()
 
     @property
     def _chooses(self) -> bool:
@@ -93,12 +91,16 @@ class PersonalRidge(Ridge):
             return losses
         image, labels = self.regression(task, batch)
         weight = (1 + self.personal) / params[IMAGES].clamp_min(1)[:, None, None]
-        at = batch.labels.clamp_min(0)[..., None]
         found = left_out(image, labels, *self._with_own(params), params["target"], weight)
-        for number, without in enumerate(found):
-            right = (self.sharpness * without).log_softmax(-1).gather(-1, at)[..., 0]
-            losses[:, number] = -(right.clamp_min(-_MOST_LOSS) * (batch.labels >= 0)).sum(1)
+        for number, scores in enumerate(found):
+            each = self.losses_of(scores, batch.labels.clamp_min(0))
+            losses[:, number] = (each * (batch.labels >= 0)).sum(1)
         return losses
+
+    def losses_of(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The cross-entropy of each image, from scores (..., K) and labels (...), at most `_MOST_LOSS`."""
+        right = (self.sharpness * scores).log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+        return -right.clamp_min(-_MOST_LOSS)
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
         """The means G (C, e, e) and B (C, e, K), and the mean losses (C, R)."""

@@ -57,10 +57,13 @@ class Ridge(Method):
     reference: ClassVar[str] = "Fani et al., ICML 2024; He et al., CVPR 2025"
 
     def __post_init__(self) -> None:
-        require(0 < self.reg <= MOST, "method.reg", self.reg, "more than 0")
+        self._require_reg()
         require_choices(self, "method.")
         for key in ("text", "personal", "sharpness"):
             require_from(0, MOST, f"method.{key}", getattr(self, key))
+
+    def _require_reg(self) -> None:
+        require(0 < self.reg <= MOST, "method.reg", self.reg, "more than 0")
 
     @property
     def bound_to_classes(self) -> str:

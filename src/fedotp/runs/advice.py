@@ -235,7 +235,7 @@ class _Images:
         found = left_out(self.features[None], self.targets[None], gram[None], cross[None], target[None], weight)
         for (scores,) in found:
             logits = (_RIDGE.sharpness * scores).log_softmax(-1)
-            losses.append(-logits.gather(-1, self.labels[:, None])[:, 0].cpu().numpy())
+            losses.append(_RIDGE.losses_of(scores, self.labels).cpu().numpy())
             with_prior.append(self.is_right(logits + self.prior))
             without.append(self.is_right(logits))
         return _Judged(np.stack(losses), np.stack(with_prior), np.stack(without))

@@ -152,7 +152,8 @@ class LocalTrainer:
             sent = {name: _per_image(value, n) for name, value in noised.items()}
             own = sent if self.settings.privacy.private else own
         settled = self.method.settled(params, own, n) | sent
-        return LocalResult(settled, {}, torch.zeros(len(sizes), device=self.device, dtype=torch.float64), sizes)
+        no_loss = torch.full((len(sizes),), torch.nan, device=self.device, dtype=torch.float64)
+        return LocalResult(settled, {}, no_loss, sizes)
 
     def _begin(
         self, work: LocalWork, at: Tensor, received: Parameters, private: Parameters, optimizer: Parameters | None
@@ -277,7 +278,7 @@ class LocalTrainer:
             initial = self._noisy.untaught(received)
             anew = {name: value for name, value in initial.items() if not result.params[name].isfinite().all()}
             result = replace(result, params=result.params | anew, loss=torch.zeros_like(result.loss))
-        finite = result.loss.isfinite()
+        finite = result.loss.isfinite() | self.method.in_closed_form  # which has no loss
         for value in result.params.values():
             finite &= value.reshape(len(value), -1).isfinite().all(1)
         if not finite.all():

@@ -153,7 +153,8 @@ def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, 
     def work(session: SiteSession) -> NDArray[np.uint64]:
         done = site.train(*order)
         values = {name: value.detach().cpu().numpy() for name, value in done.update.items()}
-        return session.encode(values, loss=done.loss if site.settings.shares("loss") else None, n_images=done.n_images)
+        has_loss = site.settings.shares("loss") and not math.isnan(done.loss)
+        return session.encode(values, loss=done.loss if has_loss else None, n_images=done.n_images)
 
     return site.sums.masked(config, order, work)
 

@@ -97,7 +97,7 @@ def _subtract_round(before: RunDirectory, whole: Simulator, left: Simulator, loo
         round=1,
         sampled=stay,
         answered=stay,
-        loss=np.zeros(len(stay)),
+        loss=np.full(len(stay), np.nan),
         examples=sizes(stay),
         lr=left.lr,
         bytes_down=0,

@@ -62,7 +62,7 @@ class _Display(Observer):
     def on_round(self, report: RoundReport) -> None:
         self._done, self._title = report.round * self._per_round, _title(report.round, self._rounds)
         speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f"loss {report.mean_loss:.3f}{report.spent}, {speed:,.0f} images/s"
+        self._training = f"{report.loss_text}{speed:,.0f} images/s{report.spent}"
         self._draw(at_once=True)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:

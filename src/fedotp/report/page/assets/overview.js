@@ -203,7 +203,7 @@ function comparison() {
     ],
   });
   const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients after the last round, '
-    + 'best that of the best round (chosen on the test images), last 5 the mean over the last five rounds. With several '
+    + 'with prior the accuracy with each client’s class frequencies added to its logits, best that of the best round (chosen on the test images), last 5 the mean over the last five rounds. With several '
     + 'runs, numbers are means over splits and seeds, ± their standard deviation. Bold: the highest; its difference to the '
     + 'next need not be significant. A method marked (!) is no better than a control.', shown.node);
   node.append(...toldApart(), ...differences());
