@@ -35,7 +35,7 @@ from fedotp.methods import FedOTP, Task
 
 _STATUS = Path("/proc/self/status")
 _SAMPLED, _IMAGES, _ROUNDS = 100, 10, 5
-_WIDE = replace(TINY, text=replace(TINY.text, width=512, heads=8))  # a toy with CLIP's prompts
+_WIDE = replace(TINY, text=replace(TINY.text_tower, width=512, heads=8))  # a toy with CLIP's prompts
 
 
 def cannot_run() -> str | None:

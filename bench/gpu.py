@@ -105,9 +105,8 @@ def _text_tower(clip: CLIP) -> dict[str, float]:
     for precision in _PRECISIONS:
         task = _task(clip, 37).in_precision(precision)
         context = task.contexts(2).expand(10, -1, -1, -1).clone()
-        encoder, text = task.encoder, clip.config.text
-        tokens = 20 * encoder.n_positions
-        forward = tokens * text.layers * 24 * text.width**2  # products with weights; attention is little beside them
+        encoder = task.encoder
+        forward = 20 * encoder.n_units * 24 * encoder.width  # products with weights; attention is little beside them
 
         def there(task=task, context=context) -> None:  # type: ignore[no-untyped-def]
             with torch.no_grad():

@@ -28,7 +28,7 @@ from fedotp.methods import FedOTP, Task
 
 CLIENTS, CLASSES = (1, 3, 10, 30, 100, 300, 1000), (10, 30, 100, 300, 1000)
 PATCHES, PROMPTS = (49, 100, 196, 324, 576), (1, 2, 4, 8)
-SMALL = replace(TINY, embed_dim=64, text=replace(TINY.text, width=64, layers=2, heads=1))
+SMALL = replace(TINY, embed_dim=64, text=replace(TINY.text_tower, width=64, layers=2, heads=1))
 LEAST_TURNS = 5
 SECONDS = 40.0  # for all sweeps together, spent on repeats
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")

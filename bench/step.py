@@ -26,6 +26,7 @@ from fedotp.clip import CLIP, CONFIGS
 from fedotp.federation import FederatedData, HeldFeatures, Images, RoundSettings, Settings
 from fedotp.federation.clients import LocalTrainer, LocalWork
 from fedotp.methods import FedOTP, Parameters, Precision, Task
+from fedotp.prompts import PromptEncoder
 
 BREEDS = (
     "abyssinian", "american bulldog", "american pit bull terrier", "basset hound", "beagle", "bengal", "birman",
@@ -129,6 +130,7 @@ class Step:
 
 def reference_loss(task: Task, context: Tensor, tokens: Tensor, labels: Tensor) -> Tensor:
     """The loss of one client, prompts (N, s, d), tokens (B, V, e), as the authors' code forms it."""
+    assert isinstance(task.encoder, PromptEncoder)
     classes = F.normalize(task.encoder.encode_plain(context[None])[0], dim=-1)  # (N, K, e)
     patches = F.normalize(tokens, dim=-1)
     similar = torch.einsum("bvd,nkd->bkvn", patches, classes)  # (B, K, V, N)

@@ -63,7 +63,7 @@ def truncated(encode: PromptEncoder, context: Tensor) -> Tensor:
     clip = encode.clip
     whole = clip.config
     length = int(encode.eot.max()) + 1
-    clip.config = dataclasses.replace(whole, text=dataclasses.replace(whole.text, context_length=length))
+    clip.config = dataclasses.replace(whole, text=dataclasses.replace(whole.text_tower, context_length=length))
     try:
         return encode.encode_plain(context)
     finally:

@@ -29,13 +29,13 @@ TEMPLATE = "a photo of a {}."
 def encode_names(model: CLIP, names: list[str], template: str = TEMPLATE) -> Tensor:
     """Normalised class features (K, e)."""
     ids = model.tokenizer([template.format(name) for name in names], model.config.text.context_length)
-    return F.normalize(model.encode_text(ids.to(model.text_projection.device)), dim=-1)
+    return F.normalize(model.encode_text(ids.to(model.device)), dim=-1)
 
 
 @torch.no_grad()
 def encode_images(model: CLIP, images: Tensor) -> tuple[Tensor, Tensor]:
     """Normalised class tokens (n, e) and means of normalised patches (n, e) of uint8 pictures."""
-    device = model.text_projection.device
+    device = model.device
     pooled, patches = [], []
     for part in images.split(250):
         features = model.encode_image(augment.normalise(part.to(device).float() / 255))
@@ -52,7 +52,7 @@ def accuracy(x: Tensor, classes: Tensor, labels: Tensor) -> float:
 def zero_shot_packs(model: CLIP, packs: Path, *, limit: int | None = None) -> dict[str, list[float]]:
     """For each test pack the accuracy from the class token and from the patches."""
     words = Words(packs, "cpu")
-    device = model.text_projection.device
+    device = model.device
     results = {}
     for test in TESTS:
         pack = read_pack(packs / f"{test}.npz", limit=limit)
@@ -68,7 +68,7 @@ def zero_shot_packs(model: CLIP, packs: Path, *, limit: int | None = None) -> di
 
 def zero_shot_box(model: CLIP) -> dict[str, list[float]]:
     """The same on the data in the box: the emoji of each vendor (both splits), and cifar10-mini."""
-    transform, device = EvalTransform(model.config.image_size), model.text_projection.device
+    transform, device = EvalTransform(model.config.image_size), model.device
     results = {}
     for name in ("emoji", "cifar10-mini"):
         data = load_dataset(name)
@@ -91,7 +91,7 @@ def zero_shot_box(model: CLIP) -> dict[str, list[float]]:
 
 def milliseconds_per_image(model: CLIP, batch: int = 64, repeats: int = 7) -> float:
     """Median time of `encode_image` per image."""
-    x = torch.randn(batch, 3, 64, 64, device=model.text_projection.device)
+    x = torch.randn(batch, 3, 64, 64, device=model.device)
     times = []
     with torch.no_grad():
         for _ in range(repeats):

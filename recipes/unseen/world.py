@@ -95,7 +95,7 @@ class Division:
     def images(self, places: Ints) -> tuple[ImageFeatures, Ints]:
         """The test images (n, ...) of the classes at `places`, and their labels (n,) among these."""
         rows = np.flatnonzero(np.isin(self.material.test_labels, places))
-        images = self.material.test.read(rows, device=self.material.clip.text_projection.device)
+        images = self.material.test.read(rows, device=self.material.clip.device)
         return images, np.searchsorted(places, self.material.test_labels[rows])
 
 

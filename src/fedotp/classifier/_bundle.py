@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 from dataclasses import asdict, replace
@@ -259,7 +260,7 @@ class Bundle:
 
     def _require_modest(self, task: Task, n_prompts: int) -> None:
         """Refuse prompts of another number than the features, or longer than any: they would take all memory."""
-        most = task.clip.config.text.context_length
+        most = math.inf if task.in_feature_space else task.clip.text.context_length
         if task.prompt.n_ctx > most:
             raise FedotpError(f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: the text tower has {most} positions")
         n = len(prompt_lengths(self._config.method, task))

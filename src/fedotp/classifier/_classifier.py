@@ -183,7 +183,7 @@ class Classifier:
     @torch.no_grad()
     def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
         """The same of what `fedotp.clip.preprocess` or `transform` made of images: (B, 3, H, W), normalised."""
-        device = self.tower.text_projection.device
+        device = self.tower.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.image_precision == "bfloat16"):
             features = self.tower.encode_image(pixels.to(device))
         return as_stored(features, self.storage, self.task.dtype)

@@ -61,7 +61,7 @@ def fetch(name: Annotated[str, typer.Argument(help="ViT-B/32, ViT-B/16, ViT-L/14
 
 
 def _print_summary(source: str | Path, model: "CLIP") -> None:
-    from fedotp.clip import VitConfig
+    from fedotp.clip import ClassTable, VitConfig
 
     config, vision, text = model.config, model.config.vision, model.config.text
     if isinstance(vision, VitConfig):
@@ -70,10 +70,13 @@ def _print_summary(source: str | Path, model: "CLIP") -> None:
         tower = f"ResNet, stages of {'-'.join(map(str, vision.layers))} blocks, width {vision.width}"
     print(f"file        {source}")
     print(f"image       {tower}, {vision.heads} heads, {vision.image_size} px, {config.n_patches} patches")
-    print(
-        f"text        {text.layers} layers of width {text.width}, {text.heads} heads, "
-        f"{text.context_length} positions, {text.vocab_size} tokens"
-    )
+    if isinstance(text, ClassTable):
+        print(f"text        no tower: features of {len(text.names):,} class names, {text.template!r}, {text.source}")
+    else:
+        print(
+            f"text        {text.layers} layers of width {text.width}, {text.heads} heads, "
+            f"{text.context_length} positions, {text.vocab_size} tokens"
+        )
     print(f"features    {config.embed_dim} wide, activation {config.activation}")
     print(f"parameters  {sum(p.numel() for p in model.parameters()):,}")
     print(f"digest      {model.digest}")

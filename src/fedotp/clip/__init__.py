@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from fedotp.clip._config import CONFIGS as CONFIGS
     from fedotp.clip._config import MINI as MINI
     from fedotp.clip._config import TINY as TINY
+    from fedotp.clip._config import ClassTable as ClassTable
     from fedotp.clip._config import ClipConfig as ClipConfig
     from fedotp.clip._config import VitConfig as VitConfig
     from fedotp.clip._hub import fetch as fetch
     from fedotp.clip._hub import find_weights as find_weights
     from fedotp.clip._load import load as load
     from fedotp.clip._load import save as save
+    from fedotp.clip._load import with_class_features as with_class_features
     from fedotp.clip._model import CLIP as CLIP
     from fedotp.clip._model import ImageFeatures as ImageFeatures
     from fedotp.clip._preprocess import CHANNELS as CHANNELS

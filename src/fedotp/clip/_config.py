@@ -1,15 +1,16 @@
 """The shape of a CLIP, the shapes OpenAI published, and the backbone that comes with the package."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
 from fedotp._text import one_line
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed, nearest
 
 Activation = Literal["quick_gelu", "gelu"]
 
@@ -109,6 +110,49 @@ class TextConfig:
 
 
 @dataclass(frozen=True)
+class ClassTable:
+    """In place of a text tower: the classes whose text features are known, in the order of their rows.
+
+    `template` is the caption that the features were made of, `source` says where they come from.
+    """
+
+    names: tuple[str, ...]
+    template: str
+    source: str
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.names, tuple) and all(isinstance(name, str) and name.strip() for name in self.names)):
+            raise FedotpError("text.names: must be a list of class names, none of them empty")
+        if not 0 < len(self.names) <= _LARGEST or len(self.places) < len(self.names):
+            raise FedotpError(f"text.names: must be from 1 to {_LARGEST:,} class names, each of them once")
+        if not isinstance(self.source, str) or not isinstance(self.template, str) or self.template.count("{}") != 1:
+            raise FedotpError("text.template: must be a caption with {} once, where the class name goes")
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The row of each name; upper case and underscores make no difference."""
+        return {_plain(name): row for row, name in enumerate(self.names)}
+
+    def rows(self, names: Sequence[str]) -> list[int]:
+        """The rows of these classes; those that it does not have are listed with the nearest that it has."""
+        if missing := [name for name in names if _plain(name) not in self.places]:
+            near = [nearest(_plain(name), self.places) for name in missing]
+            shown = [
+                one_line(name, 40) + (f" (nearest: {one_line(other, 40)})" if other else "")
+                for name, other in zip(missing, near, strict=True)
+            ]
+            raise FedotpError(
+                f"this backbone has no text tower, only features of {len(self.names):,} class names, and lacks "
+                f"{listed(shown, 5)}; rename the classes, or add their features to its table"
+            )
+        return [self.places[_plain(name)] for name in names]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").strip().casefold()
+
+
+@dataclass(frozen=True)
 class ClipConfig:
     """Everything that fixes a CLIP's tensor shapes and its computation, apart from the weights.
 
@@ -117,7 +161,7 @@ class ClipConfig:
 
     embed_dim: int
     vision: VitConfig | ResNetConfig
-    text: TextConfig
+    text: TextConfig | ClassTable
     activation: Activation = "quick_gelu"
 
     def __post_init__(self) -> None:
@@ -137,6 +181,17 @@ class ClipConfig:
         """Patch tokens per image, V; the class token is not counted."""
         return self.vision.grid**2
 
+    @property
+    def text_tower(self) -> TextConfig:
+        """The shape of the text tower; where there is none, the error says what works without one."""
+        if isinstance(self.text, ClassTable):
+            raise FedotpError(
+                f"this backbone has no text tower, only features of {len(self.text.names):,} class names: "
+                'set prompt.space = "features", or choose a method without prompts (zeroshot, fedclip, ridge, '
+                "personal-ridge)"
+            )
+        return self.text
+
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back to an equal config."""
         return json.dumps(asdict(self), sort_keys=True)
@@ -152,7 +207,10 @@ class ClipConfig:
                 if "patch_size" in vision
                 else ResNetConfig(**{**vision, "layers": tuple(vision["layers"])})
             )
-            return cls(vision=tower, text=TextConfig(**fields.pop("text")), **fields)
+            of_text = fields.pop("text")
+            names = {"names": tuple(of_text["names"])} if "names" in of_text else {}
+            table_or_tower = ClassTable(**of_text | names) if names else TextConfig(**of_text)
+            return cls(vision=tower, text=table_or_tower, **fields)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FedotpError(f"not a CLIP configuration: {one_line(repr(error))}") from error
 

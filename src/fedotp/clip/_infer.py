@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedotp._text import one_line
-from fedotp.clip._config import ClipConfig, ResNetConfig, TextConfig, VitConfig, check_whole
+from fedotp.clip._config import ClassTable, ClipConfig, ResNetConfig, TextConfig, VitConfig, check_whole
 from fedotp.clip._tensor_files import WANTED
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.errors import FedotpError
@@ -53,12 +53,25 @@ def open_clip_hints(folder: Path) -> Hints:
     )
 
 
-def infer_config(tensors: Mapping[str, Tensor], hints: Hints, tokenizer: Tokenizer | None) -> ClipConfig:
-    """The config of tensors under OpenAI's names; heads are 64 wide unless the hints say otherwise."""
+def infer_config(
+    tensors: Mapping[str, Tensor], hints: Hints, tokenizer: Tokenizer | None, table: ClassTable | None = None
+) -> ClipConfig:
+    """The config of tensors under OpenAI's names; heads are 64 wide unless the hints say otherwise.
+
+    With a `table` of classes there need be no text tower.
+    """
     shape = _Shapes(tensors)
-    text_width, embed_dim = shape("text_projection", 2)
+    text = table or _text(shape, hints, tokenizer)
+    is_resnet = "visual.attnpool.c_proj.weight" in tensors
+    vision = _resnet(shape) if is_resnet else _vit(shape, hints)
+    embed_dim = shape("visual.attnpool.c_proj.weight", 2)[0] if is_resnet else shape("visual.proj", 2)[1]
+    return ClipConfig(embed_dim, vision, text, hints.activation or "quick_gelu")  # type: ignore[arg-type]
+
+
+def _text(shape: "_Shapes", hints: Hints, tokenizer: Tokenizer | None) -> TextConfig:
+    text_width, _ = shape("text_projection", 2)
     vocab_size, _ = shape("token_embedding.weight", 2)
-    text = TextConfig(
+    return TextConfig(
         vocab_size=vocab_size,
         context_length=shape("positional_embedding", 2)[0],
         width=text_width,
@@ -66,14 +79,12 @@ def infer_config(tensors: Mapping[str, Tensor], hints: Hints, tokenizer: Tokeniz
         heads=_heads(text_width) if hints.text_heads is None else hints.text_heads,
         eot=tokenizer.eot if tokenizer else vocab_size - 1,  # CLIP's is the last id, other BPEs may differ
     )
-    vision = _resnet(shape) if "visual.attnpool.c_proj.weight" in tensors else _vit(shape, hints)
-    return ClipConfig(embed_dim, vision, text, hints.activation or "quick_gelu")  # type: ignore[arg-type]
 
 
 def check_depth(config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
     """Refuse a config of more or fewer layers than there are tensors for, before a model of that size is built."""
     shape, vision = _Shapes(tensors), config.vision
-    towers = {"transformer.resblocks.": config.text.layers}
+    towers = {"transformer.resblocks.": config.text.layers} if isinstance(config.text, TextConfig) else {}
     if isinstance(vision, VitConfig):
         towers["visual.transformer.resblocks."] = vision.layers
     else:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from fedotp._text import one_line
-from fedotp.clip._config import CONFIGS, MINI, Activation, ClipConfig, mini_file
+from fedotp.clip._config import CONFIGS, MINI, Activation, ClassTable, ClipConfig, mini_file
 from fedotp.clip._hub import fetch
 from fedotp.clip._infer import (
     check_depth,
@@ -70,6 +70,28 @@ def load(
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
     return _load_file(path, device, dtype, activation, tokenizer)
+
+
+def with_class_features(
+    image_tower: str | Path, names: Sequence[str], features: Tensor, *, template: str, source: str, scale: float = 100.0
+) -> CLIP:
+    """A frozen CLIP without a text tower, which knows the text features (n, e) of n class names instead.
+
+    They may be made anywhere, once, by the text tower that belongs to `image_tower`: a file with the tensors `visual.*`
+    of a CLIP under OpenAI's or Hugging Face's names. `template` is the caption they were made of, such as "a photo of a
+    {}", `source` says where they come from, and `scale` is that CLIP's 1 / tau. `save` makes one file of it all.
+    """
+    try:
+        path = find_file(Path(image_tower))
+        tensors, _ = read_file(path)
+        hints = hugging_face_hints(path.parent) if is_hugging_face(tensors) else open_clip_hints(path.parent)
+        tensors = from_hugging_face(tensors) if is_hugging_face(tensors) else tensors
+        config = infer_config(tensors, hints, None, ClassTable(tuple(names), template, source))
+        of_text = {"class_features": features, "logit_scale": torch.tensor(scale).log()}
+        visual = {name: tensor for name, tensor in tensors.items() if name.startswith("visual.")}
+        return _build(config, None, visual | of_text, "cpu", torch.float32)
+    except FedotpError as error:
+        raise FedotpError(f"{image_tower}: {error}") from error
 
 
 def _load_file(

@@ -9,12 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedotp.clip._config import ClipConfig, ResNetConfig
+from fedotp.clip._config import ClassTable, ClipConfig, ResNetConfig, TextConfig
 from fedotp.clip._preprocess import preprocess
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.clip._towers import ModifiedResNet, Transformer, VisionTransformer
 from fedotp.errors import FedotpError
 from fedotp.images import ImageLike
+
+_TABLE = "class_features"
 
 
 class ImageFeatures(NamedTuple):
@@ -47,26 +49,30 @@ class CLIP(nn.Module):
         """
         super().__init__()
         self.config = config
-        text = config.text
         self.visual = (
             ModifiedResNet(config.vision, config.embed_dim)
             if isinstance(config.vision, ResNetConfig)
             else VisionTransformer(config.vision, config.embed_dim, config.activation)
         )
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+        self.custom_tokenizer = tokenizer
+        self._file_digest: str | _Coming | None = None
+        self._table_digest: str | None = None
+        if isinstance(config.text, ClassTable):
+            self.class_features = nn.Parameter(torch.randn(len(config.text.names), config.embed_dim))
+            return
+        text = config.text
         self.transformer = Transformer(text.width, text.layers, text.heads, config.activation)
         self.token_embedding = nn.Embedding(text.vocab_size, text.width)
         self.positional_embedding = nn.Parameter(0.01 * torch.randn(text.context_length, text.width))
         self.ln_final = nn.LayerNorm(text.width)
         self.text_projection = nn.Parameter(text.width**-0.5 * torch.randn(text.width, config.embed_dim))
-        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
         nn.init.normal_(self.token_embedding.weight, std=0.02)
         if tokenizer is not None and (tokenizer.eot, tokenizer.vocab_size) != (text.eot, text.vocab_size):
             raise FedotpError(
                 f"the tokenizer has {tokenizer.vocab_size} tokens and end-of-text {tokenizer.eot}, "
                 f"the model has {text.vocab_size} and {text.eot}; give the one it was trained with"
             )
-        self.custom_tokenizer = tokenizer
-        self._file_digest: str | _Coming | None = None
 
     @classmethod
     def random(cls, config: ClipConfig, *, seed: int = 0, tokenizer: Tokenizer | None = None) -> "CLIP":
@@ -86,12 +92,32 @@ class CLIP(nn.Module):
         return self.eval().requires_grad_(False)
 
     @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self._weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of its weights; the temperature may have more."""
+        return self._weight.dtype
+
+    @property
+    def _weight(self) -> Tensor:
+        return next(self.visual.parameters())
+
+    @property
+    def text(self) -> TextConfig:
+        """The shape of its text tower; refused where it has none."""
+        return self.config.text_tower
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer the text tower was trained with: its own, or CLIP's where the vocabulary fits."""
+        wanted = self.text.vocab_size
         tokenizer = self.custom_tokenizer or Tokenizer.clip()
-        if tokenizer.vocab_size != self.config.text.vocab_size:
+        if tokenizer.vocab_size != wanted:
             raise FedotpError(
-                f"no tokenizer is known for a vocabulary of {self.config.text.vocab_size} tokens; "
+                f"no tokenizer is known for a vocabulary of {wanted} tokens; "
                 "pass tokenizer=Tokenizer.from_file(...) when the model is loaded"
             )
         return tokenizer
@@ -102,15 +128,24 @@ class CLIP(nn.Module):
 
         For a loaded model these are the values in its file, whatever precision it now runs in.
         """
+        if not isinstance(self.config.text, ClassTable):
+            return self.image_digest
+        table = self._table_digest or tensors_digest({_TABLE: self.class_features})
+        return hashlib.sha256(f"{self.image_digest} {table} {self.config.to_json()}".encode()).hexdigest()
+
+    @property
+    def image_digest(self) -> str:
+        """The digest that image features are stored under: of everything, or without a table of class features."""
         if isinstance(self._file_digest, _Coming):
             self._file_digest = self._file_digest.awaited()
-        return self._file_digest or tensors_digest(self.state_dict())
+        return self._file_digest or tensors_digest(_without_table(self.state_dict()))
 
     def take_digest_of(self, stored: Mapping[str, Tensor]) -> None:
         """Let the digest of these tensors be that of the model; a thread computes it."""
         hashing = ThreadPoolExecutor(1)
-        self._file_digest = _Coming(hashing.submit(tensors_digest, stored))
+        self._file_digest = _Coming(hashing.submit(tensors_digest, _without_table(stored)))
         hashing.shutdown(wait=False)
+        self._table_digest = tensors_digest({_TABLE: stored[_TABLE]}) if _TABLE in stored else None
 
     def preprocess(self, image: ImageLike) -> Tensor:
         """What the image tower is given of a path, a picture, an array or a tensor: (3, H, W), normalised."""
@@ -121,7 +156,7 @@ class CLIP(nn.Module):
         size = self.config.image_size
         if pixels.shape[1:] != (3, size, size):
             raise ValueError(f"expected pixels of shape (B, 3, {size}, {size}), got {tuple(pixels.shape)}")
-        x = self.visual(pixels.to(self.text_projection.dtype))  # (B, 1 + V, e)
+        x = self.visual(pixels.to(self.dtype))  # (B, 1 + V, e)
         return ImageFeatures(pooled=x[:, 0], tokens=x[:, 1:])
 
     def encode_text(self, ids: Tensor) -> Tensor:
@@ -130,9 +165,9 @@ class CLIP(nn.Module):
         The feature is read at the first end-of-text token. The tower is causal, so columns after the last
         of these change nothing and are not computed.
         """
-        is_eot = ids == self.config.text.eot
+        is_eot = ids == self.text.eot
         if not is_eot.any(dim=1).all():
-            raise ValueError(f"a row of ids has no end-of-text token ({self.config.text.eot})")
+            raise ValueError(f"a row of ids has no end-of-text token ({self.text.eot})")
         eot = is_eot.int().argmax(dim=1)  # (B,) argmax gives the first of equals
         length = int(eot.max()) + 1
         return self.encode_embeddings(self.token_embedding(ids[:, :length]), eot)
@@ -144,8 +179,8 @@ class CLIP(nn.Module):
         in place of some rows of x.
         """
         length = x.shape[1]
-        if length > self.config.text.context_length:
-            raise ValueError(f"{length} tokens exceed the {self.config.text.context_length} of the model")
+        if length > self.text.context_length:
+            raise ValueError(f"{length} tokens exceed the {self.text.context_length} of the model")
         x = self.transformer(x + self.positional_embedding[:length], causal=True)  # (B, L, d)
         return self.text_features_at(x, eot)
 
@@ -171,6 +206,10 @@ class _Coming:
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self.awaited(),)
+
+
+def _without_table(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name != _TABLE}
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -40,7 +40,7 @@ def group_size(method: Method, task: Task, settings: Settings) -> int:
 
 def n_fitting(method: Method, task: Task, settings: Settings) -> int:
     """Clients that fit into half of the free memory, at least one."""
-    device = task.clip.text_projection.device
+    device = task.clip.device
     return max(1, int(_SHARE * _free_bytes(device) / client_bytes(method, task, settings)))
 
 
@@ -51,8 +51,7 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     small = _of_one_class(task)
     params = _at_the_start(method, small)
     lengths = _lengths(small, method.training_prompts(small, params))
-    tokens = sum(task.encoder_for(n_ctx).n_positions for n_ctx in lengths)
-    text = config.text
+    text = sum(task.encoder_for(n_ctx).n_units for n_ctx in lengths)
     n_images = max(settings.federation.batch_size, settings.evaluation.batch_size)
     features = 3 * n_images * (config.n_patches + 1) * config.embed_dim
     n_prompts = max(len(lengths), len(prompt_lengths(method, task)))
@@ -60,8 +59,8 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     similarities = _SIMILARITY_FLOATS * n_images * n_classes * n_prompts
     similarities *= config.n_patches if Need.TOKENS in method.needs else 1
     learned = _COPIES * sum(value.numel() for value in params.values())
-    floats = _TEXT_FLOATS * tokens * text.width * text.layers + features + classes + similarities + learned
-    return floats * task.clip.text_projection.element_size()
+    floats = _TEXT_FLOATS * text + features + classes + similarities + learned
+    return floats * task.clip.dtype.itemsize
 
 
 def prompt_lengths(method: Method, task: Task) -> list[int]:
@@ -117,7 +116,7 @@ def n_threads(compute: ComputeSettings, task: Task) -> int:
     """How many threads train and predict: what the settings say, or what the towers of `task` gain by."""
     if compute.threads:
         return compute.threads
-    is_small = task.device.type == "cpu" and task.clip.config.text.width < _SMALL
+    is_small = task.device.type == "cpu" and task.encoder.width < _SMALL
     return 1 if is_small else torch.get_num_threads()
 
 

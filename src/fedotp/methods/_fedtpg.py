@@ -60,9 +60,10 @@ class FedTPG(Method):
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """Q (s, d) and the layers: attention and feed-forward."""
+        task.require_context("FedTPG makes context vectors from class names")
         if task.prompt.per_class:
             raise FedotpError("prompt.per_class = true: FedTPG makes one prompt for all classes; right is false")
-        d, e = task.clip.config.text.width, task.clip.config.embed_dim
+        d, e = task.clip.text.width, task.clip.config.embed_dim
         found = {"soft": task.contexts(1, self.n_ctx)[0]}
         # Xavier's bounds; torch has the three in one matrix (3d, d) where their widths are equal
         for name, n_in in {"query": d, "key": e, "value": e}.items():

@@ -159,6 +159,7 @@ class PromptFLPer(Method):
         return (Prompt(Kind.BOTH, torch.cat([params["base"], params["personal"]], dim=-2)),)
 
     def _divided(self, task: Task) -> tuple[Tensor, Tensor]:
+        task.require_context("PromptFL+FedPer divides context vectors")
         context = task.contexts(1)
         n_ctx = context.shape[-2]
         n_base = self.n_base or n_ctx // 2

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._authors import AuthorsSettings
-from fedotp._values import MOST, require_choices, require_from
-from fedotp.clip import CLIP
-from fedotp.errors import FedotpError
+from fedotp._values import MOST, require_choices, require_from, show
+from fedotp.clip import CLIP, ClassTable
+from fedotp.errors import FedotpError, SettingError
 from fedotp.matching import Matching
-from fedotp.prompts import N_CTX, POSITION, STD, Position, PromptEncoder, random_context, word_context
+from fedotp.prompts import N_CTX, POSITION, STD, FeatureEncoder, Position, PromptEncoder, random_context, word_context
 
 Precision = Literal["float32", "bfloat16", "float64"]
 PRECISION: Precision = "float32"
@@ -30,6 +30,9 @@ class PromptSettings:
     """The shape and the start of a prompt, and what it must not forget; the defaults are the paper's.
 
     Attributes:
+        space: what a prompt is: "context" vectors around the class name, which the text tower reads, or a change to the
+            text "features" of each class (task residuals, Yu et al., CVPR 2023). The latter needs no text tower and is
+            bound to its classes; `n_ctx` and `position` have no effect then.
         n_ctx: s, the context vectors of a prompt.
         position: where the class name stands: at the "end" of the vectors, in their "middle" or in "front" of them.
         per_class: every class has its own context vectors.
@@ -39,6 +42,7 @@ class PromptSettings:
             the mean cosine of their class features and those of the hand-written template. That paper uses 8.
     """
 
+    space: Literal["context", "features"] = "context"
     n_ctx: int = N_CTX
     position: Position = POSITION
     per_class: bool = False
@@ -50,6 +54,9 @@ class PromptSettings:
         require_from(1, _MOST_VECTORS, "prompt.n_ctx", self.n_ctx, f" (the paper uses {N_CTX})")
         require_choices(self, "prompt.")
         require_from(0, MOST, "prompt.std", self.std, f" (the paper uses {STD})")
+        if self.space == "features" and (self.per_class or self.words):
+            key, right = ("per_class", "false") if self.per_class else ("words", '""')
+            raise SettingError(f"prompt.{key}", show(getattr(self, key)), f'{right} with prompt.space = "features"')
         require_from(0, MOST, "prompt.kgcoop", self.kgcoop, " (0: none; KgCoOp's paper uses 8)")
 
 
@@ -67,7 +74,7 @@ class Task:
     template: str = "a photo of a {}."
     seed: int = 0
     authors: AuthorsSettings = field(default_factory=AuthorsSettings)
-    _encoders: dict[int, PromptEncoder] = field(default_factory=dict, init=False, repr=False)
+    _encoders: dict[int, PromptEncoder | FeatureEncoder] = field(default_factory=dict, init=False, repr=False)
     _captions: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     _words: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     _runs: tuple[int, ...] = field(default=(), init=False, repr=False)
@@ -79,12 +86,12 @@ class Task:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return self.clip.text_projection.device
+        return self.clip.device
 
     @property
     def dtype(self) -> torch.dtype:
         """Of prompts, features and scores: float64 for a tower in float64, float32 otherwise."""
-        return torch.promote_types(self.clip.text_projection.dtype, torch.float32)
+        return torch.promote_types(self.clip.dtype, torch.float32)
 
     def in_precision(self, precision: Precision) -> "Task":
         """The same task with its tower in float64 or bfloat16; "float32" leaves the tower as it is.
@@ -92,7 +99,8 @@ class Task:
         In bfloat16 only the text tower computes so; what is learned, and the matching, stay in float32.
         """
         dtype = getattr(torch, precision)
-        if precision == "float32" or self.clip.text_projection.dtype == dtype:
+        without_tower = precision == "bfloat16" and isinstance(self.clip.config.text, ClassTable)
+        if precision == "float32" or self.clip.dtype == dtype or without_tower:
             return self
         return replace(self, clip=_converted(self.clip, dtype))
 
@@ -109,8 +117,21 @@ class Task:
     @property
     def bound_to_classes(self) -> str:
         """Why its prompts cannot be put before other class names, in a sentence; "" where they can."""
+        if self.in_feature_space:
+            return 'these prompts change the features of their own classes (prompt.space = "features"), not of others'
         why = "these prompts have vectors for every class (prompt.per_class): they cannot be put before other names"
         return why if self.prompt.per_class else ""
+
+    @property
+    def in_feature_space(self) -> bool:
+        """Whether prompts are changes to class features; nothing else can be without a text tower."""
+        return self.prompt.space == "features" or isinstance(self.clip.config.text, ClassTable)
+
+    def require_context(self, why: str) -> None:
+        """Refuse prompts in feature space, and backbones without a text tower, to a method that says `why`."""
+        if self.prompt.space == "features":
+            raise FedotpError(f'prompt.space = "features": {why}; right is "context"')
+        _ = self.clip.text  # refused where there is none
 
     @property
     def logit_scale(self) -> Tensor:
@@ -122,26 +143,35 @@ class Task:
         return replace(matching, solver="batch") if self.authors.batch_solver else matching
 
     @cached_property
-    def encoder(self) -> PromptEncoder:
-        """The text tower on this task's prompts."""
+    def encoder(self) -> PromptEncoder | FeatureEncoder:
+        """The text tower on this task's prompts, or what adds them to class features."""
         words = self.prompt.words
         return self.encoder_for(len(self.clip.tokenizer.encode(words)) if words else self.prompt.n_ctx)
 
-    def encoder_for(self, n_ctx: int) -> PromptEncoder:
+    def encoder_for(self, n_ctx: int) -> PromptEncoder | FeatureEncoder:
         """The text tower on prompts of `n_ctx` vectors, which need not be as long as the task's."""
         if n_ctx not in self._encoders:
             settings = self.prompt
-            self._encoders[n_ctx] = PromptEncoder(
-                self.clip, self.classes, n_ctx=n_ctx, position=settings.position, per_class=settings.per_class
+            self._encoders[n_ctx] = (
+                FeatureEncoder(self.template_features()[0, 0])
+                if self.in_feature_space
+                else PromptEncoder(
+                    self.clip, self.classes, n_ctx=n_ctx, position=settings.position, per_class=settings.per_class
+                )
             )
         return self._encoders[n_ctx]
 
     def contexts(self, n_prompts: int, n_ctx: int | None = None) -> Tensor:
-        """Initial context vectors (N, s, d), or (N, K, s, d) per class: the same for every client.
+        """Initial context vectors (N, s, d), or (N, K, s, d) per class, or (N, K, e) in feature space.
 
-        They are float64 for a tower in float64, float32 otherwise. `n_ctx` is their number s, the task's if not given.
+        They are the same for every client, and float64 for a tower in float64, float32 otherwise. `n_ctx` is their
+        number s, the task's if not given.
         """
         settings = self.prompt
+        if settings.space == "features":
+            generator = torch.Generator().manual_seed(self.seed)
+            drawn = torch.randn(n_prompts, len(self.classes), self.encoder.width, generator=generator)
+            return self._rounded(settings.std * drawn.to(self.device))
         n_ctx = self.encoder.n_ctx if n_ctx is None else n_ctx
         self.encoder_for(n_ctx)  # refuses more vectors than the text tower has positions before they are drawn
         if settings.words and n_ctx == self.encoder.n_ctx:
@@ -153,6 +183,7 @@ class Task:
 
     def word_contexts(self, n_prompts: int, words: str, noise: float) -> Tensor:
         """Context vectors as of `contexts` that start as the embeddings of words, and normal `noise` on them."""
+        self.require_context(f"prompts that start as {words!r} are context vectors")
         n_classes = len(self.classes) if self.prompt.per_class else None
         context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
         return self._rounded(context[0])
@@ -214,10 +245,17 @@ class Task:
     def caption_features(self, caption: str) -> Tensor:
         """Class features (1, 1, K, e) of a `caption` with {} for the class name, encoded once and then kept."""
         if caption not in self._captions:
-            captions = [caption.replace("{}", name) for name in self.classes]
-            ids = self.clip.tokenizer(captions, self.clip.config.text.context_length)
-            self._captions[caption] = self.clip.encode_text(ids.to(self.device))[None, None].to(self.dtype)
+            self._captions[caption] = self._encoded(caption)[None, None].to(self.dtype)
         return self._captions[caption]
+
+    def _encoded(self, caption: str) -> Tensor:
+        """Class features (K, e) of a caption: the text tower's, or for a backbone without one those of its table."""
+        table = self.clip.config.text
+        if isinstance(table, ClassTable) and caption == table.template:
+            return self.clip.class_features[table.rows(self.classes)]
+        captions = [caption.replace("{}", name) for name in self.classes]
+        ids = self.clip.tokenizer(captions, self.clip.text.context_length)
+        return self.clip.encode_text(ids.to(self.device))
 
 
 @lru_cache(maxsize=2)

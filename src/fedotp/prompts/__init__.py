@@ -1,5 +1,6 @@
 """Learned prompts: context vectors around class names, and their way through the frozen text tower."""
 
+from fedotp.prompts._encode import FeatureEncoder as FeatureEncoder
 from fedotp.prompts._encode import PromptEncoder as PromptEncoder
 from fedotp.prompts._layout import N_CTX as N_CTX
 from fedotp.prompts._layout import POSITION as POSITION

@@ -7,15 +7,38 @@ context, when the name stands at the end) is encoded once, its keys and values t
 For this all positions of all classes stand in one row (`_row.py`).
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp.clip import CLIP
 from fedotp.clip import Block as ClipBlock
 from fedotp.prompts._layout import N_CTX, POSITION, Position, build_layout
 from fedotp.prompts._row import Row
+
+
+class FeatureEncoder:
+    """Prompts in feature space: task residuals (Yu et al., CVPR 2023), which need no text tower.
+
+    With t_k the feature (e,) of class k, of length 1, a prompt r (K, e) makes it t_k + r_k / sqrt(e). The factor lets
+    prompts start with the usual standard deviation. A prompt has the shape of a context of K vectors of width e.
+    """
+
+    n_units = 0
+
+    def __init__(self, classes: Tensor) -> None:
+        """`classes` (K, e) are the features of the class names."""
+        self._classes = F.normalize(classes, dim=-1)
+        self.n_ctx, self.width = classes.shape
+
+    def __call__(self, context: Tensor) -> Tensor:
+        """Class features (C, N, K, e), not normalised, for prompts (C, N, K, e)."""
+        if context.shape[2:] != (self.n_ctx, self.width):
+            raise ValueError(f"context has shape {tuple(context.shape)}: must be (C, N, {self.n_ctx}, {self.width})")
+        return self._classes + context / math.sqrt(self.width)
 
 
 class PromptEncoder:
@@ -67,9 +90,14 @@ class PromptEncoder:
         return f"<PromptEncoder: {self.n_ctx} vectors before {len(self.class_names):,} class names{own}>"
 
     @property
-    def n_positions(self) -> int:
-        """Positions that one prompt takes in the tower, of all classes together."""
-        return len(self._row)
+    def width(self) -> int:
+        """Of a context vector, d."""
+        return self.clip.text.width
+
+    @property
+    def n_units(self) -> int:
+        """Positions that one prompt takes in the tower, of all classes together, times its layers and their width."""
+        return len(self._row) * self.clip.text.layers * self.width
 
     def __call__(self, context: Tensor) -> Tensor:
         """Class features (C, N, K, e), not normalised, for a context (C, N, s, d) or (C, N, K, s, d).
@@ -104,7 +132,7 @@ class PromptEncoder:
         rows = torch.arange(len(index), device=device).unsqueeze(-1)
         vectors = context[:, rows, slots] if self.per_class else context[:, slots]
         x = torch.where((index >= 0).unsqueeze(-1), vectors, tokens).flatten(0, 1)  # (CNK, L, d)
-        padding = self.clip.config.text.context_length - x.shape[1]
+        padding = self.clip.text.context_length - x.shape[1]
         pad = self.clip.token_embedding.weight[0].detach().expand(len(x), padding, -1)
         eot = self.eot.repeat(n_clients * n_prompts)
         features = self.clip.encode_embeddings(torch.cat([x, pad], dim=1), eot)
@@ -112,7 +140,7 @@ class PromptEncoder:
 
     def _check(self, context: Tensor) -> tuple[int, int]:
         classes = (len(self.class_names),) if self.per_class else ()
-        expected = (*classes, self.n_ctx, self.clip.config.text.width)
+        expected = (*classes, self.n_ctx, self.clip.text.width)
         if context.dim() != 2 + len(expected) or context.shape[2:] != expected:
             raise ValueError(f"context has shape {tuple(context.shape)}: must be (C, N, *{expected})")
         return context.shape[0], context.shape[1]

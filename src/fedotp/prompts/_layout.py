@@ -56,7 +56,7 @@ def build_layout(clip: CLIP, class_names: Sequence[str], n_ctx: int, position: P
             raise FedotpError(f"class name {name!r} has no tokens: give it a name that can be read")
         stop = clip.tokenizer.encode(".")
         row = [clip.tokenizer.sot, *context[:before], *tokens, *context[before:], *stop, clip.tokenizer.eot]
-        limit = clip.config.text.context_length
+        limit = clip.text.context_length
         if len(row) > limit:
             raise FedotpError(
                 f"class name {name!r} is too long: {len(tokens)} tokens and {n_ctx} context vectors need "
@@ -89,7 +89,7 @@ def random_context(
     """
     per_class = () if n_classes is None else (n_classes,)
     generator = torch.Generator().manual_seed(seed)
-    shape = (n_prompts, *per_class, n_ctx, clip.config.text.width)
+    shape = (n_prompts, *per_class, n_ctx, clip.text.width)
     return _for_clients(clip, std * torch.randn(shape, generator=generator), n_clients)
 
 

@@ -106,10 +106,10 @@ def encoding_of(
     config = clip.config
     tower = {"vision": asdict(config.vision), "activation": config.activation}
     return Encoding(
-        backbone=clip.digest,
+        backbone=clip.image_digest,
         tower=json.dumps(tower, sort_keys=True),
         transform=transform.spec,
-        precision=str(precision or clip.text_projection.dtype).removeprefix("torch."),
+        precision=str(precision or clip.dtype).removeprefix("torch."),
         storage=storage,
         n_patches=config.n_patches,
         width=config.embed_dim,

@@ -40,7 +40,7 @@ class Tower:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.clip.text_projection.device
+        return self.clip.device
 
     def get_ready(self, batch_size: int) -> None:
         """Record the way of a batch of this size, in the background, if it goes through a GPU.

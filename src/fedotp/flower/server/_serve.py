@@ -225,7 +225,7 @@ def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: Ser
     clip = load_backbone(config.backbone.source, config.compute.device)
     config = replace(config, federation=replace(config.federation, without=()))  # sites do not learn of removed ones
     terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None
-    return Agreement(run, config, classes, template_of(config, config.data.dataset), clip.digest, terms)
+    return Agreement(run, config, classes, template_of(config, config.data.dataset, clip), clip.digest, terms)
 
 
 def _manifest(config: Config, registration: Registration, settings: ServerSettings) -> dict[str, Any]:

@@ -42,11 +42,10 @@ def require_memory(task: Task, config: Config, n_images: int, name: str) -> None
         evaluation=replace(tests, batch_size=min(tests.batch_size, max(n_images, 1))),
     )
     lengths = prompt_lengths(config.method, task)
-    n_contexts = len(task.classes) if config.prompt.per_class else 1
-    weight = task.clip.text_projection
-    prompts = sum(lengths) * n_contexts * task.clip.config.text.width * weight.element_size()
+    n_contexts = len(task.classes) if task.bound_to_classes else 1
+    prompts = sum(lengths) * n_contexts * task.encoder.width * task.clip.dtype.itemsize
     needed = _NEEDED * client_bytes(config.method, task, settings) + _COPIES * prompts
-    memory = _memory(weight.device)
+    memory = _memory(task.device)
     if needed > memory:
         raise DisagreementError(
             f"{len(task.classes)} classes and {len(lengths)} prompts take about {needed / _GIB:.0f} GiB of memory, and "

@@ -6,11 +6,12 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fedotp.clip import CLIP, load
+from fedotp._values import show
+from fedotp.clip import CLIP, ClassTable, load
 from fedotp.config import Config, DataSettings
 from fedotp.data import DATASETS, Dataset, OnProgress, load_dataset, windowed
 from fedotp.data.store import EncodedDataset, encode
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import draws
 from fedotp.methods import Task
 
@@ -47,8 +48,16 @@ def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str)
     return task.in_precision(config.compute.precision)
 
 
-def template_of(config: Config, dataset: str) -> str:
-    """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one."""
+def template_of(config: Config, dataset: str, clip: CLIP) -> str:
+    """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one.
+
+    A backbone without a text tower knows one caption only.
+    """
+    if isinstance(table := clip.config.text, ClassTable):
+        if config.data.template not in ("", table.template):
+            right = f"{show(table.template)}, the caption of this backbone's class features; it has no text tower"
+            raise SettingError("data.template", show(config.data.template), right)
+        return table.template
     info = DATASETS.get(dataset)
     return config.data.template or (info.template if info else Task.template)
 

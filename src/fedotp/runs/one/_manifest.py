@@ -63,7 +63,7 @@ def _novel(prepared: Prepared) -> dict[str, Any]:
 
 def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
     """Versions, machine, command, method and backbone."""
-    device = clip.text_projection.device
+    device = clip.device
     found = origin_of(type(config.method))  # nothing for fedotp's own
     origin = {"origin": found} if found else {}
     return {

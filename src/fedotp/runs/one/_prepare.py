@@ -161,8 +161,10 @@ class Preparation:
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]
         config.federation.held_out([client.name for client in partition.clients], domains, config.seed)  # or refused
-        template = template_of(config, self._dataset.name)
-        return _Divided(config, make_task(config, self._clip, self._dataset.classes, template), partition, like)
+        template = template_of(config, self._dataset.name, self._clip)
+        task = make_task(config, self._clip, self._dataset.classes, template)
+        config.method.untrained(task)  # refuses what task and method cannot do, before images are encoded
+        return _Divided(config, task, partition, like)
 
     def _encode_all(self, runs: Sequence[_Divided]) -> _Encoded:
         """Encode what is not encoded yet of the images that the clients of any of `runs` have; the last are kept."""
