@@ -26,7 +26,7 @@ from fedotp.runs.tables import SHARE, Difference, Pair, holm, paired
 
 SETTINGS = (
     "mild", "fifty", "severe", "two-classes", "few-shots", "many", "changed", "novel", "vendors", "vendors-labels",
-    "office", "office-labels",
+    "office", "office-labels", "real-cifar", "real-few", "real-many", "real-office", "real-office-labels", "real-pacs",
 )  # fmt: skip
 COLUMNS = {"changed": ("own", "changed"), "novel": ("local", "base", "novel")}
 """Of settings with more than the accuracy on the sites' own images."""
@@ -63,7 +63,7 @@ def lines(folder: Path, setting: str) -> Iterator[Line]:
         if not split_.startswith("split="):
             name, split_ = [*name, split_], "split=0"
         method, split, seed = ",".join(name), int(split_.removeprefix("split=")), int(seed_.removeprefix("seed="))
-        if setting in ("vendors", "office"):
+        if setting in ("vendors", "office", "real-office", "real-pacs"):
             split = seed  # a division by domain is one split: seeds stand for it
         summary = json.loads(path.read_text())
         always = method.endswith(_IN_LOSS) or method == REFERENCE[0]
