@@ -1,7 +1,7 @@
 #!/bin/sh
 # Methods on OpenAI's image tower, twelve runs each, paired, every result with and without the class prior:
 #
-#   sh recipes/eyes/study.sh runs/eyes DATA            # all settings; DATA has cifar/{train,test}, office_caltech10, PACS
+#   sh recipes/eyes/study.sh runs/eyes DATA            # all settings; DATA has cifar/{train,test}, office, PACS
 #   sh recipes/eyes/study.sh runs/eyes DATA rates      # what chose the learning rates
 #   sh recipes/eyes/study.sh runs/eyes DATA space      # feature space beside context vectors, on the embedded backbone
 #
@@ -32,7 +32,7 @@ run() { # SETTING options
 pairs='--splits 20..25 --seeds 0,1'
 one='--seeds 0..11' # a division by domain is one split
 cifar="--set data.dataset=$data/cifar --set partition.scheme=dirichlet --set partition.alpha=0.5 --set evaluation.every=0"
-office="--set data.dataset=$data/office_caltech10"
+office="--set data.dataset=$data/office"
 by='--set partition.scheme='
 run real-cifar $pairs $cifar --set partition.n_clients=100 --set federation.participation=0.1 \
     --set federation.rounds=150 "$@"
