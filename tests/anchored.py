@@ -60,3 +60,6 @@ STRUCTURES = ("zeroshot", "coop", "fedotp", "pfedprompt", "pfedmoap", Anchored.n
 """One method of each structure: nothing to train, all private, shared and private with transport, a memory of images,
 a pool of other clients' prompts, and fixed parameters. Tests that hold for any method for one reason go through these;
 contract, side by side, same numbers and golden tests go through all."""
+NEED_CONTEXT = ("fedtpg", "promptfl-fedper", "fedmgp")  # vectors
+WITHOUT_PROMPTS = ("zeroshot", "fedclip", "ridge", "fedcof", "personal-ridge")
+IN_FEATURE_SPACE = [name for name in METHODS if name not in (*NEED_CONTEXT, *WITHOUT_PROMPTS)]

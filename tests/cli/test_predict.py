@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_made import Fedotp, command
+import torch
+from cli_made import COLOURS, Fedotp, command
 from PIL import Image
 
 from fedotp.classifier import load
+from fedotp.clip import save, with_class_features
 from fedotp.runs.directory import RunDirectory
 
 
@@ -114,6 +116,25 @@ def test_export_and_use(trained: RunDirectory, client: str, made: Path, place: P
     )
     assert fedotp("export", trained.path, "--client", client, "--force").status == 0
     assert "needs the backbone tiny.safetensors" in fedotp("predict", bundle, image).err
+
+
+def test_a_backbone_without_a_text_tower(made: Path, place: Path, fedotp: Fedotp) -> None:
+    features, images = torch.randn(3, 32), made / "images" / "day"
+    clip = with_class_features(made / "tiny.safetensors", [*COLOURS], features, template="a {}", source="a test")
+    save(clip, "eyes.safetensors")
+    settings = ("--set", "backbone.name=eyes.safetensors", "--set", "data.store=store")
+    refused = fedotp("run", "tiny.toml", "--out", "here", *settings)
+    assert (refused.status, refused.err.count("\n"), (place / "store").exists()) == (2, 1, False)
+    assert 'this backbone has no text tower, only features of 3 class names: set prompt.space = "feat' in refused.err
+    done = fedotp("run", "tiny.toml", "--out", "here", *settings, "--set", "prompt.space=features")
+    assert done.status == 0, done.err
+    client = RunDirectory.open("here").manifest["clients"][0]
+    assert fedotp("export", "here", "--client", client, "--out", "bundle").status == 0
+    words = ("predict", "bundle", images, "--backbone", "eyes.safetensors", "--json")
+    from_bundle, from_run = fedotp(*words), fedotp("predict", "here", "--client", client, images, "--json")
+    assert from_bundle.status == 0, from_bundle.err
+    assert from_bundle.out == from_run.out
+    assert "these prompts change the features of their own classes" in fedotp(*words, "--classes", "red,pink").err
 
 
 def test_the_class_prior_and_other_frequencies(

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from fedotp.clip import CLIP, ClipConfig, VitConfig
+from fedotp.clip import CLIP, ClassTable, ClipConfig, VitConfig
 from fedotp.clip._config import ResNetConfig, TextConfig
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ TEXT = TextConfig(vocab_size=99, context_length=12, width=128, layers=2, heads=2
 # Heads are 64 wide, as in every CLIP by OpenAI, so that shapes alone tell the architecture.
 VIT = ClipConfig(48, VitConfig(image_size=24, patch_size=8, width=192, layers=2, heads=3), TEXT)
 RESNET = ClipConfig(48, ResNetConfig(image_size=64, layers=(1, 2, 1, 1), width=8, heads=4), TEXT)
+TABLE = dataclasses.replace(VIT, text=ClassTable(("cat", "dog"), "a {}", "a test"))
 
 
 def randomise(module: nn.Module, seed: int = 0) -> None:

@@ -21,6 +21,7 @@ from fedotp.errors import FedotpError
 
 DEEP = 100_000 * "["
 WHOLE = "must be a whole number from 1 to"
+NAMED = {"names": ["cat", "dog"], "template": "a {}", "source": "a test"}  # in place of a text tower
 
 
 def refused(path: Path, complaint: str) -> None:
@@ -166,6 +167,9 @@ def test_sizes_in_the_metadata_are_whole_numbers_in_bounds(key: str, tmp_path: P
         (RESNET, "vision.layers", [1, 2, 1], "numbers of blocks in the four stages"),
         (RESNET, "vision.layers", [1, 2, 1, 10**6], rf"vision\.layers = 1000000: {WHOLE} 512"),
         (RESNET, "vision.image_size", 31, "an image of 31 pixels is smaller"),
+        (VIT, "text", NAMED | {"names": ["cat_a", "Cat A"]}, "names: must be from 1 to 1,048,576 class names, each"),
+        (VIT, "text", NAMED | {"names": ["cat", " "]}, "names: must be a list of class names, none of them empty"),
+        (VIT, "text", NAMED | {"template": "a photo"}, "template: must be a caption with {} once"),
     ],
 )
 def test_nonsense_in_the_metadata_gives_one_clear_line(

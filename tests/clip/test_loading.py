@@ -19,6 +19,7 @@ import tokenizers
 import torch
 from clip_oracles import (
     RESNET,
+    TABLE,
     TEXT,
     VIT,
     hugging_face_clip,
@@ -28,13 +29,15 @@ from clip_oracles import (
     write_open_clip,
     write_openai,
 )
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from fedotp.clip import CLIP, TINY, ClipConfig, Tokenizer, fetch, load, save
+from fedotp.clip import CLIP, TINY, ClipConfig, ImageFeatures, Tokenizer, fetch, load, save, with_class_features
 from fedotp.clip import _hub as hub
 from fedotp.clip import _load as loading
 from fedotp.clip._model import tensors_digest
 from fedotp.errors import FedotpError
+from fedotp.federation.testing import Predictor
+from fedotp.methods import METHODS, PromptSettings, Task
 
 
 @pytest.mark.parametrize("config", [VIT, RESNET])
@@ -47,6 +50,11 @@ def test_every_format_loads_to_the_same_bits(config: ClipConfig, tmp_path: Path)
         tensors = openai_tensors(oracle)
         oracle.save_pretrained(tmp_path / "hugging_face")
         paths.append(tmp_path / "hugging_face")
+        image_tower = {name: tensor for name, tensor in oracle.state_dict().items() if name.startswith("vis")}
+        save_file(image_tower, tmp_path / "tower")  # as a CLIPVisionModelWithProjection is
+        table = with_class_features(tmp_path / "tower", ["cat"], torch.ones(1, 48), template="a {}", source="a test")
+        assert table.config.vision == VIT.vision
+        assert all(torch.equal(tensors[f"visual.{name}"], value) for name, value in table.visual.state_dict().items())
     else:
         tensors = random_clip(config).state_dict()
     write_openai(tensors, paths[0])
@@ -103,6 +111,43 @@ def test_digest_follows_the_weights_and_not_the_file(tmp_path: Path) -> None:
     before = model.digest
     model.ln_final.bias[3] += 1
     assert model.digest != before
+
+
+def test_a_clips_own_text_features_in_a_table_score_as_it_does(tmp_path: Path) -> None:
+    full = CLIP.random(dataclasses.replace(TINY, vision=dataclasses.replace(TINY.vision, heads=1)))  # 64 wide
+    save(full, tmp_path / "full")
+    features = 7 * Task(full, ("red", "dark green")).template_features()[0, 0]
+    of_text = {"template": Task.template, "source": "a test", "scale": full.logit_scale.exp().item()}
+    table = with_class_features(tmp_path / "full", ("red", "dark green"), features, **of_text)
+    task, pixels = Task(table, ("Dark_Green", "red"), PromptSettings("features", std=0.0)), torch.randn(4, 3, 32, 32)
+    images = [ImageFeatures(*(part[None] for part in clip.encode_image(pixels))) for clip in (full, table)]
+    expected = Predictor.of(METHODS["zeroshot"](), Task(full, ("dark green", "red")), {}).scores(images[0])
+    for method in (METHODS["zeroshot"](), METHODS["promptfl"]()):
+        found = Predictor.of(method, task, method.untrained(task)).scores(images[1])
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    with pytest.raises(FedotpError, match=r"lacks dark grey \(nearest: dark green\), xyz; rename the classes, or add"):
+        Task(table, ("red", "dark grey", "xyz")).template_features()
+    for use in (lambda: table.tokenizer, lambda: table.encode_text(torch.zeros(1, 4))):
+        with pytest.raises(FedotpError, match=r'^this backbone has no text tower, .*: set prompt.space = "features", '):
+            use()
+    with pytest.raises(FedotpError, match=r"full: not a CLIP we know: it has ill-shaped tensors class_features$"):
+        with_class_features(tmp_path / "full", ("red",), features, **of_text)
+
+
+def test_stored_images_outlive_a_change_of_the_table(tmp_path: Path) -> None:
+    table = random_clip(TABLE)
+    save(table, tmp_path / "table")
+    loaded = load(tmp_path / "table", dtype=torch.float64)
+    other = random_clip(dataclasses.replace(TABLE, text=dataclasses.replace(TABLE.text, names=("dog", "cat"))))
+    assert (loaded.config, loaded.digest) == (TABLE, table.digest) != (TABLE, other.digest)
+    table.class_features[0] += 1
+    assert len({loaded.digest, table.digest, other.digest}) == 3
+    assert loaded.image_digest == table.image_digest == other.image_digest
+    table.logit_scale += 1
+    assert table.image_digest != loaded.image_digest
+    save_file(loaded.state_dict(), tmp_path / "cut", {"fedotp.config": TABLE.to_json().replace(', "dog"', "")})
+    with pytest.raises(FedotpError, match="has ill-shaped tensors class_features"):
+        load(tmp_path / "cut")
 
 
 def test_heads_and_activation_from_files_beside_the_weights(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from clip_oracles import RESNET, VIT, random_clip, write_openai
+from clip_oracles import RESNET, TABLE, VIT, random_clip, write_openai
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -28,6 +28,8 @@ def test_convert_and_info_round_trip(tmp_path: Path) -> None:
     assert f"parameters  {sum(p.numel() for p in model.parameters()):,}\n" in printed
     assert "ViT, 2 layers of width 192, patches of 8 px, 3 heads, 24 px, 9 patches" in printed
     assert load(tmp_path / "out.safetensors").digest == model.digest
+    save(random_clip(TABLE), tmp_path / "table")
+    assert "text        no tower: features of 2 class names, 'a {}', a test\n" in run("info", tmp_path / "table")
 
 
 def test_convert_rounds_and_says_so(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def _section(name: str, cls: type[Any]) -> st.SearchStrategy[Any]:
     if cls is Method:
         return st.sampled_from(sorted(METHODS)).flatmap(lambda method: _section(name, METHODS[method]))
     required = {"dataset"}
-    apart = {"holdout_clients": "holdout"}  # one or the other
+    apart = {"holdout_clients": "holdout", "per_class": "space", "words": "space"}  # one or the other
     keys = {key: _values(f"{name}.{key}", kind) for key, kind in kinds_of(cls).items()}
     return st.fixed_dictionaries(
         {key: values for key, values in keys.items() if key in required},

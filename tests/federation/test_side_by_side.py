@@ -15,31 +15,36 @@ from toy_federation import (
     worst_difference,
 )
 
+from anchored import IN_FEATURE_SPACE
 from fedotp.federation import Simulator
 
 WAYS = {"together": {"group_size": 64}, "pairs": {"group_size": 2}, "one by one": {"group_size": 1}}
 
 
-def after(method: str, dtype: torch.dtype, compute: dict, rounds: int = 3, **optimizer: object) -> Simulator:
+def after(method: str, dtype: torch.dtype, compute: dict, space: str = "context", **optimizer: object) -> Simulator:
     precision = "float64" if dtype == torch.float64 else "float32"
     settings = make_settings(
         participation=0.8, optimizer={"lr": 0.02, **optimizer}, compute={"precision": precision, **compute}
     )
-    federation = simulator(method, settings, task=make_task(dtype))
-    for _ in range(rounds):
+    federation = simulator(method, settings, task=make_task(dtype, space=space))
+    for _ in range(3):
         federation.run_round()
     return federation
 
 
 @pytest.mark.parametrize(
-    ("method", "dtype", "tolerance"),
-    [*((name, torch.float64, 1e-13) for name in (*TRAINED, *CODE)), *((name, torch.float32, 5e-6) for name in SINGLE)],
+    ("method", "dtype", "tolerance", "space"),
+    [
+        *((name, torch.float64, 1e-13, "context") for name in (*TRAINED, *CODE)),
+        *((name, torch.float32, 5e-6, "context") for name in SINGLE),
+        *((name, torch.float64, 1e-13, "features") for name in IN_FEATURE_SPACE),
+    ],
 )
-def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float) -> None:
-    found = {way: after(method, dtype, compute) for way, compute in WAYS.items()}
+def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float, space: str) -> None:
+    found = {way: after(method, dtype, compute, space) for way, compute in WAYS.items()}
     assert [found[way].group_size for way in WAYS] == [64, 2, 1]
     together = found["together"]
-    start = simulator(method, task=make_task(dtype))
+    start = simulator(method, task=make_task(dtype, space=space))
     assert worst_difference(state_of(together), state_of(start)) > 0.01
     predictions = in_order(together.predict())
     for way in ("pairs", "one by one"):

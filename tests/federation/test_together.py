@@ -21,7 +21,7 @@ from toy_federation import (
     worst_difference,
 )
 
-from anchored import STRUCTURES
+from anchored import IN_FEATURE_SPACE, STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Settings, Simulator
 from fedotp.federation._hardware import Cores
@@ -49,7 +49,7 @@ def other_split(seed: int) -> FederatedData:
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
     """With seeds, learning rates, splits and, for FedOTP, masses and dials, for PromptFolio thetas of their own."""
     method = method_of(method) if isinstance(method, str) else method
-    made = []
+    made, space = [], settings.pop("space", "context")
     for seed in SEEDS:
         own = settings_of(seed, dtype, **settings)
         data = DATA if seed < 2 else other_split(seed)
@@ -58,7 +58,7 @@ def federations(method: Method | str, dtype: torch.dtype = torch.float64, **sett
             its = replace(method, mass=(0.8, 0.5, 1.0, 0.8)[seed], dial=(None, 0.3, 1.0, 0.0)[seed])
         elif type(method) is PromptFolio:
             its = replace(method, theta=(0.4, 0.0, 1.0, 0.4)[seed])
-        made.append(simulator(its, own, task=make_task(dtype, seed=seed), data=data))
+        made.append(simulator(its, own, task=make_task(dtype, seed=seed, space=space), data=data))
     return made
 
 
@@ -190,6 +190,11 @@ def test_each_ends_as_it_would_alone(method: str, dtype: torch.dtype, tolerance:
 
 def test_each_keeps_its_optimizer() -> None:
     assert_as_alone("fedotp", 1e-9, optimizer={"name": "adamw", "reset": False})  # AdamW divides by small numbers
+
+
+@pytest.mark.parametrize("method", IN_FEATURE_SPACE)
+def test_each_ends_as_it_would_alone_in_feature_space(method: str) -> None:
+    assert_as_alone(method, space="features")
 
 
 def test_alone_among_others_it_is_the_same_bit_for_bit() -> None:

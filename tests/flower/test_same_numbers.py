@@ -22,7 +22,8 @@ DOMAINS = ("day", "night")
 
 CASES = [(method, "average", 0.0) for method in METHODS if method != "zeroshot"]
 CASES += [("fedotp", step, 0.0) for step in ("momentum", "adam", "yogi")]
-CASES += [("promptfolio", "average", 8.0), ("fedmgp:variant=code", "average", 0.0)]
+CASES += [("promptfolio", "average", 8.0), ("fedmgp:method.variant=code", "average", 0.0)]
+CASES += [(f"{method}:prompt.space=features", "average", 0.0) for method in ("fedotp", "pfedmoap")]
 
 
 @pytest.mark.parametrize(("method", "step", "kgcoop"), CASES)
@@ -31,7 +32,7 @@ def test_sites_end_with_the_simulators_prompts(
 ) -> None:
     name, *options = method.split(":")
     config = make_deployable(inputs, method={"name": name}, server={"name": step, "lr": 0.1})
-    config = config.override([f"prompt.kgcoop={kgcoop}", *(f"method.{option}" for option in options)])
+    config = config.override([f"prompt.kgcoop={kgcoop}", *options])
     simulated = fedotp.run(config, tmp_path / "simulated")
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
     deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))

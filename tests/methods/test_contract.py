@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchored import Anchored
+from anchored import NEED_CONTEXT, WITHOUT_PROMPTS, Anchored
 from federation.toy_federation import make_settings, make_task, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
@@ -17,12 +17,17 @@ from fedotp.matching import Matching
 from fedotp.methods import METHODS, Batch, FedOTP, Kind, Memory, Method, Parameters, Prompt, PromptSettings, Task
 
 C, B, V, K, E = 3, 4, 5, 3, 16
+CASES = [(name, "context") for name in METHODS]
+CASES += [(name, "features") for name in METHODS if name not in NEED_CONTEXT]
+every_method = pytest.mark.parametrize(("name", "task"), CASES, indirect=["task"])
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
+def task(request: pytest.FixtureRequest) -> Task:
     clip = CLIP.random(replace(TINY, embed_dim=E, text=replace(TINY.text, width=32, heads=2))).double()
-    return Task(clip, ("cat", "egyptian mau", "car"), PromptSettings(n_ctx=4, std=0.3))
+    return Task(
+        clip, ("cat", "egyptian mau", "car"), PromptSettings(getattr(request, "param", "context"), n_ctx=4, std=0.3)
+    )
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def params_of(method: Method, task: Task, n_clients: int) -> Parameters:
     return {name: value + 0.1 * torch.randn(n_clients, *value.shape[1:]) for name, value in start.items()}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_prompts_features_and_kinds_are_of_one_number(name: str, task: Task) -> None:
     method = METHODS[name]()
     params = params_of(method, task, C)
@@ -50,7 +55,7 @@ def test_prompts_features_and_kinds_are_of_one_number(name: str, task: Task) -> 
     assert len(prompt_lengths(method, task)) == features.shape[1]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_only_directions_of_class_features_matter(name: str, task: Task, batch: Batch) -> None:
     method = METHODS[name]()
     params = params_of(method, task, C)
@@ -61,7 +66,7 @@ def test_only_directions_of_class_features_matter(name: str, task: Task, batch: 
     torch.testing.assert_close(method.score(task, params, batch, longer), found, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_a_client_predicts_alike_alone_and_among_others(name: str, task: Task, batch: Batch) -> None:
     method = METHODS[name]()
     params = params_of(method, task, C)
@@ -76,7 +81,7 @@ def test_a_client_predicts_alike_alone_and_among_others(name: str, task: Task, b
         torch.testing.assert_close(alone.plan(similar[1:2], image)[0], together.plan(similar, batch.image)[1])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_nothing_private_and_nothing_fixed_is_sent(name: str, task: Task, batch: Batch) -> None:
     method = METHODS[name]()
     received = method.send(method.shared(task, C), torch.arange(C), C)
@@ -134,11 +139,11 @@ def test_prompts_of_unequal_lengths_stand_side_by_side(task: Task) -> None:
     assert task.contexts(2, 6).shape == (2, 6, 32)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_what_prompts_forget_is_added_to_the_loss(name: str, task: Task, batch: Batch) -> None:
     """KgCoOp's w (1 - mean_k cos(z_k(P), z_k of the caption)), of the mean over prompts that are learned."""
     method = METHODS[name]()
-    assert method.learns_prompts(task) == (name not in ("zeroshot", "fedclip", "ridge", "fedcof", "personal-ridge"))
+    assert method.learns_prompts(task) == (name not in WITHOUT_PROMPTS)
     if not method.learns_prompts(task):
         return
     received = method.send(method.shared(task, C), torch.arange(C), C)
@@ -200,6 +205,12 @@ def test_what_a_method_cannot_do_is_refused_before_it_trains() -> None:
         simulator(Sharpness(), task=make_task(kgcoop=8.0))
 
 
+@pytest.mark.parametrize("name", NEED_CONTEXT)
+def test_a_method_that_needs_context_vectors_says_so(name: str) -> None:
+    with pytest.raises(FedotpError, match=r'^prompt.space = "features": .* context vectors.*; right is "context"$'):
+        simulator(name, task=make_task(space="features"))
+
+
 def test_a_method_without_transport_has_no_mass_to_change(task: Task) -> None:
     promptfl, classical = METHODS["promptfl"](), FedOTP(rule="classical")
     with pytest.raises(FedotpError, match="PromptFL has no mass to choose"):
@@ -210,7 +221,7 @@ def test_a_method_without_transport_has_no_mass_to_change(task: Task) -> None:
     assert changed.method == FedOTP(mass=0.5)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_the_global_part_predicts_with_what_a_newcomer_is_sent(name: str, task: Task, batch: Batch) -> None:
     method = METHODS[name]()
     if (part := method.global_part) is None:

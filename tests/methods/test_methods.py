@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -43,6 +44,20 @@ def make_batch(seed: int = 0) -> Batch:
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     return a @ b / a.norm() / b.norm()
+
+
+def test_a_prompt_in_feature_space_is_added_to_the_features_of_classes(clip: CLIP) -> None:
+    task, batch = Task(clip, NAMES, PromptSettings("features")), make_batch()
+    captions, prompts = task.template_features()[0, 0].numpy(), np.random.default_rng(0).normal(size=(C, N, K, E))
+    expected = captions / np.linalg.norm(captions, axis=-1, keepdims=True) + prompts / 4  # e = 16
+    np.testing.assert_allclose(task.features(torch.tensor(prompts)).numpy(), expected, rtol=0, atol=1e-12)
+    unchanged = task.features(torch.zeros(C, 1, K, E, dtype=torch.float64))
+    zero_shot = ZeroShot().score(task, {}, batch, task.template_features())
+    torch.testing.assert_close(PromptFL().score(task, {}, batch, unchanged), zero_shot, rtol=0, atol=1e-12)
+    method, start = FedOTP(rule="average"), (torch.tensor(prompts[:, n : n + 1]).requires_grad_() for n in range(2))
+    assert torch.autograd.gradcheck(
+        lambda *given: method.loss(task, dict(zip(("shared", "private"), given, strict=True)), {}, batch), (*start,)
+    )
 
 
 # FedOTP ----------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_nothing_is_computed_behind_the_end_of_a_short_name(clip: CLIP) -> None:
     encode = PromptEncoder(clip, ["cat", "egyptian mau", "a rather long name for a class"], n_ctx=16)
     words = [len(clip.tokenizer.encode(name)) for name in encode.class_names]
     assert len({*words}) == 3
-    assert encode.n_positions == 17 + sum(words) + 2 * len(words)
+    assert encode.n_units == (17 + sum(words) + 2 * len(words)) * TINY.text.layers * TINY.text.width
 
 
 def test_a_class_does_not_see_the_others(clip: CLIP) -> None:
