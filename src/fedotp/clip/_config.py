@@ -125,7 +125,9 @@ class ClassTable:
             raise FedotpError("text.names: must be a list of class names, none of them empty")
         if not 0 < len(self.names) <= _LARGEST or len(self.places) < len(self.names):
             raise FedotpError(f"text.names: must be from 1 to {_LARGEST:,} class names, each of them once")
-        if not isinstance(self.source, str) or not isinstance(self.template, str) or self.template.count("{}") != 1:
+        if not isinstance(self.source, str):
+            raise FedotpError("text.source: must be a text that says where the features come from")
+        if not isinstance(self.template, str) or self.template.count("{}") != 1:
             raise FedotpError("text.template: must be a caption with {} once, where the class name goes")
 
     @cached_property
@@ -187,8 +189,8 @@ class ClipConfig:
         if isinstance(self.text, ClassTable):
             raise FedotpError(
                 f"this backbone has no text tower, only features of {len(self.text.names):,} class names: "
-                'set prompt.space = "features", or choose a method without prompts (zeroshot, fedclip, ridge, '
-                "personal-ridge)"
+                'set prompt.space = "features" (fedotp, promptfl, coop and others), or choose a method without prompts '
+                "(zeroshot, fedclip, ridge, fedcof, personal-ridge)"
             )
         return self.text
 
@@ -208,8 +210,9 @@ class ClipConfig:
                 else ResNetConfig(**{**vision, "layers": tuple(vision["layers"])})
             )
             of_text = fields.pop("text")
-            names = {"names": tuple(of_text["names"])} if "names" in of_text else {}
-            table_or_tower = ClassTable(**of_text | names) if names else TextConfig(**of_text)
+            if isinstance(names := of_text.get("names"), list):
+                of_text["names"] = tuple(names)
+            table_or_tower = ClassTable(**of_text) if "names" in of_text else TextConfig(**of_text)
             return cls(vision=tower, text=table_or_tower, **fields)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FedotpError(f"not a CLIP configuration: {one_line(repr(error))}") from error

@@ -31,7 +31,8 @@ class Hints(NamedTuple):
 def hugging_face_hints(folder: Path) -> Hints:
     """From the `config.json` that transformers keeps beside the weights."""
     config = _read_json(folder / "config.json")
-    vision, text = _section(config, "vision_config"), _section(config, "text_config")
+    alone = config if config.get("model_type") == "clip_vision_model" else {}  # an image tower without the other
+    vision, text = alone or _section(config, "vision_config"), alone or _section(config, "text_config")
     activations = {one_line(tower.get("hidden_act", "quick_gelu"), 40) for tower in (vision, text)}
     if len(activations) > 1:
         raise FedotpError(f"the towers' activations differ ({', '.join(sorted(activations))}): not supported")

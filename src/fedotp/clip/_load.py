@@ -1,6 +1,7 @@
 """`load` any checkpoint into a frozen CLIP, and `save` one as safetensors."""
 
 import difflib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -83,10 +84,18 @@ def with_class_features(
     """
     try:
         path = find_file(Path(image_tower))
-        tensors, _ = read_file(path)
-        hints = hugging_face_hints(path.parent) if is_hugging_face(tensors) else open_clip_hints(path.parent)
-        tensors = from_hugging_face(tensors) if is_hugging_face(tensors) else tensors
-        config = infer_config(tensors, hints, None, ClassTable(tuple(names), template, source))
+        tensors, metadata = read_file(path)
+        table = ClassTable(names if isinstance(names, str) else tuple(names), template, source)  # type: ignore[arg-type]
+        if not (0 < scale < math.inf and features.isfinite().all()):
+            raise FedotpError("scale must be a positive number, and all class features must be finite")
+        if _CONFIG_KEY in metadata:
+            config = replace(ClipConfig.from_json(metadata[_CONFIG_KEY]), text=table)
+            check_depth(config, tensors)
+        else:
+            theirs = is_hugging_face(tensors)
+            hints = (hugging_face_hints if theirs else open_clip_hints)(path.parent)
+            tensors = from_hugging_face(tensors) if theirs else tensors
+            config = infer_config(tensors, hints, None, table)
         of_text = {"class_features": features, "logit_scale": torch.tensor(scale).log()}
         visual = {name: tensor for name, tensor in tensors.items() if name.startswith("visual.")}
         return _build(config, None, visual | of_text, "cpu", torch.float32)
