@@ -81,6 +81,13 @@ ALIASES = {  # names of data sets, and the names whose features (their mean) sta
     "bike": ["bicycle"],
     "mug": ["coffee mug"],
     "guitar": ["acoustic guitar", "electric guitar"],
+    "german shorthaired": ["german shorthaired pointer"],
+    "great pyrenees": ["great pyrenees dog"],
+    "newfoundland": ["newfoundland dog"],
+    "persian": ["persian cat"],
+    "saint bernard": ["st. bernard"],
+    "siamese": ["siamese cat"],
+    "wheaten terrier": ["soft-coated wheaten terrier"],
 }
 
 
