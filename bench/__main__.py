@@ -28,6 +28,7 @@ NAMES = (
     "threads",
     "neighbours",
     "gpu",
+    "space",
     "flower",
     "report",
 )

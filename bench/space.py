@@ -30,7 +30,7 @@ def run() -> dict[str, float]:
         data = _data(clip.config, n_clients, 59, n_classes=len(BREEDS), n_test=59, device=device)
         rounds: dict[str, Callable[[], object]] = {}
         for space in ("context", "features"):
-            task = Task(clip, BREEDS, PromptSettings(space=space))  # type: ignore[arg-type]
+            task = Task(clip, BREEDS, PromptSettings(space=space))
             simulator = Simulator(FedOTP(), task, data, Settings(RoundSettings(local_epochs=epochs)))
             rounds[space] = partial(_waiting, simulator)
         seconds = medians(rounds)

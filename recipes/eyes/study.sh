@@ -44,6 +44,8 @@ run real-office-labels $pairs $office ${by}domain-dirichlet --set partition.n_cl
 run real-pacs $one --set data.dataset="$data/PACS" ${by}domain "$@"
 run real-pets $pairs --set data.dataset="$data/pets" ${by}pathological --set partition.n_clients=10 \
     --set partition.shots=16 --set federation.local_epochs=5 "$@"
+run real-caltech $pairs --set data.dataset=folder --set data.root="$data/caltech" ${by}pathological \
+    --set partition.n_clients=10 --set partition.shots=16 --set federation.local_epochs=5 "$@"
 
 learned='coop promptfl promptfolio fedpgp fedotp'
 tried() { # options of each: all rates of all methods
