@@ -50,7 +50,7 @@ run real-caltech $pairs --set data.dataset=folder --set data.root="$data/caltech
 learned='coop promptfl promptfolio fedpgp fedotp'
 tried() { # options of each: all rates of all methods
     for method in $learned; do
-        for rate in 0.01 0.03 0.1 0.3 1; do printf '%s' ",$method:prompt.space=features:optimizer.lr=$rate"; done
+        for rate in 0.01 0.03 0.1 0.3 1 3 10 30; do printf '%s' ",$method:prompt.space=features:optimizer.lr=$rate"; done
     done
 }
 case $only in
