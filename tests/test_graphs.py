@@ -38,6 +38,17 @@ def test_recordings_and_random_numbers_work_after_a_failed_one() -> None:
     assert not torch.equal(noisy().clone(), noisy().clone())
 
 
+def test_shared_recordings_take_the_memory_of_one() -> None:
+    source, recordings = torch.ones(1 << 24, device="cuda"), Recordings[torch.Tensor](shared=True)
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    made = [recordings.get(n, lambda n=n: (n * source).sum()) for n in (1, 2, 3)]  # type: ignore[misc]
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() - before < 2 * source.nbytes
+    launched = [made[n]().item() for n in (2, 0, 1, 2)]  # type: ignore[misc]
+    assert launched == [n * len(source) for n in (3, 1, 2, 3)]
+
+
 def test_graphs_that_python_deletes_during_a_recording_do_not_end_it() -> None:
     """A cycle keeps the older graph until the garbage collector finds it, which may be in the middle of a recording."""
     source = torch.ones(3, device="cuda")

@@ -7,12 +7,14 @@ they run.
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 import torch
 
 T = TypeVar("T")
 _WARM_UP = 2  # runs before the recording: libraries choose their kernels, Triton compiles its own
+_sharing: "WeakSet[Recorded[Any]]" = WeakSet()  # recordings that use one pool of memory
 
 
 class Recorded(Generic[T]):
@@ -22,9 +24,15 @@ class Recorded(Generic[T]):
     begin with: set the values of its tensors afterwards.
     """
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        """Run and record; whatever cannot be recorded raises RuntimeError."""
+    def __init__(self, work: Callable[[], T], *, shared: bool = False) -> None:
+        """Run and record; whatever cannot be recorded raises RuntimeError.
+
+        All `shared` recordings use the same memory for intermediate values: a launch of one overwrites the results of
+        others, so results are to be used or copied before the next launch, in one thread.
+        """
         self._graph = torch.cuda.CUDAGraph()
+        others = list(_sharing) if shared else []  # one that is in use keeps the pool in existence
+        pool = others[0]._graph.pool() if others else torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -32,8 +40,10 @@ class Recorded(Generic[T]):
                 work()
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-            with _capture(self._graph):
+            with _capture(self._graph, pool):
                 self.result = work()
+        if shared:
+            _sharing.add(self)
 
     def __call__(self) -> T:
         """Launch it; the result is the one of the recording, with new values in it."""
@@ -42,14 +52,14 @@ class Recorded(Generic[T]):
 
 
 @contextmanager
-def _capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-    """Record into `graph` what is launched on the current stream.
+def _capture(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
+    """Record into `graph`, with memory of `pool`, what is launched on the current stream.
 
     Python's garbage collector waits meanwhile: an older graph that it deletes would end the recording. If something
     waits for the GPU, torch's `capture_end` raises before it has cleaned up: the random generator would refuse to draw
     for the rest of the process, and the allocator would keep the recording's memory. Both are restored here.
     """
-    device, pool = torch.cuda.current_device(), torch.cuda.graph_pool_handle()
+    device = torch.cuda.current_device()
     generator = torch.cuda.default_generators[device]
     state, collects = generator.get_state(), gc.isenabled()
     gc.disable()
@@ -75,14 +85,15 @@ def _capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
 class Recordings(Generic[T]):
     """Works by a key, each recorded when it is first asked for; None stands for one that cannot be."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool = False) -> None:
+        self._shared = shared
         self._made: dict[object, Recorded[T] | None] = {}
 
     def get(self, key: object, work: Callable[[], T]) -> Recorded[T] | None:
         """The recording of `work`, by its `key`."""
         if key not in self._made:
             try:
-                self._made[key] = Recorded(work)
+                self._made[key] = Recorded(work, shared=self._shared)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:  # it waits for the GPU somewhere, which a recording cannot

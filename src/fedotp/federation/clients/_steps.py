@@ -223,7 +223,7 @@ class ResidentTrainer:
         self._images = images
         self._batch_size = batch_size
         self._buffers: dict[object, Buffers] = {}
-        self._steps: Recordings[None] = Recordings()
+        self._steps: Recordings[None] = Recordings(shared=True)
 
     def train(
         self,
