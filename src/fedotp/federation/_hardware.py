@@ -19,6 +19,7 @@ from fedotp.federation._settings import ComputeSettings, Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
 
 _SHARE = 0.5  # of the memory that is free now
+_SHARE_OF_GPU = 0.3  # of a GPU's: a recording keeps its memory while the first runs of the next take as much again
 _TEXT_FLOATS = 40  # kept for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
 _SIMILARITY_FLOATS = 8  # per similarity: itself, its plan, scratch of the solver, gradients
 _CLASS_FLOATS = 4  # per number of a class feature: itself, at length 1, and what is computed once a round, twice
@@ -30,7 +31,7 @@ _SMALL = 384  # a text tower less wide than this gains next to nothing by a seco
 
 
 def group_size(method: Method, task: Task, settings: Settings) -> int:
-    """Clients to train side by side: what the settings say, or what fits into half of the free memory."""
+    """Clients to train side by side: what the settings say, or what fits into memory."""
     compute = settings.compute
     if compute.group_size:
         return compute.group_size
@@ -39,9 +40,10 @@ def group_size(method: Method, task: Task, settings: Settings) -> int:
 
 
 def n_fitting(method: Method, task: Task, settings: Settings) -> int:
-    """Clients that fit into half of the free memory, at least one."""
+    """Clients that fit into a part of the free memory, at least one."""
     device = task.clip.device
-    return max(1, int(_SHARE * _free_bytes(device) / client_bytes(method, task, settings)))
+    share = _SHARE_OF_GPU if device.type == "cuda" else _SHARE
+    return max(1, int(share * _free_bytes(device) / client_bytes(method, task, settings)))
 
 
 def client_bytes(method: Method, task: Task, settings: Settings) -> float:

@@ -6,6 +6,7 @@ their clients in a row are a group like any other, with seeds, learning rates an
 that began in different rounds, or are evaluated in different rounds, find into step.
 """
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -154,6 +155,8 @@ class Together:
             self._most = max(1, sum(len(job.clients) for job in jobs) // 2)  # the estimate was too high
             self._n_fitting = self._most
             self._groups.clear()
+            gc.collect()
+            torch.cuda.empty_cache()
         for half in (jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]):
             self._answer(half)
 
