@@ -186,7 +186,7 @@ def made_of(folder: Path) -> str:
         series: dict[tuple[str, str], dict[Pair, float]] = {}
         for line in (each for each in found if each.column == found[0].column):
             series.setdefault((line.method, line.prior), {})[line.split, line.seed] = line.mean
-        differences = [paired(series[one], series[other]) for one, other in PARTS.values()]
+        differences = [paired(series.get(one, {}), series.get(other, {})) for one, other in PARTS.values()]
         body.append([setting, *("-" if each is None else _points(each) for each in differences)])
     return "".join(f"| {' | '.join(line)} |\n" for line in body)
 
