@@ -110,7 +110,7 @@ package: dist
 sbom: dist
 	$(PYTHON) -m venv --clear --without-pip build/sbom
 	$(BIN)/pip --python build/sbom install --quiet $(PINNED) '$(WHEEL)[site]'
-	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-file build/fedotp-$(VERSION).cdx.json build/sbom
+	$(BIN)/cyclonedx-py environment --output-file build/fedotp-$(VERSION).cdx.json build/sbom
 
 test-pythons: dist
 	for python in $(PYTHONS); do \
