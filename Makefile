@@ -120,8 +120,8 @@ test-pythons: dist
 	    build/python/$(PYTEST) $(CORE_TESTS) $(SITE_TESTS) || exit; \
 	done
 
-# Of direct dependencies; the index decides which build of torch this is. The oldest packages give warnings that the pinned
-# ones do not. The last two lines: Flower requires a newer rich, and click is typer's.
+# The lowest versions of direct dependencies, torch too (without UV_TORCH_BACKEND=cpu it is CUDA's build, 3 GB); old packages
+# give warnings that the pinned ones do not. In the last two lines rich is older than Flower permits, and click is typer's.
 INSTALL := $(UV) pip install --quiet --python build/lowest
 test-lowest: dist
 	$(PYTHON) -m venv --clear build/lowest
