@@ -2,7 +2,10 @@
 # make test-processes   the slow tests: federations of real processes that are killed, kernels compiled, a table rehearsed
 # make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face's and
 #                    Flower's data sets, the documentation's site
-# make test-lowest   the help of all commands with the oldest typer, click and rich that are allowed
+# make package        wheel and sdist in dist/, checked; the wheel is installed in a fresh environment and makes a run
+# make sbom           a software bill of materials of a site's installation, as CycloneDX JSON in build/
+# make test-pythons   some 600 tests of the wheel with each of PYTHONS
+# make test-lowest    the same tests with the lowest versions that pyproject.toml allows
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, starved processors, wrong clocks and garbage against real processes
 # make docs   the documentation as a site, in build/site
@@ -12,17 +15,19 @@
 # make constraints UPGRADE=--upgrade  moves every pin to the newest version
 VENV   ?= .venv
 PYTHON ?= python3
+PYTHONS ?= python3.11 python3.12 python3.13
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 DOCS   := $(VENV)/.docs
 EXTRAS := $(VENV)/.extras
+RELEASE := $(VENV)/.release
 UV     ?= $(BIN)/uv
 PINNED := -c constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet
 
-.PHONY: install constraints lint types unit test test-processes test-extras test-lowest docs reference fuzz campaign \
-    demo bench format clean
+.PHONY: install constraints lint types unit test test-processes test-extras test-pythons test-lowest docs reference fuzz \
+    campaign demo bench dist package sbom format clean
 
 install: $(STAMP)
 
@@ -47,7 +52,8 @@ $(DOCS): pyproject.toml $(VENV)/.pip
 # For all platforms and Pythons at once. Packages of CUDA are left out: torch pins its own, another set for each CUDA.
 constraints:
 	printf 'pip\neditables\n' | UV_CUSTOM_COMPILE_COMMAND='make constraints' $(UV) pip compile --quiet --universal \
-	    --python-version 3.11.4 --all-extras --annotation-style=line $(UPGRADE) --output-file constraints.txt pyproject.toml -
+	    --python-version 3.11.4 --all-extras --group release --annotation-style=line $(UPGRADE) \
+	    --output-file constraints.txt pyproject.toml -
 	grep -Ev '^(nvidia|cuda)-' constraints.txt > constraints.new && mv constraints.new constraints.txt
 
 lint: install
@@ -74,12 +80,57 @@ $(EXTRAS): $(STAMP) Makefile
 test-extras: $(EXTRAS)
 	$(BIN)/python -m pytest tests/extras tests/data/test_csv_tables.py tests/test_site.py
 
-# The floors of pyproject.toml; that of click is typer's.
-LOWEST := $(shell sed -nE 's/^ *"(typer|rich)>=([0-9.]+)",.*/\1==\2/p' pyproject.toml) click==8.0.0
-test-lowest: install
-	rm -rf build/lowest
-	$(PIP) --no-deps --target build/lowest $(LOWEST)
-	PYTHONPATH=build/lowest $(BIN)/python -m pytest tests/cli/test_help.py tests/cli/test_complete.py
+# Tests that take half a minute: those of every installation, and those of the extra `site`.
+CORE_TESTS := $(addprefix tests/,test_files.py cli/test_help.py cli/test_complete.py config clip/test_mini.py ot/test_solve.py \
+    data/test_folder.py runs/test_run.py report/test_page_cli.py)
+SITE_TESTS := $(addprefix tests/,data/test_dicom.py data/test_decoders.py flower/test_keys.py flower/test_secure_sites.py \
+    flower/test_agreement.py privacy/test_account.py cli/test_real_sites_cli.py cli/test_medical_cli.py)
+# -I: fedotp is the wheel's, even if PYTHONPATH contains src.
+PYTEST := bin/python -I -m pytest -q -m 'not processes'
+TESTERS := hypothesis pytest pytest-timeout
+VERSION := $(shell sed -nE 's/^__version__ = "(.*)"/\1/p' src/fedotp/__init__.py)
+WHEEL := dist/fedotp-$(VERSION)-py3-none-any.whl
+
+$(RELEASE): pyproject.toml $(VENV)/.pip
+	$(PIP) $(PINNED) --group release
+	touch $@
+
+dist: $(RELEASE)
+	rm -rf dist
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build
+
+package: dist
+	grep -q '^version: $(VERSION:.dev0=)$$' CITATION.cff && grep -q '^## $(VERSION:.dev0=) ' CHANGELOG.md
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents $(WHEEL)
+	$(PYTHON) -m venv --clear build/package
+	$(BIN)/pip --python build/package install --quiet $(PINNED) $(WHEEL)
+	build/package/bin/fedotp --version
+	build/package/bin/fedotp run demo --quiet --set federation.rounds=1 --set partition.shots=8 --out build/package/run
+
+sbom: dist
+	$(PYTHON) -m venv --clear --without-pip build/sbom
+	$(BIN)/pip --python build/sbom install --quiet $(PINNED) '$(WHEEL)[site]'
+	$(BIN)/cyclonedx-py environment --output-file build/fedotp-$(VERSION).cdx.json build/sbom
+
+test-pythons: dist
+	for python in $(PYTHONS); do \
+	    $$python -m venv --clear build/python && \
+	    $(BIN)/pip --python build/python install --quiet $(PINNED) '$(WHEEL)[report,site]' $(TESTERS) && \
+	    build/python/$(PYTEST) $(CORE_TESTS) $(SITE_TESTS) || exit; \
+	done
+
+# The lowest versions of direct dependencies, torch too (without UV_TORCH_BACKEND=cpu it is CUDA's build, 3 GB); old packages
+# give warnings that the pinned ones do not. In the last two lines rich is older than Flower permits, and click is typer's.
+INSTALL := $(UV) pip install --quiet --python build/lowest
+test-lowest: dist
+	$(PYTHON) -m venv --clear build/lowest
+	$(INSTALL) --resolution lowest-direct -r pyproject.toml --extra report --extra site
+	$(INSTALL) --no-deps $(WHEEL)
+	$(INSTALL) $(PINNED) $(TESTERS)
+	build/lowest/$(PYTEST) -W ignore $(CORE_TESTS) $(SITE_TESTS)
+	$(INSTALL) --no-deps click==8.0.0 $(shell sed -nE 's/.*"(rich)>=([0-9.]+)".*/\1==\2/p' pyproject.toml)
+	build/lowest/$(PYTEST) -W ignore tests/cli/test_help.py tests/cli/test_complete.py
 
 # Whatever is a warning ends it. The variable silences the theme's own advertisement.
 docs: $(DOCS)

@@ -46,7 +46,7 @@ def test_the_image_is_built_from_what_it_is_given() -> None:
     assert copied == let_in
     assert all((ROOT / path).exists() for path in copied)
     assert "USER fedotp" in lines
-    assert any("'.[flower,heif,medical,privacy]'" in line for line in lines)
+    assert any("'.[site]'" in line for line in lines)
     torch = re.search(r"torch>=[\d.]+,<[\d.]+", (ROOT / "pyproject.toml").read_text())
     assert torch is not None
     assert any(torch[0] in line for line in lines)

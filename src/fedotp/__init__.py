@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedotp._imports import lazy_face
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fedotp import classifier as classifier
