@@ -4,10 +4,14 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from fedotp._values import write_value
+from fedotp.cli import app
 from fedotp.config import keys_of
 from fedotp.config._keys import Key, sections
 from fedotp.data import DATASETS, DatasetInfo
@@ -45,6 +49,16 @@ may lie; `fedotp data info NAME` tells what was found.
 | name | | classes | domains | train | test | `fedotp data download` |
 |---|---|---:|---:|---:|---:|---|
 """
+_COMMANDS = """\
+<!-- `make reference` writes this page. The texts are the help texts in src/fedotp/cli; as it is generated, its words do
+not count towards the documentation's limit. -->
+
+# Commands
+
+All commands with their arguments and options, as `fedotp COMMAND --help` prints them. Every command also accepts
+`--help` (`-h`) and `--import MODULE`, for [your own methods, data sets and partition schemes](methods.md#yours).
+"""
+_EVERYWHERE = {"help", "imports", "version"}
 _METHODS = {name: method for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
 _SHOWN = 3  # folders of images in a folder; the others are dots
 _IMAGES = {".jpg", ".JPEG", ".png"}
@@ -79,6 +93,24 @@ def layouts() -> str:
     return "\n".join(parts)
 
 
+def commands() -> str:
+    """The page of all commands, in the panels of `fedotp --help`."""
+    parts, last = [_COMMANDS], ""
+    for name, command, panel in _leaves("fedotp", typer.main.get_command(app)):
+        given = [param for param in command.params if param.name not in _EVERYWHERE]
+        arguments = [_spelt(param) for param in given if param.param_type_name == "argument"]
+        usage = " ".join([name, *arguments, *["[OPTIONS]"] * (len(given) > len(arguments))])
+        text, _, examples = (command.help or "").replace("\b\n", "").partition("Example")
+        lines = [line.strip() for line in re.split(r"\n|, (?=fedotp)", examples.partition(":")[2].strip())]
+        rows = [f"| {_code(param)} | {_preset(param)} | {_text(param.help or '')} |" for param in given]
+        parts += [f"## {panel}\n"] if panel != last else []
+        parts += [f"### {name}\n\n{_text(text.strip())}\n\n```\n{usage}\n```\n"]
+        parts += ["\n".join(["| | default | |", "|---|---|---|", *rows]) + "\n"] if rows else []
+        parts += ["\n".join(["```sh", *lines, "```"]) + "\n"] if lines else []
+        last = panel
+    return "\n".join(parts)
+
+
 def words() -> str:
     """The names of methods and keys, for whoever must not wait for torch."""
     keys = {key.name: _word(key) for key in keys_of(FedOTP) if not key.name.startswith("method.")}
@@ -91,10 +123,41 @@ def words() -> str:
 
 
 FILES: dict[str, Callable[[], str]] = {
+    "docs/commands.md": commands,
     "docs/configuration.md": configuration,
     "docs/layouts.md": layouts,
     "src/fedotp/config/words.json": words,
 }
+
+
+def _leaves(name: str, command: Any, panel: str = "") -> Iterator[tuple[str, Any, str]]:
+    """The full names of the commands that are not groups, the commands, and their panels."""
+    if not hasattr(command, "commands"):
+        yield name, command, panel
+    for word, below in getattr(command, "commands", {}).items():
+        yield from _leaves(f"{name} {word}", below, panel or below.rich_help_panel)
+
+
+def _spelt(param: Any) -> str:
+    """An argument in the usage line."""
+    name = (param.metavar or param.name.upper()).strip("[]")
+    return name if param.required else f"[{name}]"
+
+
+def _code(param: Any) -> str:
+    """An argument or an option in a table."""
+    argument = param.param_type_name == "argument"
+    kind = param.name if argument else "" if param.is_flag else param.type.name.split()[0]
+    value = param.metavar or kind.upper()
+    names = [value] if argument else [f"{name} {value}".strip() for name in param.opts]
+    return ", ".join(f"`{name}`" for name in names).replace("|", "\\|")
+
+
+def _preset(param: Any) -> str:
+    """The default of an option, where it has one."""
+    if param.required or isinstance(param.show_default, str):
+        return "required" if param.required else param.show_default
+    return "" if param.default in (None, False, "") or not param.show_default else f"`{param.default}`"
 
 
 def _methods() -> str:

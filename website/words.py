@@ -1,7 +1,7 @@
 """Draw texts that people read at random, to check them against the style guide in CONTRIBUTING.md.
 
-    python website/words.py messages --count 50 --seed 1      # errors, help texts, log lines, printed lines
-    python website/words.py docstrings --count 30 --seed 1
+python website/words.py messages --count 50 --seed 1      # errors, help texts, log lines, printed lines
+python website/words.py docstrings --count 30 --seed 1
 """
 
 import argparse
@@ -45,9 +45,9 @@ def text(node: ast.AST) -> str:
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Lines and docstrings of modules, classes and functions."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if found := ast.get_docstring(node):
-                yield getattr(node, "lineno", 1), found
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if documented and (found := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), found
 
 
 def main() -> None:
