@@ -67,12 +67,11 @@ def test_a_run_in_ten_lines(
     assert 0 < probability <= 1
 
 
-def test_a_method_in_the_documentation_runs() -> None:
+def test_a_method_in_the_documentation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/methods.md: a method of the user."""
-    sys.path.insert(0, str(ROOT / "tests" / "federation"))
+    monkeypatch.syspath_prepend(ROOT / "tests" / "federation")
     from toy_federation import make_settings, simulator
 
-    sys.path.pop(0)
     try:
         exec(blocks("docs/methods.md")[0], {"__name__": "docs"})
         federation = simulator("two-prompts", make_settings(optimizer={"lr": 0.1}))
@@ -83,14 +82,13 @@ def test_a_method_in_the_documentation_runs() -> None:
     assert federation.private_names == {"private"}
 
 
-def test_what_the_code_writes_of_itself_is_written() -> None:
-    """Pages of docs/ and the shell's words, from docstrings and registries."""
-    sys.path.insert(0, str(ROOT / "website"))
+def test_generated_files_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of docs/ and the shell's words, from docstrings, registries and help texts."""
+    monkeypatch.syspath_prepend(ROOT / "website")
     import reference
 
-    sys.path.pop(0)
     for name, write in reference.FILES.items():
-        assert (ROOT / name).read_text(encoding="utf-8") == write(), f"{name} is of an older state: make reference"
+        assert (ROOT / name).read_text(encoding="utf-8") == write(), f"{name} is outdated: make reference"
 
 
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "commands.md")]

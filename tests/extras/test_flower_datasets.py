@@ -24,11 +24,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def all_of(dataset: Any) -> dict[str, Any]:
+    shares = {"partition_by": "label", "alpha": 2.0, "min_partition_size": 2}
     return {
         "iid": partitioners.IidPartitioner(num_partitions=3),
-        "dirichlet": partitioners.DirichletPartitioner(
-            num_partitions=3, partition_by="label", alpha=2.0, min_partition_size=2
-        ),
+        "dirichlet": partitioners.DirichletPartitioner(num_partitions=3, **shares),
         "by domain": partitioners.NaturalIdPartitioner(partition_by="domain"),
     }
 
@@ -40,13 +39,9 @@ def test_what_flower_divides_is_divided_so(inputs: Path, name: str, tmp_path: Pa
     again = all_of(dataset)[name]
     import datasets
 
-    again.dataset = datasets.Dataset.from_dict(
-        {
-            "row": list(range(len(dataset.train))),
-            "label": dataset.train.labels.tolist(),
-            "domain": [dataset.domains[d] for d in dataset.train.domains],
-        }
-    )
+    domains = [dataset.domains[d] for d in dataset.train.domains]
+    columns = {"row": list(range(len(domains))), "label": dataset.train.labels.tolist(), "domain": domains}
+    again.dataset = datasets.Dataset.from_dict(columns)
     for n, client in enumerate(partition.clients):
         assert sorted(again.load_partition(n)["row"]) == client.train.tolist()
     tests = np.concatenate([client.test for client in partition.clients])
