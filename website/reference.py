@@ -1,4 +1,4 @@
-"""Pages and lists that the code itself writes: `make reference` writes them again, a test says when that is due."""
+"""Pages and lists generated from the code: `make reference` writes them; a test fails if one is outdated."""
 
 import json
 import re
@@ -19,32 +19,30 @@ from fedotp.methods import METHODS, FedOTP, Method
 
 ROOT = Path(__file__).parents[1]
 _CONFIGURATION = """\
-<!-- `make reference` writes this page. The words are those of the docstrings of the settings in src/fedotp. -->
+<!-- `make reference` writes this page from the docstrings of the settings in src/fedotp. -->
 
 # Configuration
 
-One configuration says all about a run: a preset or a TOML file, changed by `--set`. Whatever it leaves out has its
-default; `fedotp config` prints all of it. A wrong key or value is refused with what would be right.
+One configuration describes a run completely: a preset or a TOML file, changed by `--set`. Keys that it does not set
+have their defaults; `fedotp config` prints all of them. A wrong key or value is an error that names the accepted ones.
 
 ```sh
-fedotp config demo                                             # complete, with what each key means
-fedotp config fewshot-pets --set method.mass=0.7 > mine.toml   # to begin from
+fedotp config demo                                             # all keys with their meaning
+fedotp config fewshot-pets --set method.mass=0.7 > mine.toml   # a file to start from
 fedotp run mine.toml --set seed=3 --set federation.holdout=sketch,photo
-fedotp config runs/pets                                        # of a run that was made
+fedotp config runs/pets                                        # of an existing run
 ```
 
-On the command line values are TOML, or text without quotes; a list is words between commas; `none` takes a value away
-where a key may be without. Defaults are the paper's. `fedotp --install-completion` teaches your shell presets, keys and
-values.
+On the command line, values are TOML or unquoted text, lists are comma-separated, and `none` unsets a key that allows
+it. Defaults are the paper's. `fedotp --install-completion` adds completion of presets, keys and values to your shell.
 """
 _LAYOUTS = """\
-<!-- `make reference` writes this page. Its trees are those of tests/data/layouts.py, which readers are tested with. -->
+<!-- `make reference` writes this page from the trees of tests/data/layouts.py, with which the readers are tested. -->
 
 # Layouts of the data sets
 
-Where each data set that fedotp knows by name is looked for below `data.root`, and what must lie there; of classes only
-the first few are shown. [Data](data.md) says how layouts are recognised, what else is accepted, and how your own images
-may lie; `fedotp data info NAME` tells what was found.
+The folder below `data.root` that fedotp expects for each known data set, with the first few classes. [Data](data.md)
+describes other accepted layouts, and those for your own images; `fedotp data info NAME` prints what was found.
 
 | name | | classes | domains | train | test | `fedotp data download` |
 |---|---|---:|---:|---:|---:|---|
@@ -60,13 +58,13 @@ All commands with their arguments and options, as `fedotp COMMAND --help` prints
 """
 _EVERYWHERE = {"help", "imports", "version"}
 _METHODS = {name: method for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
-_SHOWN = 3  # folders of images in a folder; the others are dots
+_SHOWN = 3  # folders of images shown per folder
 _IMAGES = {".jpg", ".JPEG", ".png"}
 _AS_IS = re.compile(r"(`[^`]*`|https://\S*[^\s.,;:])")
 
 
 def configuration() -> str:
-    """The page of all keys."""
+    """Write the page of all keys."""
     keys = keys_of(FedOTP)
     parts = [_CONFIGURATION, _table(key for key in keys if "." not in key.name)]
     for section, meaning in sections().items():
@@ -77,7 +75,7 @@ def configuration() -> str:
 
 
 def layouts() -> str:
-    """The page of the data sets' trees: those of the small copies that the tests of the readers read."""
+    """Write the page of the data sets' trees, from the small copies with which the readers are tested."""
     sys.path.insert(0, str(ROOT / "tests" / "data"))
     from layouts import LAYOUTS
 
@@ -94,7 +92,7 @@ def layouts() -> str:
 
 
 def commands() -> str:
-    """The page of all commands, in the panels of `fedotp --help`."""
+    """Write the page of all commands, in the panels of `fedotp --help`."""
     parts, last = [_COMMANDS], ""
     for name, command, panel in _leaves("fedotp", typer.main.get_command(app)):
         given = [param for param in command.params if param.name not in _EVERYWHERE]
@@ -112,7 +110,7 @@ def commands() -> str:
 
 
 def words() -> str:
-    """The names of methods and keys, for whoever must not wait for torch."""
+    """Write the names of methods and keys, for shell completion without importing torch."""
     keys = {key.name: _word(key) for key in keys_of(FedOTP) if not key.name.startswith("method.")}
     keys["method.name"] = {"line": "which method", "choices": list(_METHODS)}
     methods = {
@@ -131,7 +129,7 @@ FILES: dict[str, Callable[[], str]] = {
 
 
 def _leaves(name: str, command: Any, panel: str = "") -> Iterator[tuple[str, Any, str]]:
-    """The full names of the commands that are not groups, the commands, and their panels."""
+    """Yield the full name, command and panel of every command that is not a group."""
     if not hasattr(command, "commands"):
         yield name, command, panel
     for word, below in getattr(command, "commands", {}).items():
@@ -139,13 +137,13 @@ def _leaves(name: str, command: Any, panel: str = "") -> Iterator[tuple[str, Any
 
 
 def _spelt(param: Any) -> str:
-    """An argument in the usage line."""
+    """Write an argument for the usage line."""
     name = (param.metavar or param.name.upper()).strip("[]")
     return name if param.required else f"[{name}]"
 
 
 def _code(param: Any) -> str:
-    """An argument or an option in a table."""
+    """Write an argument or an option for a table."""
     argument = param.param_type_name == "argument"
     kind = param.name if argument else "" if param.is_flag else param.type.name.split()[0]
     value = param.metavar or kind.upper()
@@ -154,7 +152,7 @@ def _code(param: Any) -> str:
 
 
 def _preset(param: Any) -> str:
-    """The default of an option, where it has one."""
+    """Write the default of an argument or option, empty if it has none."""
     if param.required or isinstance(param.show_default, str):
         return "required" if param.required else param.show_default
     return "" if param.default in (None, False, "") or not param.show_default else f"`{param.default}`"
@@ -195,8 +193,8 @@ def _values(key: Key) -> str:
 
 
 def _text(words: str) -> str:
-    """Plain words as Markdown, also in a cell of a table; what is between backticks stays, addresses become links."""
-    parts = _AS_IS.split(words)  # those of odd numbers are as they are
+    """Escape text for Markdown, also in table cells; code between backticks stays, addresses become links."""
+    parts = _AS_IS.split(words)  # odd ones are code or addresses
     return "".join(_as_is(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
 
 
@@ -215,7 +213,7 @@ def _row(info: DatasetInfo) -> str:
 
 
 def _tree(folder: Path) -> list[str]:
-    """The lines of what is in a folder: images by their suffix, of many folders alike the first."""
+    """List a folder's content: images by suffix, and the first of similar folders."""
     lines: list[str] = []
     seen: list[list[str]] = []
     folders = sorted(path for path in folder.iterdir() if path.is_dir())
