@@ -103,7 +103,7 @@ def commands() -> str:
         rows = [f"| {_code(param)} | {_preset(param)} | {_text(param.help or '')} |" for param in given]
         parts += [f"## {panel}\n"] if panel != last else []
         parts += [f"### {name}\n\n{_text(text.strip())}\n\n```\n{usage}\n```\n"]
-        parts += ["\n".join(["| | default | |", "|---|---|---|", *rows]) + "\n"] if rows else []
+        parts += ["\n".join(["| | default | meaning |", "|---|---|---|", *rows]) + "\n"] if rows else []
         parts += ["\n".join(["```sh", *lines, "```"]) + "\n"] if lines else []
         last = panel
     return "\n".join(parts)
@@ -148,7 +148,7 @@ def _code(param: Any) -> str:
     kind = param.name if argument else "" if param.is_flag else param.type.name.split()[0]
     value = param.metavar or kind.upper()
     names = [value] if argument else [f"{name} {value}".strip() for name in param.opts]
-    return ", ".join(f"`{name}`" for name in names).replace("|", "\\|")
+    return ", ".join(f"<code>{name.replace('|', '&#124;')}</code>" if "|" in name else f"`{name}`" for name in names)
 
 
 def _preset(param: Any) -> str:
