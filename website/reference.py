@@ -41,8 +41,9 @@ _LAYOUTS = """\
 
 # Layouts of the data sets
 
-The folder below `data.root` that fedotp expects for each known data set, with the first few classes. [Data](data.md)
-describes other accepted layouts, and those for your own images; `fedotp data info NAME` prints what was found.
+The folder below `data.root` that fedotp expects for each known data set, with the first few classes, and the caption of
+zero-shot CLIP. [Data](data.md) describes other accepted layouts, the lists of CoOp's splits, and layouts for your own
+images; `fedotp data info NAME` prints what was found.
 
 | name | | classes | domains | train | test | `fedotp data download` |
 |---|---|---:|---:|---:|---:|---|
@@ -85,8 +86,9 @@ def layouts() -> str:
         with tempfile.TemporaryDirectory() as place:
             folder = LAYOUTS[info.name][0](Path(place))
             tree = "\n".join([f"{folder.name}/", *(f"  {line}" for line in _tree(folder))])
-        advice = f" {info.advice[0].upper()}{info.advice[1:]}." if info.advice else ""
-        facts = f"`{info.name}`. Zero-shot caption: `{info.template}`{_text(advice)}"
+        described = not info.advice or "split_zhou_" in info.advice  # CoOp's lists, in data.md
+        advice = "" if described else f" {info.advice[0].upper()}{info.advice[1:]}."
+        facts = f"`{info.name}`: `{info.template}`{_text(advice)}"
         parts.append(f"## {info.title}\n\n{facts}\n\n```\n{tree}\n```\n")
     return "\n".join(parts)
 
