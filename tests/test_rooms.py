@@ -46,7 +46,7 @@ def test_what_a_room_shows_is_there() -> None:
 # The rules themselves, on a house of a few lines ---------------------------------------------------------------
 
 TABLE = """
-| room | knows | must not know |
+| room | contains | must not depend on |
 |---|---|---|
 | the root: `errors`, `_*` | files | `ot` |
 | `ot` | plans | |
@@ -172,7 +172,7 @@ def test_what_a_room_must_not_take_from_another(line: str, what: str) -> None:
 
 def test_rooms_import_upwards_only() -> None:
     assert broken({"fedotp/ot/_late.py": "def f():\n    from fedotp.data import Store"}) == [
-        "fedotp/ot/_late.py:2: ot stands above data in the table of rooms and must not know it; "
+        "fedotp/ot/_late.py:2: ot is above data in the table of rooms and must not depend on it; "
         "move what both need up, or this down"
     ]
     (found,) = broken({"fedotp/_text.py": "import fedotp.matching"})
