@@ -176,7 +176,7 @@ def test_rooms_import_upwards_only() -> None:
         "move what both need up, or this down"
     ]
     (found,) = broken({"fedotp/_text.py": "import fedotp.matching"})
-    assert found.startswith("fedotp/_text.py:1: _text stands above matching")
+    assert found.startswith("fedotp/_text.py:1: _text is above matching")
 
 
 def test_rooms_and_rows_find_each_other() -> None:
@@ -218,10 +218,10 @@ INNER = TABLE.replace("| `data` |", "| `data`, `data/_*` | names | |\n| `data/se
 def test_inner_rooms_have_an_order_of_their_own() -> None:
     assert broken({}, INNER) == []
     (found,) = broken({"fedotp/data/_late.py": "from fedotp.data.sets import Dataset"}, INNER)
-    assert found.startswith("fedotp/data/_late.py:1: data/_late stands above data/sets in the table of rooms")
+    assert found.startswith("fedotp/data/_late.py:1: data/_late is above data/sets in the table of rooms")
     late = {"fedotp/data/sets/_late.py": "def f():\n    from fedotp.data import Store"}
     found = broken(late, INNER)
-    assert any("sets/_late.py:2: data/sets stands above data/store in the table of rooms" in line for line in found)
+    assert any("sets/_late.py:2: data/sets is above data/store in the table of rooms" in line for line in found)
     assert broken({"fedotp/data/new/_a.py": ""}, INNER) == [
         "fedotp/data/new: is missing from the table of rooms; give it a row below all that it imports"
     ]
