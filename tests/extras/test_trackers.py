@@ -19,16 +19,12 @@ pytestmark = pytest.mark.filterwarnings("default")  # what the packages complain
 WHY = "it is not installed here; `make test-extras` has it"
 
 
-class _StopError(Exception):
-    pass
-
-
 class _Stop(Observer):
     """Ends the process's work in the second round."""
 
     def on_round(self, report: RoundReport) -> None:
         if report.round == 2:
-            raise _StopError
+            raise ArithmeticError
 
 
 @pytest.fixture
@@ -42,7 +38,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stopped(inputs: Path, make_tracker: Any) -> Path:
     """A run that an error ended in its second round."""
     path = inputs / "runs" / "one"
-    with pytest.raises(_StopError):
+    with pytest.raises(ArithmeticError):
         run(make_config(inputs), path, observer=Observers(make_tracker(), _Stop()))
     return path
 

@@ -41,4 +41,3 @@ def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     right = [labels[row["image"]] == row["predicted"] for row in predicted]
     assert (len(right), sum(right) > 0.85 * 40) == (40, True)
     assert RunDirectory.open(tmp_path / "runs/nodules").summary["final"]["accuracy"] > 0.9
-    assert (tmp_path / "runs/nodules/report.html").exists()
