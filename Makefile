@@ -9,7 +9,7 @@
 # make fuzz   10,000 damaged and forged files and messages against every reader of foreign input
 # make campaign   half an hour of kills, stalls, sleeps, starved processors, wrong clocks and garbage against real processes
 # make docs   the documentation as a site, in build/site
-# make reference   the pages that the code writes of itself: configuration, layouts; the shell's words
+# make reference   the pages generated from the code: commands, configuration, layouts; words for shell completion
 # make demo   the first run: FedOTP and its rivals on a small federation, nothing downloaded but packages
 # make constraints                    pins what pyproject.toml asks for and constraints.txt does not have yet
 # make constraints UPGRADE=--upgrade  moves every pin to the newest version

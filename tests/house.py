@@ -13,10 +13,10 @@ Rooms = Sequence[tuple[str, ...]]
 
 
 def rooms_of(page: str) -> Rooms:
-    """The names in the first column of the table `| room | knows | must not know |`, row by row."""
-    table = re.search(r"^\| room \| knows \| must not know \|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    """The names in the first column of the table `| room | contains | must not depend on |`, row by row."""
+    table = re.search(r"^\| room \| contains \| must not depend on \|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
     if table is None:
-        raise ValueError("there is no table | room | knows | must not know |")
+        raise ValueError("there is no table | room | contains | must not depend on |")
     return [tuple(re.findall(r"`([^`]+)`", row.split("|")[1])) for row in table[1].splitlines()]
 
 
@@ -115,7 +115,7 @@ def _in_order(graph: Graph, module: Module, use: Use, rooms: Rooms) -> Iterator[
     if own is not None and other is not None and own < other:
         names = ["/".join(name[1 : 3 if same_room else 2]) for name in (module.name, target)]
         yield (
-            f"{names[0]} stands above {names[1]} in the table of rooms and must not know it; "
+            f"{names[0]} is above {names[1]} in the table of rooms and must not depend on it; "
             f"move what both need up, or this down"
         )
 

@@ -12,16 +12,11 @@ def test_the_code_of_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setenv("MPLBACKEND", "agg")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.setattr(pyplot, "show", lambda: pyplot.close("all"))
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
     names: dict[str, object] = {}
-    for cell in cells:
+    for cell in json.loads(NOTEBOOK.read_text())["cells"]:
+        assert not cell.get("outputs")  # it is stored without output
+        assert cell.get("execution_count") is None
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
     assert "round 3: accuracy" in capsys.readouterr().out
     assert len(names["prediction"].labels) == 4
-
-
-def test_the_notebook_is_kept_without_output() -> None:
-    for cell in json.loads(NOTEBOOK.read_text())["cells"]:
-        assert not cell.get("outputs")
-        assert cell.get("execution_count") is None

@@ -46,7 +46,7 @@ def test_what_a_room_shows_is_there() -> None:
 # The rules themselves, on a house of a few lines ---------------------------------------------------------------
 
 TABLE = """
-| room | knows | must not know |
+| room | contains | must not depend on |
 |---|---|---|
 | the root: `errors`, `_*` | files | `ot` |
 | `ot` | plans | |
@@ -172,11 +172,11 @@ def test_what_a_room_must_not_take_from_another(line: str, what: str) -> None:
 
 def test_rooms_import_upwards_only() -> None:
     assert broken({"fedotp/ot/_late.py": "def f():\n    from fedotp.data import Store"}) == [
-        "fedotp/ot/_late.py:2: ot stands above data in the table of rooms and must not know it; "
+        "fedotp/ot/_late.py:2: ot is above data in the table of rooms and must not depend on it; "
         "move what both need up, or this down"
     ]
     (found,) = broken({"fedotp/_text.py": "import fedotp.matching"})
-    assert found.startswith("fedotp/_text.py:1: _text stands above matching")
+    assert found.startswith("fedotp/_text.py:1: _text is above matching")
 
 
 def test_rooms_and_rows_find_each_other() -> None:
@@ -218,10 +218,10 @@ INNER = TABLE.replace("| `data` |", "| `data`, `data/_*` | names | |\n| `data/se
 def test_inner_rooms_have_an_order_of_their_own() -> None:
     assert broken({}, INNER) == []
     (found,) = broken({"fedotp/data/_late.py": "from fedotp.data.sets import Dataset"}, INNER)
-    assert found.startswith("fedotp/data/_late.py:1: data/_late stands above data/sets in the table of rooms")
+    assert found.startswith("fedotp/data/_late.py:1: data/_late is above data/sets in the table of rooms")
     late = {"fedotp/data/sets/_late.py": "def f():\n    from fedotp.data import Store"}
     found = broken(late, INNER)
-    assert any("sets/_late.py:2: data/sets stands above data/store in the table of rooms" in line for line in found)
+    assert any("sets/_late.py:2: data/sets is above data/store in the table of rooms" in line for line in found)
     assert broken({"fedotp/data/new/_a.py": ""}, INNER) == [
         "fedotp/data/new: is missing from the table of rooms; give it a row below all that it imports"
     ]

@@ -174,7 +174,7 @@ def test_vendored_code_is_what_its_makers_published() -> None:
 def test_the_weights_of_mini_have_terms_of_their_own() -> None:
     terms = (ROOT / "src/fedotp/clip/mini.LICENSE.txt").read_text()
     card = (ROOT / "docs" / "mini.md").read_text()
-    material = re.search(r"## What it was trained on\n(.*?)\nNone", card, re.DOTALL)
+    material = re.search(r"## Training material\n(.*?)\nNone", card, re.DOTALL)
     assert material is not None
     rows = re.findall(r"^\| ([^|]+?) \|", material[1], re.MULTILINE)[2:]
     names = [name.split(" (")[0] for row in rows for name in re.split(r", (?=[A-Z])|\) and (?=[A-Z])", row)]

@@ -1,4 +1,4 @@
-"""Links that lead somewhere on a forge, where the files of the repository are, lead somewhere on the site, too."""
+"""Links to files of the repository, rewritten for the site."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _SOURCE_OF = {page: name for name, page in FROM_ROOT.items()}
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links to files of the repository into links to pages, or to the repository's home."""
+    """Replace links to files of the repository by links to pages, or to the repository's home."""
     at = page.file.src_uri
     if at.startswith("api/"):
         return markdown
@@ -38,7 +38,7 @@ def _relinked(link: re.Match[str], at: str, files: Files) -> str:
     if files.get_file_from_path(page) is not None and (path in FROM_ROOT or path.startswith("docs/")):
         return f"{image}[{text}]({os.path.relpath(page, PurePosixPath(at).parent)}{anchor})"
     if not (ROOT / path).exists():
-        return link[0]  # mkdocs says that it leads nowhere
+        return link[0]  # mkdocs warns
     if _HOME:
         kind = "tree" if (ROOT / path).is_dir() else "blob"
         return f"{image}[{text}]({_HOME}/{kind}/HEAD/{path}{anchor})"

@@ -1,4 +1,4 @@
-"""Pages of the site that are no files of docs/: the README as its front, what lies beside it, and the API reference."""
+"""Pages of the site that are not files of docs/: README, changelog, contributing, security, and the API reference."""
 
 import ast
 from pathlib import Path
@@ -8,8 +8,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-FROM_ROOT = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "SECURITY.md": "SECURITY.md"}
-"""Files beside docs/ and the pages that they become."""
+FROM_ROOT = {"README.md": "index.md", **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}}
+"""Files outside docs/, and their pages."""
 
 API = (
     "fedotp",
@@ -34,13 +34,13 @@ API = (
     "fedotp.runs.watch",
     "fedotp.serve",
 )
-"""The modules whose public names are listed."""
+"""Modules with a page of their public names."""
 
 _MORE = "More"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the API and what nobody has given a place into the navigation."""
+    """Add the API, and pages that the navigation does not list, to the navigation."""
     nav: list[Any] = config["nav"]
     reference = next(part["Reference"] for part in nav if "Reference" in part)
     reference.append({"API": ["api/index.md", *({name: _page_of(name)} for name in API)]})
@@ -52,9 +52,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that are made here."""
+    """Add the generated pages."""
     made = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
-    made["index.md"] = f"---\nhide: [navigation]\n---\n\n{made['index.md']}"  # there is nothing beside it
+    made["index.md"] = f"---\nhide: [navigation]\n---\n\n{made['index.md']}"  # a front page without a sidebar
     made |= {_page_of(name): f"# `{name}`\n\n::: {name}\n{_members(name)}" for name in API}
     made["api/index.md"] = _api_index()
     for page, text in made.items():
@@ -65,20 +65,20 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def _api_index() -> str:
     rows = "\n".join(f"| [`{name}`]({name}.md) | {_first_line(name)} |" for name in API)
     return (
-        "# The API\n\nThe public names of every room, with the shapes of what goes in and comes out. The letters mean "
-        f"the same everywhere: [shapes](../architecture.md#shapes).\n\n| | |\n|---|---|\n{rows}\n"
+        "# The API\n\nPublic names of every package, with the shapes of arguments and results; the letters are "
+        f"[the same everywhere](../architecture.md#shapes).\n\n| | |\n|---|---|\n{rows}\n"
     )
 
 
 def _first_line(module: str) -> str:
-    """Of its docstring; nothing is imported."""
+    """Return the first line of its docstring, without importing it."""
     return (ast.get_docstring(_tree(module)) or "").partition("\n")[0]
 
 
 def _members(module: str) -> str:
-    """The public names of a package, which its `__init__.py` imports `as` themselves; those of a file need no list.
+    """Return the option that lists the public names of a package: those that `__init__.py` imports `as` themselves.
 
-    Packages inside it have pages of their own.
+    Files need no list, and packages inside it have their own pages.
     """
     imports = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.ImportFrom) and node.module != module]
     names = [alias.name for node in imports for alias in node.names if alias.name == alias.asname]

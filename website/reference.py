@@ -1,13 +1,17 @@
-"""Pages and lists that the code itself writes: `make reference` writes them again, a test says when that is due."""
+"""Pages and lists generated from the code: `make reference` writes them; a test fails if one is outdated."""
 
 import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from fedotp._values import write_value
+from fedotp.cli import app
 from fedotp.config import keys_of
 from fedotp.config._keys import Key, sections
 from fedotp.data import DATASETS, DatasetInfo
@@ -15,44 +19,53 @@ from fedotp.methods import METHODS, FedOTP, Method
 
 ROOT = Path(__file__).parents[1]
 _CONFIGURATION = """\
-<!-- `make reference` writes this page. The words are those of the docstrings of the settings in src/fedotp. -->
+<!-- `make reference` writes this page from the docstrings of the settings in src/fedotp. -->
 
 # Configuration
 
-One configuration says all about a run: a preset or a TOML file, changed by `--set`. Whatever it leaves out has its
-default; `fedotp config` prints all of it. A wrong key or value is refused with what would be right.
+One configuration describes a run completely: a preset or a TOML file, changed by `--set`. Keys that it does not set
+have their defaults; `fedotp config` prints all of them. A wrong key or value is an error that names the accepted ones.
 
 ```sh
-fedotp config demo                                             # complete, with what each key means
-fedotp config fewshot-pets --set method.mass=0.7 > mine.toml   # to begin from
+fedotp config demo                                             # all keys with their meaning
+fedotp config fewshot-pets --set method.mass=0.7 > mine.toml   # a file to start from
 fedotp run mine.toml --set seed=3 --set federation.holdout=sketch,photo
-fedotp config runs/pets                                        # of a run that was made
+fedotp config runs/pets                                        # of an existing run
 ```
 
-On the command line values are TOML, or text without quotes; a list is words between commas; `none` takes a value away
-where a key may be without. Defaults are the paper's. `fedotp --install-completion` teaches your shell presets, keys and
-values.
+On the command line, values are TOML or unquoted text, lists are comma-separated, and `none` unsets a key that allows
+it. Defaults are the paper's. `fedotp --install-completion` adds completion of presets, keys and values to your shell.
 """
 _LAYOUTS = """\
-<!-- `make reference` writes this page. Its trees are those of tests/data/layouts.py, which readers are tested with. -->
+<!-- `make reference` writes this page from the trees of tests/data/layouts.py, with which the readers are tested. -->
 
 # Layouts of the data sets
 
-Where each data set that fedotp knows by name is looked for below `data.root`, and what must lie there; of classes only
-the first few are shown. [Data](data.md) says how layouts are recognised, what else is accepted, and how your own images
-may lie; `fedotp data info NAME` tells what was found.
+The folder below `data.root` that fedotp expects for each known data set, with the first few classes, and the caption of
+zero-shot CLIP. [Data](data.md) describes other accepted layouts, the lists of CoOp's splits, and layouts for your own
+images; `fedotp data info NAME` prints what was found.
 
 | name | | classes | domains | train | test | `fedotp data download` |
 |---|---|---:|---:|---:|---:|---|
 """
+_COMMANDS = """\
+<!-- `make reference` writes this page. The texts are the help texts in src/fedotp/cli; as it is generated, its words do
+not count towards the documentation's limit. -->
+
+# Commands
+
+All commands with their arguments and options, as `fedotp COMMAND --help` prints them. Every command also accepts
+`--help` (`-h`) and `--import MODULE`, for [your own methods, data sets and partition schemes](methods.md#yours).
+"""
+_EVERYWHERE = {"help", "imports", "version"}
 _METHODS = {name: method for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
-_SHOWN = 3  # folders of images in a folder; the others are dots
+_SHOWN = 3  # folders of images shown per folder
 _IMAGES = {".jpg", ".JPEG", ".png"}
 _AS_IS = re.compile(r"(`[^`]*`|https://\S*[^\s.,;:])")
 
 
 def configuration() -> str:
-    """The page of all keys."""
+    """Write the page of all keys."""
     keys = keys_of(FedOTP)
     parts = [_CONFIGURATION, _table(key for key in keys if "." not in key.name)]
     for section, meaning in sections().items():
@@ -63,7 +76,7 @@ def configuration() -> str:
 
 
 def layouts() -> str:
-    """The page of the data sets' trees: those of the small copies that the tests of the readers read."""
+    """Write the page of the data sets' trees, from the small copies with which the readers are tested."""
     sys.path.insert(0, str(ROOT / "tests" / "data"))
     from layouts import LAYOUTS
 
@@ -73,14 +86,33 @@ def layouts() -> str:
         with tempfile.TemporaryDirectory() as place:
             folder = LAYOUTS[info.name][0](Path(place))
             tree = "\n".join([f"{folder.name}/", *(f"  {line}" for line in _tree(folder))])
-        advice = f" {info.advice[0].upper()}{info.advice[1:]}." if info.advice else ""
-        facts = f"`{info.name}`. Zero-shot caption: `{info.template}`{_text(advice)}"
+        described = not info.advice or "split_zhou_" in info.advice  # CoOp's lists, in data.md
+        advice = "" if described else f" {info.advice[0].upper()}{info.advice[1:]}."
+        facts = f"`{info.name}`: `{info.template}`{_text(advice)}"
         parts.append(f"## {info.title}\n\n{facts}\n\n```\n{tree}\n```\n")
     return "\n".join(parts)
 
 
+def commands() -> str:
+    """Write the page of all commands, in the panels of `fedotp --help`."""
+    parts, last = [_COMMANDS], ""
+    for name, command, panel in _leaves("fedotp", typer.main.get_command(app)):
+        given = [param for param in command.params if param.name not in _EVERYWHERE]
+        arguments = [_spelt(param) for param in given if param.param_type_name == "argument"]
+        usage = " ".join([name, *arguments, *["[OPTIONS]"] * (len(given) > len(arguments))])
+        text, _, examples = (command.help or "").replace("\b\n", "").partition("Example")
+        lines = [line.strip() for line in re.split(r"\n|, (?=fedotp)", examples.partition(":")[2].strip())]
+        rows = [f"| {_code(param)} | {_preset(param)} | {_text(param.help or '')} |" for param in given]
+        parts += [f"## {panel}\n"] if panel != last else []
+        parts += [f"### {name}\n\n{_text(text.strip())}\n\n```\n{usage}\n```\n"]
+        parts += ["\n".join(["| | default | meaning |", "|---|---|---|", *rows]) + "\n"] if rows else []
+        parts += ["\n".join(["```sh", *lines, "```"]) + "\n"] if lines else []
+        last = panel
+    return "\n".join(parts)
+
+
 def words() -> str:
-    """The names of methods and keys, for whoever must not wait for torch."""
+    """Write the names of methods and keys, for shell completion without importing torch."""
     keys = {key.name: _word(key) for key in keys_of(FedOTP) if not key.name.startswith("method.")}
     keys["method.name"] = {"line": "which method", "choices": list(_METHODS)}
     methods = {
@@ -91,10 +123,41 @@ def words() -> str:
 
 
 FILES: dict[str, Callable[[], str]] = {
+    "docs/commands.md": commands,
     "docs/configuration.md": configuration,
     "docs/layouts.md": layouts,
     "src/fedotp/config/words.json": words,
 }
+
+
+def _leaves(name: str, command: Any, panel: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yield the full name, command and panel of every command that is not a group."""
+    if not hasattr(command, "commands"):
+        yield name, command, panel
+    for word, below in getattr(command, "commands", {}).items():
+        yield from _leaves(f"{name} {word}", below, panel or below.rich_help_panel)
+
+
+def _spelt(param: Any) -> str:
+    """Write an argument for the usage line."""
+    name = (param.metavar or param.name.upper()).strip("[]")
+    return name if param.required else f"[{name}]"
+
+
+def _code(param: Any) -> str:
+    """Write an argument or an option for a table."""
+    argument = param.param_type_name == "argument"
+    kind = param.name if argument else "" if param.is_flag else param.type.name.split()[0]
+    value = param.metavar or kind.upper()
+    names = [value] if argument else [f"{name} {value}".strip() for name in param.opts]
+    return ", ".join(f"<code>{name.replace('|', '&#124;')}</code>" if "|" in name else f"`{name}`" for name in names)
+
+
+def _preset(param: Any) -> str:
+    """Write the default of an argument or option, empty if it has none."""
+    if param.required or isinstance(param.show_default, str):
+        return "required" if param.required else param.show_default
+    return "" if param.default in (None, False, "") or not param.show_default else f"`{param.default}`"
 
 
 def _methods() -> str:
@@ -132,8 +195,8 @@ def _values(key: Key) -> str:
 
 
 def _text(words: str) -> str:
-    """Plain words as Markdown, also in a cell of a table; what is between backticks stays, addresses become links."""
-    parts = _AS_IS.split(words)  # those of odd numbers are as they are
+    """Escape text for Markdown, also in table cells; code between backticks stays, addresses become links."""
+    parts = _AS_IS.split(words)  # odd ones are code or addresses
     return "".join(_as_is(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
 
 
@@ -152,7 +215,7 @@ def _row(info: DatasetInfo) -> str:
 
 
 def _tree(folder: Path) -> list[str]:
-    """The lines of what is in a folder: images by their suffix, of many folders alike the first."""
+    """List a folder's content: images by suffix, and the first of similar folders."""
     lines: list[str] = []
     seen: list[list[str]] = []
     folders = sorted(path for path in folder.iterdir() if path.is_dir())

@@ -3,7 +3,7 @@
     python -m recipes.attacks.page docs/results/attacks.csv docs/attacks.md
 
 The text between <!-- NAME --> and <!-- /NAME --> is replaced by the table NAME; the text around it is written by hand.
-Results with rules are shown for the largest share of attackers; all are in attacks-tables.csv beside the runs.
+Results with rules are in attacks-tables.csv, in the folder of the runs.
 """
 
 import argparse
@@ -120,22 +120,6 @@ def _word(told: Told, *, higher: bool) -> str:
     return "better" if (told.mean > 0) == higher else "worse"
 
 
-def worst(number: Callable[[str, str, float, str], Series], lines: list[Line], name: str) -> str:
-    """A table of `by_rule` at the largest share."""
-    at = f", {_percent(SHARES[-1])}"
-    marks = {(row, rule): _MARKS[word] for table, row, rule, *_, word in lines if table == name and row.endswith(at)}
-    rows = []
-    for row in dict.fromkeys(row for row, _ in marks):
-        title, attack = row.removesuffix(at).split(", ")
-        method = next(each for each in METHODS if TITLES[each] == title)
-        texts = [f"{_plain(number(method, attack, SHARES[-1], rule))}{marks[row, rule]}" for rule in RULES]
-        rows.append([f"{title}, {attack}", *texts])
-    return table([name, *RULES], rows)
-
-
-_MARKS = {"": "", "better": " ▲", "worse": " ▽"}
-
-
 def no_attack(results: Results) -> str:
     """How often images of other classes get the target class without an attack."""
     return "; ".join(
@@ -179,17 +163,15 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     arguments = parser.parse_args()
     results = Results(arguments.runs)
-    lines = by_rule(results)
     tables = {
         "short": short(results),
         "price": price(results),
         "harm": harm(results),
-        "accuracy": worst(results.accuracy, lines, "accuracy %"),
-        "success": worst(results.success, lines, "attack success %"),
         "no-attack": f"Without an attack, in percent: {no_attack(results)}.",
     }
     arguments.page.write_text(fill(arguments.page.read_text(), tables))
-    (arguments.runs.parent / "attacks-tables.csv").write_text(as_csv([*lines, *harm_lines(results), *private(results)]))
+    lines = [*by_rule(results), *harm_lines(results), *private(results)]
+    (arguments.runs.parent / "attacks-tables.csv").write_text(as_csv(lines))
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def _table(cells: dict[tuple[str, str], dict[str, str]], methods: Iterable[str],
 
 def _shown(cell: dict[str, str]) -> str:
     """Prior off / on."""
-    return " / ".join(cell[prior] for prior in ("off", "on") if prior in cell) or "-"
+    return "/".join(cell[prior] for prior in ("off", "on") if prior in cell) or "-"
 
 
 def called(method: str) -> str:

@@ -76,7 +76,7 @@ def coverage_table(rows: Sequence[Row]) -> str:
             )
     heads = (
         "data",
-        "asked",
+        "requested",
         "covered, %",
         "farthest client, points",
         "never empty, %",
@@ -150,7 +150,7 @@ def flag_table(rows: Sequence[Row]) -> str:
         found = _chosen(rows, data=data, score=CHOSEN, method="fedotp")
         shares = (interval(100 * by_split(found, name), 1, most=100) for name in ("flagged_own", "flagged_strangers"))
         lines.append((data, f"{_values(found, 'known').mean():.0f}", *shares))
-    return markdown(("own images", "that calibrate", "own flagged, %", "strangers flagged, %"), lines, WORDS)
+    return markdown(("own images", "used to calibrate", "own flagged, %", "outliers flagged, %"), lines, WORDS)
 
 
 def main(folder: Path) -> None:

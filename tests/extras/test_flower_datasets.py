@@ -24,11 +24,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def all_of(dataset: Any) -> dict[str, Any]:
+    shares = {"partition_by": "label", "alpha": 2.0, "min_partition_size": 2}
     return {
         "iid": partitioners.IidPartitioner(num_partitions=3),
-        "dirichlet": partitioners.DirichletPartitioner(
-            num_partitions=3, partition_by="label", alpha=2.0, min_partition_size=2
-        ),
+        "dirichlet": partitioners.DirichletPartitioner(num_partitions=3, **shares),
         "by domain": partitioners.NaturalIdPartitioner(partition_by="domain"),
     }
 
@@ -40,20 +39,15 @@ def test_what_flower_divides_is_divided_so(inputs: Path, name: str, tmp_path: Pa
     again = all_of(dataset)[name]
     import datasets
 
-    again.dataset = datasets.Dataset.from_dict(
-        {
-            "row": list(range(len(dataset.train))),
-            "label": dataset.train.labels.tolist(),
-            "domain": [dataset.domains[d] for d in dataset.train.domains],
-        }
-    )
+    domains = [dataset.domains[d] for d in dataset.train.domains]
+    columns = {"row": list(range(len(domains))), "label": dataset.train.labels.tolist(), "domain": domains}
+    again.dataset = datasets.Dataset.from_dict(columns)
     for n, client in enumerate(partition.clients):
         assert sorted(again.load_partition(n)["row"]) == client.train.tolist()
+        assert set(dataset.test.labels[client.test]) <= set(dataset.train.labels[client.train])
     tests = np.concatenate([client.test for client in partition.clients])
     assert len(np.unique(tests)) == len(tests)
     assert sorted(tests) == list(range(len(dataset.test)))  # every class has a client here
-    for client in partition.clients:
-        assert set(dataset.test.labels[client.test]) <= set(dataset.train.labels[client.train])
     partition.save(tmp_path / "ours.json")
     assert Partition.load(tmp_path / "ours.json").digest == partition.digest
     if name == "by domain":
@@ -71,7 +65,6 @@ def test_a_run_with_it_and_going_on(inputs: Path, tmp_path: Path) -> None:
 
 
 def test_what_does_not_divide_images_is_refused(inputs: Path) -> None:
-    dataset = load_dataset(str(inputs / "data"))
     by_nothing = partitioners.NaturalIdPartitioner(partition_by="hospital")
     with pytest.raises(FedotpError, match="the columns to divide by are label and domain"):
-        from_flower(dataset, by_nothing)
+        from_flower(load_dataset(str(inputs / "data")), by_nothing)

@@ -52,50 +52,38 @@ def test_every_way_of_scoring(made: Made, kind: str, tmp_path: Path) -> None:
     onnx.checker.check_model(str(tmp_path / "client.onnx"), full_check=True)
 
 
-def of_tower(tower: CLIP, **options: object) -> Classifier:
-    """A classifier that has not learned anything, which makes no difference here."""
-    method = FedOTP(**options)
-    task = Task(tower, ("cat", "dog", "lorry"), PromptSettings(n_ctx=2))
-    return Classifier(Predictor.of(method, task, method.untrained(task)), task.clip, Origin("a", "", "", "mini"))
+RESNET = replace(TINY, vision=ResNetConfig(image_size=64, layers=(1, 1, 1, 1), width=8, heads=4))
 
 
-def noise(size: int) -> list[Image.Image]:
-    draw = np.random.default_rng(0)
-    return [Image.fromarray(draw.integers(0, 256, (size, size + 7, 3), np.uint8)) for _ in range(3)]
+@pytest.mark.parametrize(
+    ("tower", "side", "options"),
+    [("mini", 64, {}), ("resnet", 80, {"n_shared": 2, "n_private": 2, "dial": 0.25})],
+    ids=["the backbone in the box", "a ResNet with four prompts and a dial"],
+)
+def test_towers(tower: str, side: int, options: dict[str, float], tmp_path: Path) -> None:
+    """Of a classifier that has not been trained."""
+    method, clip = FedOTP(**options), load("mini") if tower == "mini" else CLIP.random(RESNET)
+    task = Task(clip, ("cat", "dog", "lorry"), PromptSettings(n_ctx=2))
+    predictor = Predictor.of(method, task, method.untrained(task))
+    classifier, draw = Classifier(predictor, task.clip, Origin("a", "", "", "mini")), np.random.default_rng(0)
+    noise = [Image.fromarray(draw.integers(0, 256, (side, side + 7, 3), np.uint8)) for _ in range(3)]
+    classifier.save_onnx(tmp_path / "tower.onnx")
+    require_the_same(classifier, noise, tmp_path / "tower.onnx")
 
 
-def test_the_backbone_in_the_box(tmp_path: Path) -> None:
-    classifier = of_tower(load("mini"))
-    classifier.save_onnx(tmp_path / "mini.onnx")
-    require_the_same(classifier, noise(64), tmp_path / "mini.onnx")
-
-
-def test_a_resnet_with_four_prompts_and_a_dial(tmp_path: Path) -> None:
-    vision = ResNetConfig(image_size=64, layers=(1, 1, 1, 1), width=8, heads=4)
-    config = replace(TINY, vision=vision)
-    classifier = of_tower(CLIP.random(config), n_shared=2, n_private=2, dial=0.25)
-    classifier.save_onnx(tmp_path / "rn.onnx")
-    require_the_same(classifier, noise(80), tmp_path / "rn.onnx")
-
-
-def test_a_file_says_what_it_is(made: Made, tmp_path: Path) -> None:
+def test_a_file_says_what_it_is_and_the_page_runs_as_printed(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     classifier = fedotp.load(made.run("promptfl").path, "client-1", device="cpu")
-    classifier.save_onnx(tmp_path / "client.onnx")
-    metadata = runtime.InferenceSession(tmp_path / "client.onnx").get_modelmeta().custom_metadata_map
+    classifier.save_onnx("client-1.onnx")
+    metadata = runtime.InferenceSession("client-1.onnx").get_modelmeta().custom_metadata_map
     assert json.loads(metadata["classes"]) == list(classifier.classes)
     facts = json.loads(metadata["fedotp"])
     assert facts["client"] == "client-1"
     assert facts["preprocessing"]["image_size"] == classifier.tower.config.image_size
     assert facts["backbone"]["digest"] == classifier.tower.digest
     assert str(made.inputs) not in json.dumps(metadata)
-
-
-def test_the_page_runs_as_printed(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    classifier = fedotp.load(made.run("promptfl").path, "client-1", device="cpu")
-    classifier.save_onnx("client-1.onnx")
     made.test_images(np.array([0]))[0].convert("RGB").resize((90, 57)).save("photo.jpg")
     page = (Path(__file__).parents[2] / "docs" / "use.md").read_text()
     (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "onnxruntime" in block)

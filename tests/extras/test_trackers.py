@@ -19,16 +19,12 @@ pytestmark = pytest.mark.filterwarnings("default")  # what the packages complain
 WHY = "it is not installed here; `make test-extras` has it"
 
 
-class _StopError(Exception):
-    pass
-
-
 class _Stop(Observer):
     """Ends the process's work in the second round."""
 
     def on_round(self, report: RoundReport) -> None:
         if report.round == 2:
-            raise _StopError
+            raise ArithmeticError
 
 
 @pytest.fixture
@@ -42,7 +38,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stopped(inputs: Path, make_tracker: Any) -> Path:
     """A run that an error ended in its second round."""
     path = inputs / "runs" / "one"
-    with pytest.raises(_StopError):
+    with pytest.raises(ArithmeticError):
         run(make_config(inputs), path, observer=Observers(make_tracker(), _Stop()))
     return path
 
@@ -52,8 +48,14 @@ def stopped_and_resumed(inputs: Path, make_tracker: Any) -> RunDirectory:
     return resume(stopped(inputs, make_tracker), observer=make_tracker())
 
 
-def expected(done: RunDirectory) -> dict[int, dict[str, float]]:
-    return {row["round"]: row for row in rounds_of(done)}
+def expected(done: RunDirectory) -> list[Any]:
+    """Accuracies on test images and training losses by round."""
+    rows = {row["round"]: row for row in rounds_of(done)}
+    losses = {n: row["train_loss"] for n, row in rows.items() if n}
+    return [pytest.approx({n: row["accuracy"] for n, row in rows.items()}), pytest.approx(losses)]
+
+
+KEYS = ("test/accuracy", "train/loss")
 
 
 def test_tensorboard(inputs: Path) -> None:
@@ -62,11 +64,7 @@ def test_tensorboard(inputs: Path) -> None:
     done = stopped_and_resumed(inputs, TensorBoard)
     read = accumulator.EventAccumulator(str(done.path / "tensorboard"))
     read.Reload()
-    rows = expected(done)
-    found = {event.step: event.value for event in read.Scalars("test/accuracy")}
-    assert found == pytest.approx({n: row["accuracy"] for n, row in rows.items()})
-    found = {event.step: event.value for event in read.Scalars("train/loss")}
-    assert found == pytest.approx({n: row["train_loss"] for n, row in rows.items() if n})
+    assert [{event.step: event.value for event in read.Scalars(key)} for key in KEYS] == expected(done)
 
 
 def test_wandb_offline(inputs: Path) -> None:
@@ -94,9 +92,7 @@ def test_wandb_offline(inputs: Path) -> None:
     assert len(identities) == 1  # however often it was begun
     assert ends == [1, 0]  # an error, then a run that is complete
     assert settings["method.name"] == "fedotp"
-    rows = expected(done)
-    assert history["test/accuracy"] == pytest.approx({n: row["accuracy"] for n, row in rows.items()})
-    assert history["train/loss"] == pytest.approx({n: row["train_loss"] for n, row in rows.items() if n})
+    assert [history[key] for key in KEYS] == expected(done)
     assert final["final/accuracy"] == pytest.approx(done.summary["final"]["accuracy"])
 
 
@@ -137,11 +133,8 @@ def test_mlflow_in_files(inputs: Path) -> None:
     assert found.info.run_name == "one"
     assert found.data.params["method.name"] == "fedotp"
     assert found.data.params["federation.rounds"] == str(done.config.federation.rounds)
-    rows = expected(done)
-    history = {metric.step: metric.value for metric in client.get_metric_history(found.info.run_id, "test/accuracy")}
-    assert history == pytest.approx({n: row["accuracy"] for n, row in rows.items()})
-    history = {metric.step: metric.value for metric in client.get_metric_history(found.info.run_id, "train/loss")}
-    assert history == pytest.approx({n: row["train_loss"] for n, row in rows.items() if n})
+    histories = [client.get_metric_history(found.info.run_id, key) for key in KEYS]
+    assert [{metric.step: metric.value for metric in history} for history in histories] == expected(done)
     kept = {item.path for item in client.list_artifacts(found.info.run_id)}
     assert kept == {"config.toml", "summary.json"}
 
