@@ -106,8 +106,8 @@ def test_canaries_that_are_out_change_nothing() -> None:
     for unit in ("example", "site"):
         plain, planted = (simulator("promptfl", settings_of(unit)) for _ in range(2))
         canaries = planted.plant(20)
-        for cage in canaries._cages.values():
-            cage.included[:] = False
+        for group in canaries._groups.values():
+            group.included[:] = False
         plain.run_round()
         planted.run_round()
         assert_same_bits(state_of(plain), state_of(planted))

@@ -143,7 +143,7 @@ class Ledger:
 
     def __init__(self, path: Path, run: str, settings: Settings, n_images: int, required: Required | None) -> None:
         """As `settings` order it in `run`, at a site with so many training images whose owner has `required` it."""
-        self._releases = Releases(path, is_right=_is_line)
+        self._releases = Releases(path, is_valid=_is_line)
         self._run = run
         self._privacy = settings.privacy
         self._required = required
