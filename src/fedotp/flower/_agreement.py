@@ -101,7 +101,7 @@ class Agreement:
         if (length := len(agreement.template)) > _LONGEST_TEMPLATE:
             raise DisagreementError(f"the template must have at most {_LONGEST_TEMPLATE} characters, got {length}")
         if not re.fullmatch("[0-9a-f]{32}", agreement.run):  # used as a folder name at the site
-            raise DisagreementError(f"the server sent an invalid name of the run: {agreement.run[:60]!r}")
+            raise DisagreementError(f"invalid name of the run:  {agreement.run[:60]!r}")
         return agreement
 
 

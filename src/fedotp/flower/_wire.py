@@ -66,7 +66,7 @@ def untrusted_input() -> Iterator[None]:
         raise FedotpError(f"invalid answer ({type(error).__name__})") from error
 
 
-def facts_of(reply: Message, refusal: str = "request refused: ") -> ConfigRecord:
+def facts_of(reply: Message, refusal: str = "refused the request: ") -> ConfigRecord:
     """Return the facts in an answer beside arrays and metrics. Raise FedotpError for an error or a refusal."""
     if reply.has_error():
         raise FedotpError(f"request failed: {reply.error.reason}")

@@ -230,7 +230,7 @@ class Deployed(Observer):
         average = opened.average
         if average is None:
             n = len(opened.survivors)
-            log.warning("round %d: no average: %d updates, need at least %d", self.round + 1, n, least)
+            log.warning("round %d: no average: %d updates, fewer than %d", self.round + 1, n, least)
         else:
             values = {name: torch.from_numpy(value) for name, value in average.values.items()}
             self.server.accept_average(values, values, average.weight)

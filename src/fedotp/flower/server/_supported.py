@@ -29,8 +29,7 @@ def _require_real(config: Config) -> None:
             raise FedotpError(f"federation.{key} = {show(value)}: is for simulations only; set {show(none)}")
     if others := set(config.evaluation.views) - {"personal"}:
         raise FedotpError(
-            f"evaluation.views contains {listed(sorted(others))}: real sites have only their own images; "
-            'set ["personal"]'
+            f'evaluation.views contains {listed(sorted(others))}, which is for simulations only; set ["personal"]'
         )
     if config.data.classes != "all":
         raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations only; set "all"')

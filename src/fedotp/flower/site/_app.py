@@ -36,7 +36,7 @@ from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
 
-_FAILED = "the request failed; see the site's log"
+_FAILED = "internal error; see the site's log"
 
 app = ClientApp()
 
