@@ -38,7 +38,7 @@ def test_a_site_with_another_class_is_refused_and_told_which(inputs: Path, tmp_p
     grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "good"), 2: own(tmp_path, inputs, pink, "odd")})
     config = make_deployable(inputs)
     run = serve(grid, config, SETTINGS, tmp_path / "run", classes=tuple(COLOURS), **named(grid))
-    assert "site odd refused: site odd has the class 'pink'" in lines.text
+    assert "site odd was refused: site odd has the class 'pink'" in lines.text
     assert [client["name"] for client in run.summary["clients"]] == ["good"]
 
 
@@ -56,7 +56,7 @@ def test_a_site_with_another_backbone_is_refused(inputs: Path, tmp_path: Path, l
     sites[101]["backbone"] = str(tmp_path / "other.safetensors")
     grid = NearGrid(sites)
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
-    assert "site site-1 refused: site site-1 has backbone" in lines.text
+    assert "site site-1 was refused: site site-1 has backbone" in lines.text
 
 
 def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
 def test_a_run_whose_name_is_a_path_is_refused(run: str, inputs: Path) -> None:
     record = ConfigRecord()
     replace(Agreement("0" * 32, make_deployable(inputs), ("a", "b"), "a {}.", "d"), run=run).put(record)
-    with pytest.raises(FedotpError, match="invalid name of the run"):
+    with pytest.raises(FedotpError, match="invalid run name"):
         Agreement.of(record)
 
 

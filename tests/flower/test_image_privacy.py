@@ -320,6 +320,6 @@ def test_a_real_site_refuses_a_real_server_that_orders_less(inputs: Path, tmp_pa
         started.start_site(0, "north", port, "--require-privacy", 8)
         assert started.wait("server") == 2, started.all_logs()
         why = 'site north: privacy.unit must be "example", got "none"'
-        assert f"site north refused: {why}" in started.log("server")
+        assert f"site north was refused: {why}" in started.log("server")
         assert f"request refused: {why}" in started.log("north")
     assert not (tmp_path / "run").exists()

@@ -113,7 +113,7 @@ LIES: dict[str, Lie] = {
     "another prompt in the order": (TRAIN, zeroed, "prompt is not the one that the sites of the secure sum"),
     "another prompt that is signed": ("", meeting(prompt="0" * 64), "invalid signature"),
     "another round in the order": (TRAIN, saying("server-round", 9), r"signed .* = \(\d, 1, 0\), got \(\d, 9, 0\)"),
-    "a start that is yet to come": (KEYS, saying("accepted", 1), "must be below the current one, 1; got 1"),
+    "a start that is yet to come": (KEYS, saying("accepted", 1), "must be below the current round 1, got 1"),
     "another bound on weights": ("", meeting(most_images=1), "site site-2: must be from 1 to 1 images, got 5"),
     "another weight of a site": (SHARES, outweighed, "does not contain this site's own keys|invalid signature"),
     "no session in the order": (TRAIN, saying("session", ""), "contains no valid secure sum"),
@@ -133,7 +133,7 @@ def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
 
     grid, _ = with_keys(tmp_path, 4, require_secure=True)
     grid.forge = to_others
-    with pytest.raises(FedotpError, match="round 1: the secure sum failed 2 times"):
+    with pytest.raises(FedotpError, match="round 1: secure sum failed 2 times"):
         serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
     refusals = [line for line in lines.messages if line.startswith("request refused: ")]
     assert len([line for line in refusals if re.search(why, line)]) >= 2 * 3  # all others, in each sum
@@ -228,7 +228,7 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     monkeypatch.setattr(_secure_rounds.SecureRound, "__init__", beginning)
     monkeypatch.setattr(_secure_rounds.ServerSession, "total", once_more)
     settings = replace(SECURE, min_sites=4)
-    with pytest.raises(FedotpError, match=r"round 2: the secure sum failed 2 times: only [01] of 4 sites signed"):
+    with pytest.raises(FedotpError, match=r"round 2: secure sum failed 2 times in a row: only [01] of 4 sites"):
         serve(grid, of_sites(inputs, 5, rounds=2), settings, tmp_path / "run", **named(grid))
     assert len(opened) == 2  # one in each round
     assert lines.text.count("request refused: this site has already opened another sum of round 2") == (

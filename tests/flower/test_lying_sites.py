@@ -78,7 +78,7 @@ def test_a_site_that_lies_at_hello_is_refused(lie: str, honest: Any, lines: Any)
     agreement = SimpleNamespace(classes=("blue", "green", "red"))
     Registration(None, registry, agreement)._take(member, reply)  # type: ignore[arg-type]
     assert member.state is State.REFUSED
-    (refusal,) = [record.getMessage() for record in lines.records if "refused: " in record.getMessage()]
+    (refusal,) = [record.getMessage() for record in lines.records if "was refused: " in record.getMessage()]
     assert refusal.isprintable()
     assert len(refusal) < 500
 

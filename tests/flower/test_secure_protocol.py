@@ -298,7 +298,7 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
     ),
     "a start from later": (
         lambda play: site_of(0, "site-0", accepted=3),
-        "the accepted round must be below the current one, 3; got 3",
+        "the accepted round must be below the current round 3, got 3",
     ),
     "an invented site": (
         lambda play: share_other(

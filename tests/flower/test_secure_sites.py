@@ -192,7 +192,7 @@ def test_a_site_that_one_does_not_know_makes_it_refuse(inputs: Path, tmp_path: P
     """As if the server had invented it."""
     grid, _ = with_keys(tmp_path, 3)
     grid.nodes[102] = {key: value for key, value in grid.nodes[102].items() if key != "keys"}
-    with pytest.raises(FedotpError, match="round 1: the secure sum failed 2 times: only 1 of 3 sites sent shares"):
+    with pytest.raises(FedotpError, match="secure sum failed 2 times in a row: only 1 of 3 sites sent shares"):
         serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
     assert "invalid signature of site 'site-2'" in lines.text
 

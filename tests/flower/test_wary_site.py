@@ -219,7 +219,7 @@ def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, 
         ({"config": {"federation": {"local_epochs": 10**6}}}, "local_epochs = 1000000: must be at most 1000"),
         ({"config": {"federation": {"join_epochs": 10**6}}}, "join_epochs = 1000000: must be at most 1000"),
         ({"classes": 5}, "cannot parse"),
-        ({"run": None}, "invalid name of the run"),
+        ({"run": None}, "invalid run name"),
     ],
 )
 def test_a_site_does_not_agree_to_everything(change: dict[str, Any], reason: str, order: Any) -> None:

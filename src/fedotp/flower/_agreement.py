@@ -101,7 +101,7 @@ class Agreement:
         if (length := len(agreement.template)) > _LONGEST_TEMPLATE:
             raise DisagreementError(f"the template must have at most {_LONGEST_TEMPLATE} characters, got {length}")
         if not re.fullmatch("[0-9a-f]{32}", agreement.run):  # used as a folder name at the site
-            raise DisagreementError(f"invalid name of the run:  {agreement.run[:60]!r}")
+            raise DisagreementError(f"the server sent an invalid run name: {agreement.run[:60]!r}")
         return agreement
 
 
@@ -109,7 +109,7 @@ def _class_names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list):
         raise DisagreementError("cannot parse the server's agreement: its classes are not a list of names")
     if len(names) > _MOST_CLASSES:
-        raise DisagreementError(f"the server must name at most {_MOST_CLASSES} classes, got {len(names)}")
+        raise DisagreementError(f"the agreement must have at most {_MOST_CLASSES} classes, got {len(names)}")
     classes = tuple(map(str, names))
     longest = max(classes, key=len, default="")
     if len(longest) > _LONGEST_NAME:

@@ -33,21 +33,21 @@ class Chance(Protocol):
     """A source of random numbers: a NumPy generator in simulations, `Entropy` where they must be unpredictable."""
 
     def random(self, size: int) -> Floats:
-        """Uniform numbers (size,) in [0, 1)."""
+        """Draw uniform numbers (size,) in [0, 1)."""
 
     def standard_normal(self, size: tuple[int, ...]) -> Floats:
-        """Standard normal numbers of this shape."""
+        """Draw standard normal numbers of this shape."""
 
 
 class Entropy:
     """The operating system's entropy: unlike draws from the federation's seed, which all sites know, unpredictable."""
 
     def random(self, size: int) -> Floats:
-        """Uniform numbers (size,) in [0, 1)."""
+        """Draw uniform numbers (size,) in [0, 1)."""
         return np.asarray(_bits(size) * 2.0**-53)
 
     def standard_normal(self, size: tuple[int, ...]) -> Floats:
-        """Standard normal numbers of this shape."""
+        """Draw standard normal numbers of this shape."""
         return gaussian(size)
 
 

@@ -100,7 +100,7 @@ class SuperLink:
         end = time.monotonic() + _PATIENCE
         while not server.started:
             if not thread.is_alive() or time.monotonic() > end:
-                raise TransientError(f"cannot listen at {listening.getsockname()[:2]}")
+                raise TransientError("cannot listen at {}:{}".format(*listening.getsockname()))
             time.sleep(0.05)
 
     def stop(self) -> None:

@@ -43,7 +43,7 @@ class Transport:
         nodes = [message.metadata.dst_node_id for message in listed]
         for number, node in zip(numbers, nodes, strict=True):
             if not number:
-                log.warning("site %s: cannot send its message", self._name_of(node))
+                log.warning("site %s: cannot send the request", self._name_of(node))
         return {number: node for number, node in zip(numbers, nodes, strict=True) if number}
 
     def collect(self, waiting: dict[str, int]) -> dict[int, Message]:

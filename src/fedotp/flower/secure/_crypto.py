@@ -109,7 +109,7 @@ def combine(shares: Mapping[int, bytes], weights: Sequence[int]) -> bytes:
     values = [int.from_bytes(share) for share in shares.values()]
     secret = sum(weight * value for weight, value in zip(weights, values, strict=True)) % PRIME
     if secret >> (8 * SECRET_BYTES):
-        raise FedotpError("the shares are not of one secret")
+        raise FedotpError("the shares do not belong to the same secret")
     return secret.to_bytes(SECRET_BYTES)
 
 

@@ -58,7 +58,7 @@ class ServerSession:
         """Accept a site's sealed shares for all others."""
         others = self.cohort.adverts.keys() - {number}
         if dealt.letters.keys() != others or dealt.marks.keys() != self.cohort.adverts.keys():
-            raise FedotpError("it did not send one share for every site of the sum")
+            raise FedotpError("did not send one share for every site of the sum")
         if any(len(marks) != _MARKS_BYTES for marks in dealt.marks.values()):
             raise FedotpError(f"digests of shares must have {_MARKS_BYTES} bytes")
         self._dealt[number] = dealt
@@ -104,7 +104,7 @@ class ServerSession:
         """Accept the shares that a site reveals, which must match the dealers' digests."""
         cohort = self.cohort
         if shares.keys() != set(self.dealers):
-            raise FedotpError("it did not reveal one share of every dealer")
+            raise FedotpError("did not reveal one share of every dealer")
         for dealer, share in shares.items():
             marks = self._dealt[dealer].marks[number]
             right = marks[:32] if dealer in self._masked else marks[32:]

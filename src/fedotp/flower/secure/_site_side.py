@@ -42,7 +42,7 @@ class SiteSession:
         if n_images < 1:
             raise FedotpError("a secure sum requires at least one training image at each site")
         if not 0 <= accepted < session.round:
-            raise FedotpError(f"the accepted round must be below the current one, {session.round}; got {accepted}")
+            raise FedotpError(f"the accepted round must be below the current round {session.round}, got {accepted}")
         self.session, self.number = session, number
         self._identity = identity
         self._letters, self._masks = KeyPair(), KeyPair()
@@ -101,7 +101,7 @@ class SiteSession:
         held = {self.number: self._own_shares}
         for number, letter in letters.items():
             if number not in cohort.adverts or number == self.number:
-                raise FedotpError(f"a share is from site {number}, which is not another site of the secure sum")
+                raise FedotpError(f"got a share from site {number}, which is not a peer in the secure sum")
             about = cohort.about(b"letter", number, self.number)
             opened = unseal(self._letters.agree(cohort.adverts[number].letters, about), letter, about)
             if opened is None or len(opened) != 2 * SHARE_BYTES:

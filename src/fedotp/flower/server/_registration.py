@@ -160,7 +160,7 @@ class Registry:
     def meet(self, node: int, came: str) -> Member:
         """Return the site at a connected node: by its key, or else a newcomer without a name."""
         if node in self.replaced:
-            raise FedotpError("another site has connected with the name of a connected one")
+            raise FedotpError("a connected site has the name of a newer one")
         known = self.of_node(node)
         if known is None and self.nodes is not None:
             if node not in self.nodes:
@@ -331,7 +331,7 @@ class Registration:
                 self._store(member, facts)
         except FedotpError as error:
             member.state = State.REFUSED
-            log.error("site %s refused: %s", member.called, one_line(error))
+            log.error("site %s was refused: %s", member.called, one_line(error))
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
         if wire.CLASSES in facts:

@@ -30,7 +30,7 @@ class Requests:
     def __init__(
         self, config: Config, task: Task, registration: Registration, settings: ServerSettings, n_sites: int
     ) -> None:
-        """The run began with `n_sites` sites."""
+        """Prepare requests of a run that began with `n_sites` sites."""
         self.is_stopping = False
         self._settings, self._method, self._task = config.settings, config.method, task
         self._registration, self._registry = registration, registration.registry

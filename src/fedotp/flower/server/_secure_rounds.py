@@ -207,7 +207,9 @@ class SecureRounds:
                 self.voids += 1
                 in_a_row = in_a_row + 1 if attempt.all_answered else 0
                 if in_a_row >= _MOST_VOID:
-                    raise FedotpError(f"round {round_ + 1}: the secure sum failed {in_a_row} times: {error}") from None
+                    raise FedotpError(
+                        f"round {round_ + 1}: secure sum failed {in_a_row} times in a row: {error}"
+                    ) from None
                 log.warning("round %d: %s; repeating the secure sum in %.0f s", round_ + 1, error, pause)
             else:
                 self.sums += opened.average is not None

@@ -109,8 +109,8 @@ def resume_serving(
         before = manifest["backbone"]
         if before["digest"] != agreement.backbone:
             raise FedotpError(
-                f"{path}: the run began with backbone {before['name']} {before['digest'][:12]}, got "
-                f"{agreement.backbone[:12]}"
+                f"{path}: expected the run's backbone {before['name']} {before['digest'][:12]}, got "
+                f"{agreement.backbone[:12]}; install the original file"
             )
         registration = Registration(
             Transport(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts

@@ -26,20 +26,20 @@ def _require_real(config: Config) -> None:
     """Raise FedotpError for settings that only simulations support."""
     for key, none in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
         if value := getattr(config.federation, key):
-            raise FedotpError(f"federation.{key} = {show(value)}: is for simulations only; set {show(none)}")
+            raise FedotpError(f"federation.{key} = {show(value)} is for simulations only; set {show(none)}")
     if others := set(config.evaluation.views) - {"personal"}:
         raise FedotpError(
             f'evaluation.views contains {listed(sorted(others))}, which is for simulations only; set ["personal"]'
         )
     if config.data.classes != "all":
-        raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations only; set "all"')
+        raise FedotpError(f'data.classes = {show(config.data.classes)} is for simulations only; set "all"')
     if config.data.labels != "true":
-        raise FedotpError(f'data.labels = {show(config.data.labels)}: is for simulations only; set "true"')
+        raise FedotpError(f'data.labels = {show(config.data.labels)} is for simulations only; set "true"')
     if config.attack.name != "none":
-        raise FedotpError(f'attack.name = {show(config.attack.name)}: is for simulations only; set "none"')
+        raise FedotpError(f'attack.name = {show(config.attack.name)} is for simulations only; set "none"')
     for item in fields(config.authors):
         if (value := getattr(config.authors, item.name)) != item.default:
-            raise FedotpError(f"authors.{item.name} = {show(value)}: is for simulations only; set {show(item.default)}")
+            raise FedotpError(f"authors.{item.name} = {show(value)} is for simulations only; set {show(item.default)}")
 
 
 def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> None:

@@ -143,7 +143,9 @@ class SecureSums:
             held = SiteKeys.read(Path(self._keys)) if self._keys else None
             if held is None or held.peers is None:
                 if self._required:
-                    raise DisagreementError(f"site {self._name} has no keys of its peers (--require-secure)")
+                    raise DisagreementError(
+                        f"site {self._name} has no peers.toml (--require-secure): ask the coordinator for it"
+                    )
                 log.warning("no peers.toml: the identities of the other sites are unverified")
             self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
         return self._identity

@@ -188,11 +188,14 @@ class Site:
         if agreement.secure is None:
             log.info("the server sees this site's update of the shared prompt in every round")
         else:
-            log.info("secure sums: the server sees only the sum of the sites' updates of the shared prompt")
+            share = 100 * agreement.secure.share
+            log.info(
+                "the server sees only sums of updates, which more than %.0f %% of a round's sites must open", share
+            )
         if config.privacy.of_steps:
             log.info(
-                "updates protect each %s of this site's training images: epsilon %.3g at delta %g spent in this run, "
-                "%.3g in all runs; %.3g after %d more rounds",
+                "privacy of each training %s: epsilon %.3g at delta %g spent in this run, %.3g in all runs, %.3g after "
+                "%d more rounds",
                 *(config.privacy.unit, ledger.epsilon(), config.privacy.delta, ledger.total()),
                 *(ledger.total(config.federation.rounds), config.federation.rounds),
             )
